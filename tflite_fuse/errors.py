@@ -1,0 +1,39 @@
+"""The errors tflite-fuse raises on purpose.
+
+Every message is one sentence that names the file, operator or tensor and, where there is one, what the user can do.
+The command line turns ``LimitError`` and ``VerificationError`` into exit code 1 and every other one into exit code 2.
+"""
+
+from __future__ import annotations
+
+
+class TfliteFuseError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ModelError(TfliteFuseError):
+    """A model file is damaged, inconsistent, or uses something this package cannot carry through."""
+
+
+class PlanError(TfliteFuseError):
+    """An arena plan breaks a rule: overlapping lifetimes, a misaligned offset, a wrong number of tensors."""
+
+
+class BlockError(TfliteFuseError):
+    """A fused block, or its encoded options, is inconsistent."""
+
+
+class LimitError(TfliteFuseError):
+    """What was asked for (RAM, compute) cannot be reached."""
+
+
+class VerificationError(TfliteFuseError):
+    """Two models that must compute the same bytes do not."""
+
+
+class RuntimeUnavailableError(TfliteFuseError):
+    """A runtime, compiler or optional package that the requested step needs is not installed."""
+
+
+class UsageError(TfliteFuseError):
+    """Arguments that contradict each other or a path that cannot be used."""

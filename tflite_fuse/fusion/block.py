@@ -1,0 +1,182 @@
+"""A fused block as plain data: tensors, stages, and the configuration it runs in.
+
+A block is a small dataflow machine. Each inner tensor is a FIFO of pixels (a pixel = its channels) in raster order of
+the tile being computed; ``schedule.py`` says how many pixels each FIFO holds, ``encode.py`` how all this becomes the
+custom operator's options and constants, ``arduino/src`` runs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Int8Array = npt.NDArray[np.int8]
+Int32Array = npt.NDArray[np.int32]
+
+
+class StageKind(IntEnum):
+    """What a stage computes. The numbers are part of the options format."""
+
+    CONV = 1
+    DEPTHWISE = 2
+    ADD = 3
+    PAD = 4
+    AVERAGE_POOL = 5
+    MAX_POOL = 6
+    GLOBAL_AVERAGE = 7
+    FULLY_CONNECTED = 8
+    CONCATENATION = 9
+    SOURCE = 10
+
+
+ACCUMULATORS = frozenset({StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED})
+"""Stages that read their whole input pixel by pixel into int32 accumulators and write one 1x1 output at the end."""
+
+
+class Storage(IntEnum):
+    """Where a tensor of a block lives. The numbers are part of the options format."""
+
+    SCRATCH = 0
+    """A FIFO in the block's scratch tensor."""
+    INPUT = 1
+    """A whole tensor in the arena, read only."""
+    OUTPUT = 2
+    """A whole tensor in the arena, written by the block (and perhaps read again inside)."""
+    EXTERNAL = 3
+    """A whole tensor outside the arena (pointer given at run time), read only."""
+
+
+@dataclass(frozen=True)
+class BlockTensor:
+    """One tensor of a block, NHWC with N = 1, int8.
+
+    Attributes:
+        name: the model's name for it.
+        height, width, channels: extent in pixels and bytes per pixel.
+        zero_point: quantization zero point, −128…127.
+        storage: where it lives.
+    """
+
+    name: str
+    height: int
+    width: int
+    channels: int
+    zero_point: int
+    storage: Storage = Storage.SCRATCH
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+    @property
+    def nbytes(self) -> int:
+        return self.height * self.width * self.channels
+
+
+@dataclass(frozen=True)
+class Requantization:
+    """From int32 accumulator to int8: ``clamp(multiply(acc, multiplier, shift) + zero_point_out)``.
+
+    ``multiply`` is TFLM's ``MultiplyByQuantizedMultiplier`` (rounds twice). ``multiplier`` and ``shift`` have one entry
+    per output channel (per-tensor quantization repeats it). shift > 0 is a left shift, −31…30.
+    """
+
+    multiplier: Int32Array
+    shift: Int32Array
+
+
+@dataclass(frozen=True)
+class AddParameters:
+    """Quantized addition as TFLM's reference kernel does it (left_shift = 20).
+
+    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's.
+    """
+
+    left_shift: int
+    multiplier_0: int
+    shift_0: int
+    multiplier_1: int
+    shift_1: int
+    output_multiplier: int
+    output_shift: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a block: reads pixels of its inputs, writes pixels of its output.
+
+    Attributes:
+        kind: what it computes.
+        inputs: tensor indices: one, two for ADD, two or more for CONCATENATION, none for SOURCE.
+        output: tensor index.
+        operator: index of the model's operator it came from (for reports).
+        kernel_size, stride, dilation: (height, width); (1, 1) where they do not apply.
+        padding: (top, left); bottom and right follow from the output's extent. Taps outside the input contribute
+            nothing (CONV, DEPTHWISE, pools) or ``pad_value`` (PAD).
+        depth_multiplier: DEPTHWISE only: output channel c reads input channel c // depth_multiplier.
+        activation_min, activation_max: output clamp, −128…127.
+        weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
+        bias: int32 [Cout] or None.
+        requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
+        add: ADD only.
+        pad_value: PAD only: the int8 value outside the input.
+    """
+
+    kind: StageKind
+    inputs: tuple[int, ...]
+    output: int
+    operator: int = -1
+    kernel_size: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    depth_multiplier: int = 1
+    activation_min: int = -128
+    activation_max: int = 127
+    weights: Int8Array | None = None
+    bias: Int32Array | None = None
+    requantization: Requantization | None = None
+    add: AddParameters | None = None
+    pad_value: int = 0
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of the input that one output pixel spans (dilation counted)."""
+        return (
+            (self.kernel_size[0] - 1) * self.dilation[0] + 1,
+            (self.kernel_size[1] - 1) * self.dilation[1] + 1,
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Stages in topological order and their tensors.
+
+    ``inputs`` and ``outputs`` list the tensors with storage INPUT and OUTPUT in the order of the custom operator's
+    operands (EXTERNAL tensors are no operands). Every tensor but INPUT and EXTERNAL ones is written by exactly one
+    stage.
+    """
+
+    tensors: tuple[BlockTensor, ...]
+    stages: tuple[Stage, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """How a block is run.
+
+    Attributes:
+        tile_height, tile_width: the block's last spatial tensor (the *driven* one) is computed in tiles of this many
+            rows and columns; FIFOs start empty in every tile and the halo is computed again. (full, full) is zero
+            recompute; (full, w) are strips of w columns; anything else is patches with full recompute.
+        chunk: output pixels a stage computes per step, ≥ 1.
+    """
+
+    tile_height: int
+    tile_width: int
+    chunk: int = 4

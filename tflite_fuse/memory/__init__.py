@@ -1,0 +1,1 @@
+"""Liveness, working sets, operator order and arena placement. Knows nothing of fusion."""

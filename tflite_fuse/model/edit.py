@@ -1,0 +1,160 @@
+"""Edits of a model's parts. Each returns a new model; indices into the old one stay valid unless it says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM
+
+_LARGEST_BYTE_CODE = 127
+
+
+def replace_main(model: Model, graph: SubGraph) -> Model:
+    """The model with another first subgraph."""
+    return replace(model, subgraphs=(graph, *model.subgraphs[1:]))
+
+
+def replace_operators(model: Model, operators: Sequence[Operator]) -> Model:
+    """The model with other operators in its first subgraph."""
+    return replace_main(model, replace(model.main, operators=tuple(operators)))
+
+
+def add_buffer(model: Model, data: bytes) -> tuple[Model, int]:
+    """Append a buffer; returns the model and the buffer's index."""
+    return replace(model, buffers=(*model.buffers, Buffer(data=data))), len(model.buffers)
+
+
+def add_tensor(model: Model, tensor: Tensor) -> tuple[Model, int]:
+    """Append a tensor to the first subgraph; returns the model and the tensor's index."""
+    graph = replace(model.main, tensors=(*model.main.tensors, tensor))
+    return replace_main(model, graph), len(graph.tensors) - 1
+
+
+def add_operator_code(
+    model: Model, *, builtin: str | None = None, custom: str | None = None, version: int = 1
+) -> tuple[Model, int]:
+    """Find or append an operator code; returns the model and the code's index."""
+    number = CUSTOM if custom is not None else BUILTIN_CODES[builtin or ""]
+    wanted = OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number)
+    for index, code in enumerate(model.operator_codes):
+        if code.code == wanted.code and code.custom_code == custom and code.version == version:
+            return model, index
+    return replace(model, operator_codes=(*model.operator_codes, wanted)), len(model.operator_codes)
+
+
+def get_metadata(model: Model, name: str) -> bytes | None:
+    """The content of a metadata entry, or None."""
+    for entry in model.metadata or ():
+        if entry.name == name:
+            return model.buffers[entry.buffer].data or b""
+    return None
+
+
+def set_metadata(model: Model, name: str, data: bytes) -> Model:
+    """Add a metadata entry or replace its content."""
+    model = remove_metadata(model, name)
+    model, index = add_buffer(model, data)
+    return replace(model, metadata=(*(model.metadata or ()), Metadata(name, index)))
+
+
+def remove_metadata(model: Model, name: str) -> Model:
+    """Drop a metadata entry; its buffer goes too if it is the last one and nothing else uses it."""
+    dropped = [entry for entry in model.metadata or () if entry.name == name]
+    if not dropped:
+        return model
+    model = replace(model, metadata=tuple(entry for entry in model.metadata or () if entry.name != name) or None)
+    for index in sorted({entry.buffer for entry in dropped}, reverse=True):
+        if index == len(model.buffers) - 1 and index not in _used_buffers(model):
+            model = replace(model, buffers=model.buffers[:-1])
+        elif index not in _used_buffers(model):
+            emptied = (*model.buffers[:index], Buffer(), *model.buffers[index + 1 :])
+            model = replace(model, buffers=emptied)
+    return model
+
+
+def _used_buffers(model: Model) -> set[int]:
+    used = {entry.buffer for entry in model.metadata or ()} | set(model.metadata_buffer or ())
+    return used.union(tensor.buffer for graph in model.subgraphs for tensor in graph.tensors)
+
+
+def prune(model: Model) -> Model:
+    """Drop what the first subgraph no longer uses: its unreferenced tensors, then unused buffers and operator codes.
+
+    Tensor, buffer and operator code indices change. An offline memory plan is indexed by tensor: drop it first.
+    """
+    return _prune_operator_codes(_prune_buffers(_prune_tensors(model)))
+
+
+def _prune_tensors(model: Model) -> Model:
+    graph = model.main
+    used = {*graph.inputs, *graph.outputs}
+    for operator in graph.operators:
+        used.update(operator.inputs or (), operator.outputs or (), operator.intermediates or ())
+    for signature in model.signature_defs or ():
+        if signature.subgraph_index == 0:
+            used.update(entry.tensor_index for entry in (*(signature.inputs or ()), *(signature.outputs or ())))
+    kept = [index for index in range(len(graph.tensors)) if index in used]
+    new = {old: index for index, old in enumerate(kept)} | {-1: -1}
+
+    def moved(indices: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        return None if indices is None else tuple(new[index] for index in indices)
+
+    operators = tuple(
+        replace(op, inputs=moved(op.inputs), outputs=moved(op.outputs), intermediates=moved(op.intermediates))
+        for op in graph.operators
+    )
+    graph = replace(
+        graph,
+        tensors=tuple(graph.tensors[index] for index in kept),
+        inputs=tuple(new[i] for i in graph.inputs),
+        outputs=tuple(new[i] for i in graph.outputs),
+        operators=operators,
+    )
+    return replace_main(_move_signatures(model, new), graph)
+
+
+def _move_signatures(model: Model, new: dict[int, int]) -> Model:
+    if model.signature_defs is None:
+        return model
+    signatures = []
+    for signature in model.signature_defs:
+        if signature.subgraph_index == 0:
+            signature = replace(
+                signature,
+                inputs=tuple(replace(e, tensor_index=new[e.tensor_index]) for e in signature.inputs or ()),
+                outputs=tuple(replace(e, tensor_index=new[e.tensor_index]) for e in signature.outputs or ()),
+            )
+        signatures.append(signature)
+    return replace(model, signature_defs=tuple(signatures))
+
+
+def _prune_buffers(model: Model) -> Model:
+    used = _used_buffers(model) | {0}
+    kept = [index for index in range(len(model.buffers)) if index in used]
+    new = {old: index for index, old in enumerate(kept)}
+    graphs = tuple(
+        replace(graph, tensors=tuple(replace(tensor, buffer=new[tensor.buffer]) for tensor in graph.tensors))
+        for graph in model.subgraphs
+    )
+    return replace(
+        model,
+        buffers=tuple(model.buffers[index] for index in kept),
+        subgraphs=graphs,
+        metadata=None
+        if model.metadata is None
+        else tuple(replace(entry, buffer=new[entry.buffer]) for entry in model.metadata),
+        metadata_buffer=None if model.metadata_buffer is None else tuple(new[index] for index in model.metadata_buffer),
+    )
+
+
+def _prune_operator_codes(model: Model) -> Model:
+    used = {operator.opcode_index for graph in model.subgraphs for operator in graph.operators}
+    kept = [index for index in range(len(model.operator_codes)) if index in used]
+    new = {old: index for index, old in enumerate(kept)}
+    graphs = tuple(
+        replace(graph, operators=tuple(replace(op, opcode_index=new[op.opcode_index]) for op in graph.operators))
+        for graph in model.subgraphs
+    )
+    return replace(model, operator_codes=tuple(model.operator_codes[index] for index in kept), subgraphs=graphs)

@@ -1,0 +1,241 @@
+"""Options tables of built-in operators: kept whole, read and made by field name where a pass needs them.
+
+Most tables hold nothing but inline scalars, so their bytes can be carried without knowing their fields. The few that
+refer to vectors or strings are listed in ``_REFERENCES``. Numbers and field orders are facts of the TensorFlow Lite
+schema.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import flatbuffers
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.schema import Operator, OptionsTable
+from tflite_fuse.model.wire import Kind, Reader
+
+Value = int | float | bool | tuple[int, ...]
+
+_LAST_KNOWN = {Kind.OPTIONS: 126, Kind.OPTIONS_2: 23}
+
+_REFERENCES: dict[Kind, dict[int, dict[int, int]]] = {
+    # {union member: {slot: bytes per element}}
+    Kind.OPTIONS: {
+        3: {1: 4, 2: 4},  # ConcatEmbeddings
+        17: {0: 4},  # Reshape
+        30: {0: 4},  # Squeeze
+        111: {0: 1, 1: 1},  # VarHandle
+        115: {0: 4},  # Bucketize
+    },
+    Kind.OPTIONS_2: {
+        2: {0: 8},  # StablehloBroadcastInDim
+        3: {0: 8, 1: 8, 2: 8},  # StablehloSlice
+        4: {0: 8, 1: 8, 2: 8, 3: 8, 4: 1, 7: 8, 10: 8, 13: 8, 16: 4},  # StablehloConvolution
+        5: {0: 1, 2: 1, 4: 4, 5: 1},  # StablehloCustomCall
+        6: {0: 8},  # StablehloReduce
+        7: {1: 8, 2: 8, 3: 8},  # StablehloScatter
+        9: {0: 8},  # StablehloDynamicSlice
+        10: {0: 8, 1: 8, 2: 8},  # StablehloPad
+        12: {0: 8, 1: 8, 2: 8, 3: 8, 4: 4},  # StablehloDotGeneral
+        13: {0: 8, 1: 8, 2: 8, 3: 8, 4: 8},  # StablehloReduceWindow
+        16: {0: 8, 1: 8, 2: 8, 4: 8},  # StablehloGather
+        17: {0: 8},  # StablehloTranspose
+        21: {0: 1, 2: 1},  # StableHLOComposite
+        23: {0: 4},  # StablehloCase
+    },
+}
+
+_STRINGS = {(111, 0), (111, 1)}
+
+_FIELDS: dict[str, tuple[int, tuple[tuple[str, str, Value], ...]]] = {
+    # name: (union member, ((field, struct format or "vector", default), ...) in slot order)
+    "Conv2DOptions": (
+        1,
+        (
+            ("padding", "b", 0),
+            ("stride_w", "i", 0),
+            ("stride_h", "i", 0),
+            ("fused_activation_function", "b", 0),
+            ("dilation_w_factor", "i", 1),
+            ("dilation_h_factor", "i", 1),
+            ("quantized_bias_type", "b", 0),
+        ),
+    ),
+    "DepthwiseConv2DOptions": (
+        2,
+        (
+            ("padding", "b", 0),
+            ("stride_w", "i", 0),
+            ("stride_h", "i", 0),
+            ("depth_multiplier", "i", 0),
+            ("fused_activation_function", "b", 0),
+            ("dilation_w_factor", "i", 1),
+            ("dilation_h_factor", "i", 1),
+        ),
+    ),
+    "Pool2DOptions": (
+        5,
+        (
+            ("padding", "b", 0),
+            ("stride_w", "i", 0),
+            ("stride_h", "i", 0),
+            ("filter_width", "i", 0),
+            ("filter_height", "i", 0),
+            ("fused_activation_function", "b", 0),
+        ),
+    ),
+    "FullyConnectedOptions": (
+        8,
+        (
+            ("fused_activation_function", "b", 0),
+            ("weights_format", "b", 0),
+            ("keep_num_dims", "?", False),
+            ("asymmetric_quantize_inputs", "?", False),
+            ("quantized_bias_type", "b", 0),
+        ),
+    ),
+    "SoftmaxOptions": (9, (("beta", "f", 0.0),)),
+    "ConcatenationOptions": (10, (("axis", "i", 0), ("fused_activation_function", "b", 0))),
+    "AddOptions": (11, (("fused_activation_function", "b", 0), ("pot_scale_int16", "?", True))),
+    "ReshapeOptions": (17, (("new_shape", "vector", ()),)),
+    "MulOptions": (21, (("fused_activation_function", "b", 0),)),
+    "PadOptions": (22, ()),
+    "ReducerOptions": (27, (("keep_dims", "?", False),)),
+    "SubOptions": (28, (("fused_activation_function", "b", 0), ("pot_scale_int16", "?", True))),
+    "SqueezeOptions": (30, (("squeeze_dims", "vector", ()),)),
+    "StridedSliceOptions": (
+        32,
+        (
+            ("begin_mask", "i", 0),
+            ("end_mask", "i", 0),
+            ("ellipsis_mask", "i", 0),
+            ("new_axis_mask", "i", 0),
+            ("shrink_axis_mask", "i", 0),
+            ("offset", "?", False),
+        ),
+    ),
+    "SplitOptions": (35, (("num_splits", "i", 0),)),
+    "TransposeConvOptions": (
+        49,
+        (
+            ("padding", "b", 0),
+            ("stride_w", "i", 0),
+            ("stride_h", "i", 0),
+            ("fused_activation_function", "b", 0),
+            ("quantized_bias_type", "b", 0),
+        ),
+    ),
+    "LeakyReluOptions": (75, (("alpha", "f", 0.0),)),
+    "IfOptions": (92, (("then_subgraph_index", "i", 0), ("else_subgraph_index", "i", 0))),
+    "WhileOptions": (93, (("cond_subgraph_index", "i", 0), ("body_subgraph_index", "i", 0))),
+    "BatchMatMulOptions": (
+        101,
+        (("adj_x", "?", False), ("adj_y", "?", False), ("asymmetric_quantize_inputs", "?", False)),
+    ),
+    "CallOnceOptions": (103, (("init_subgraph_index", "i", 0),)),
+    "VarHandleOptions": (111, (("container", "vector", ()), ("shared_name", "vector", ()))),
+}
+
+_BY_MEMBER = dict(_FIELDS.values())
+
+
+def get_options(operator: Operator) -> dict[str, Value]:
+    """The built-in options of an operator by schema name, defaults filled in.
+
+    Empty where the operator has none or they are of a kind no pass needs to read.
+    """
+    table = operator.builtin_options
+    if table is None or table.type not in _BY_MEMBER:
+        return {}
+    inline, vectors = dict(table.fields), {s: data for s, _, data in table.vectors}
+    values: dict[str, Value] = {}
+    for number, (name, form, default) in enumerate(_BY_MEMBER[table.type]):
+        if form == "vector":
+            data = vectors.get(number, b"")
+            values[name] = struct.unpack(f"<{len(data) // 4}i", data) if len(data) % 4 == 0 else tuple(data)
+        elif number in inline:
+            size = struct.calcsize("<" + form)
+            if len(inline[number]) < size:
+                raise ModelError(f"option {name} of an operator is stored in {len(inline[number])} bytes, not {size}")
+            raw = inline[number][:size]
+            values[name] = raw != b"\0" if form == "?" else struct.unpack("<" + form, raw)[0]
+        else:
+            values[name] = default
+    return values
+
+
+def make_options(name: str, **values: Value) -> OptionsTable:
+    """An options table by schema name, e.g. ``make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1)``."""
+    member, declared = _FIELDS[name]
+    unknown = values.keys() - {field for field, _, _ in declared}
+    if unknown:
+        raise KeyError(f"{name} has no option {sorted(unknown)[0]}")
+    fields: list[tuple[int, bytes]] = []
+    vectors: list[tuple[int, int, bytes]] = []
+    for number, (field, form, default) in enumerate(declared):
+        value = values.get(field, default)
+        if form == "vector":
+            if isinstance(value, tuple) and field in values:
+                vectors.append((number, 4, struct.pack(f"<{len(value)}i", *value)))
+        elif value != default:
+            fields.append((number, struct.pack("<" + form, value)))
+    return OptionsTable(member, tuple(fields), tuple(vectors))
+
+
+def read_options(reader: Reader, member: int, position: int, kind: Kind) -> OptionsTable:
+    """Read an options table of any known kind (``wire.OptionsReader``)."""
+    if member > _LAST_KNOWN[kind]:
+        raise ModelError(
+            f"an operator's options are of kind {member}, newer than this version knows, and would be lost"
+        )
+    present, end = reader.vtable(position)
+    references = _REFERENCES[kind].get(member, {})
+    starts = sorted({*present.values(), end})
+    fields: list[tuple[int, bytes]] = []
+    vectors: list[tuple[int, int, bytes]] = []
+    for number, start in sorted(present.items()):
+        if number in references:
+            first, count = reader.span(reader.target(start), references[number])
+            vectors.append((number, references[number], reader.data[first : first + count * references[number]]))
+        else:
+            size = _inline_size(start, min(s for s in starts if s > start))
+            fields.append((number, reader.data[start : start + size]))
+    return OptionsTable(member, tuple(fields), tuple(vectors))
+
+
+def _inline_size(start: int, following: int) -> int:
+    """Bytes an inline scalar can have: a power of two, aligned, not into the next field (padding may be included)."""
+    size = 8
+    while size > 1 and (size > following - start or start % size):
+        size //= 2
+    return size
+
+
+def write_options(builder: flatbuffers.Builder, table: OptionsTable) -> int:
+    """Write an options table (``wire.OptionsWriter``). Large fields first, so that no padding ends inside."""
+    offsets: dict[int, int] = {}
+    for number, element_size, data in table.vectors:
+        if (table.type, number) in _STRINGS:
+            offsets[number] = int(
+                builder.CreateString(data.decode("utf-8", "surrogateescape"), "utf-8", "surrogateescape")
+            )
+            continue
+        builder.StartVector(element_size, len(data) // element_size, max(4, element_size))
+        builder.head -= len(data)
+        builder.Bytes[builder.head : builder.head + len(data)] = data
+        offsets[number] = int(builder.EndVector())
+    numbers = [number for number, _ in table.fields] + list(offsets)
+    builder.StartObject(max(numbers, default=-1) + 1)
+    for number, raw in sorted(table.fields, key=lambda item: (-len(item[1]), item[0])):
+        _place_inline(builder, number, raw)
+    for number, offset in offsets.items():
+        builder.PrependUOffsetTRelativeSlot(number, offset, 0)
+    return int(builder.EndObject())
+
+
+def _place_inline(builder: flatbuffers.Builder, number: int, raw: bytes) -> None:
+    builder.Prep(len(raw), 0)
+    builder.head -= len(raw)
+    builder.Bytes[builder.head : builder.head + len(raw)] = raw
+    builder.Slot(number)

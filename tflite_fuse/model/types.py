@@ -1,0 +1,105 @@
+"""Element types and operator names of the TensorFlow Lite schema."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import prod
+
+import tflite
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.schema import Model, Operator, Tensor
+
+
+class TensorType(IntEnum):
+    """Element type of a tensor."""
+
+    FLOAT32 = 0
+    FLOAT16 = 1
+    INT32 = 2
+    UINT8 = 3
+    INT64 = 4
+    STRING = 5
+    BOOL = 6
+    INT16 = 7
+    COMPLEX64 = 8
+    INT8 = 9
+    FLOAT64 = 10
+    COMPLEX128 = 11
+    UINT64 = 12
+    RESOURCE = 13
+    VARIANT = 14
+    UINT32 = 15
+    UINT16 = 16
+    INT4 = 17
+    BFLOAT16 = 18
+    INT2 = 19
+    UINT4 = 20
+    FLOAT8_E4M3FN = 21
+    FLOAT8_E5M2 = 22
+
+
+_BITS = {
+    TensorType.FLOAT32: 32,
+    TensorType.FLOAT16: 16,
+    TensorType.INT32: 32,
+    TensorType.UINT8: 8,
+    TensorType.INT64: 64,
+    TensorType.BOOL: 8,
+    TensorType.INT16: 16,
+    TensorType.COMPLEX64: 64,
+    TensorType.INT8: 8,
+    TensorType.FLOAT64: 64,
+    TensorType.COMPLEX128: 128,
+    TensorType.UINT64: 64,
+    TensorType.RESOURCE: 32,
+    TensorType.UINT32: 32,
+    TensorType.UINT16: 16,
+    TensorType.INT4: 4,
+    TensorType.BFLOAT16: 16,
+    TensorType.INT2: 2,
+    TensorType.UINT4: 4,
+    TensorType.FLOAT8_E4M3FN: 8,
+    TensorType.FLOAT8_E5M2: 8,
+}
+
+CUSTOM = 32
+"""The built-in operator number that stands for a custom operator."""
+
+BUILTIN_CODES: dict[str, int] = {
+    name: value for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")
+}
+"""Operator name ("CONV_2D") to its ``BuiltinOperator`` number."""
+
+_BUILTIN_NAMES = {value: name for name, value in BUILTIN_CODES.items()}
+
+
+def type_name(number: int) -> str:
+    """``int8`` for 9; ``type 99`` for a number the schema does not know."""
+    return TensorType(number).name.lower() if number in TensorType.__members__.values() else f"type {number}"
+
+
+def tensor_nbytes(tensor: Tensor) -> int:
+    """Bytes of a tensor's data. Packed types round up to whole bytes.
+
+    Raises:
+        ModelError: a dimension is negative, or the element type has no fixed size.
+    """
+    if tensor.type not in _BITS:
+        raise ModelError(f"tensor {tensor.name} has elements of {type_name(tensor.type)}, which have no fixed size")
+    if any(dim < 0 for dim in tensor.dims):
+        raise ModelError(f"tensor {tensor.name} has a dynamic shape {list(tensor.dims)}")
+    return (prod(tensor.dims) * _BITS[TensorType(tensor.type)] + 7) // 8
+
+
+def operator_name(model: Model, operator: Operator) -> str:
+    """``CONV_2D`` for a built-in operator, ``CUSTOM:name`` for a custom one, ``BUILTIN_999`` for an unknown number."""
+    code = model.operator_codes[operator.opcode_index]
+    if code.code == CUSTOM:
+        return f"CUSTOM:{code.custom_code or ''}"
+    return _BUILTIN_NAMES.get(code.code, f"BUILTIN_{code.code}")
+
+
+def operator_label(model: Model, index: int) -> str:
+    """How messages name operator ``index`` of the main subgraph: kind and position, ``CONV_2D_7``."""
+    return f"{operator_name(model, model.main.operators[index]).replace('CUSTOM:', '')}_{index}"

@@ -1,0 +1,100 @@
+"""Consistency of a model: every index points somewhere, every operator reads what was written before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.types import operator_name
+
+MAX_ELEMENTS = 2**31 - 1
+"""Elements a tensor may have; TFLM counts them in an int."""
+
+
+def validate(model: Model) -> None:
+    """Check a model's indices, shapes and dataflow.
+
+    Raises:
+        ModelError: names the first inconsistent place.
+    """
+    if not model.subgraphs:
+        raise ModelError("it has no subgraph")
+    for number, graph in enumerate(model.subgraphs):
+        _check_tensors(model, graph, number)
+        _check_operators(model, graph, number)
+        _check_dataflow(model, graph, number)
+    _check_extras(model)
+
+
+def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
+    for index, tensor in enumerate(graph.tensors):
+        where = f"tensor {index} ({tensor.name}) of subgraph {number}"
+        if tensor.buffer >= len(model.buffers):
+            raise ModelError(f"{where} refers to buffer {tensor.buffer}, the file has {len(model.buffers)}")
+        if any(dim < -1 for dim in tensor.dims):
+            raise ModelError(f"{where} has the shape {list(tensor.dims)}")
+        elements = 1
+        for dim in tensor.dims:
+            elements *= max(dim, 1)
+        if elements > MAX_ELEMENTS:
+            raise ModelError(f"{where} has the absurd shape {list(tensor.dims)}")
+    for kind, indices in (("input", graph.inputs), ("output", graph.outputs)):
+        _check_indices(indices, len(graph.tensors), f"{kind} list of subgraph {number}")
+
+
+def _check_indices(indices: Iterable[int], count: int, where: str, lowest: int = 0) -> None:
+    for index in indices:
+        if not lowest <= index < count:
+            raise ModelError(f"the {where} refers to tensor {index}, the subgraph has {count}")
+
+
+def _check_operators(model: Model, graph: SubGraph, number: int) -> None:
+    for index, operator in enumerate(graph.operators):
+        if operator.opcode_index >= len(model.operator_codes):
+            raise ModelError(
+                f"operator {index} of subgraph {number} refers to operator code {operator.opcode_index}, "
+                f"the file has {len(model.operator_codes)}"
+            )
+        where = f"{_label(model, operator, index)} of subgraph {number}"
+        _check_indices(operator.inputs or (), len(graph.tensors), f"input list of {where}", lowest=-1)
+        _check_indices(operator.outputs or (), len(graph.tensors), f"output list of {where}")
+        _check_indices(operator.intermediates or (), len(graph.tensors), f"intermediate list of {where}", lowest=-1)
+
+
+def _label(model: Model, operator: Operator, index: int) -> str:
+    return f"operator {index} ({operator_name(model, operator)})"
+
+
+def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
+    producers: dict[int, int] = {}
+    for index, operator in enumerate(graph.operators):
+        for tensor in operator.outputs or ():
+            if tensor in producers:
+                raise ModelError(
+                    f"tensor {tensor} of subgraph {number} is written by operator {producers[tensor]} and again by "
+                    f"{_label(model, operator, index)}"
+                )
+            producers[tensor] = index
+    for index, operator in enumerate(graph.operators):
+        for tensor in operator.inputs or ():
+            if producers.get(tensor, -1) >= index:
+                raise ModelError(
+                    f"{_label(model, operator, index)} of subgraph {number} reads tensor {tensor}, which operator "
+                    f"{producers[tensor]} writes only later: the operators form a cycle or are out of order"
+                )
+
+
+def _check_extras(model: Model) -> None:
+    for entry in model.metadata or ():
+        if entry.buffer >= len(model.buffers):
+            raise ModelError(
+                f"metadata {entry.name} refers to buffer {entry.buffer}, the file has {len(model.buffers)}"
+            )
+    for signature in model.signature_defs or ():
+        if signature.subgraph_index >= len(model.subgraphs):
+            raise ModelError(f"signature {signature.signature_key} refers to subgraph {signature.subgraph_index}")
+        count = len(model.subgraphs[signature.subgraph_index].tensors)
+        for mapping in (*(signature.inputs or ()), *(signature.outputs or ())):
+            if mapping.tensor_index >= count:
+                raise ModelError(f"signature {signature.signature_key} refers to tensor {mapping.tensor_index}")

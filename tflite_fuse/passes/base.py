@@ -1,0 +1,51 @@
+"""What a pass is and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tflite_fuse.model.schema import Model
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What a pass did.
+
+    Attributes:
+        model: the model after the pass; the very same object where nothing changed.
+        changed: whether the pass changed the model.
+        notes: one sentence per site: what was done, and why not where nothing was done.
+        optimal: True or False where the pass searched for an optimum and proved it or ran out of time; None where
+            there was nothing to prove.
+    """
+
+    model: Model
+    changed: bool
+    notes: tuple[str, ...] = ()
+    optimal: bool | None = None
+
+
+class Pass(Protocol):
+    """A step from model to model. Passes are frozen dataclasses; their fields are their settings."""
+
+    @property
+    def name(self) -> str:
+        """How ``--passes`` and reports call it."""
+
+    def run(self, model: Model) -> PassResult:
+        """Apply the pass.
+
+        Raises:
+            TfliteFuseError: the model does not meet what the pass requires.
+        """
+
+
+def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, dict[str, PassResult]]:
+    """Run passes one after another; returns the last model and each pass's result by name."""
+    results: dict[str, PassResult] = {}
+    for step in passes:
+        results[step.name] = step.run(model)
+        model = results[step.name].model
+    return model, results
