@@ -1,0 +1,68 @@
+"""The integer arithmetic of TFLM's reference int8 kernels, on whole numpy arrays.
+
+Every function takes and returns int64 arrays that hold int32 values, so that intermediate products are exact and the
+places where the 32-bit machine wraps, saturates or rounds are written out. The operations are those of gemmlowp's fixed
+point library as TFLM calls them without ``TFLITE_SINGLE_ROUNDING``: the scaling of an accumulator rounds twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+
+
+def wrap_int32(values: Int64Array) -> Int64Array:
+    """The low 32 bits, read as a signed number: what a register keeps of a sum that left its range."""
+    return ((values - INT32_MIN) & 0xFFFF_FFFF) + INT32_MIN
+
+
+def truncating_divide(numerator: Int64Array, denominator: Int64Array | int) -> Int64Array:
+    """C's integer division: the quotient rounded towards zero. ``denominator`` > 0."""
+    quotient = np.abs(numerator) // denominator
+    return np.where(numerator < 0, -quotient, quotient)
+
+
+def saturating_rounding_doubling_high_mul(a: Int64Array, b: Int64Array) -> Int64Array:
+    """High 32 bits of ``2 * a * b``, rounded to the nearest integer, halves up.
+
+    Of all int32 pairs only (−2³¹, −2³¹) leaves the range; it saturates.
+    """
+    product = a * b
+    nudge = np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    return np.minimum(truncating_divide(product + nudge, 1 << 31), INT32_MAX)
+
+
+def rounding_divide_by_power_of_two(values: Int64Array, exponent: Int64Array) -> Int64Array:
+    """``values / 2**exponent`` to the nearest integer, halves away from zero. ``exponent`` is 0…31."""
+    mask = (np.int64(1) << exponent) - 1
+    remainder = values & mask
+    threshold = (mask >> 1) + (values < 0)
+    return (values >> exponent) + (remainder > threshold)
+
+
+def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Int64Array, shift: Int64Array) -> Int64Array:
+    """``values * multiplier * 2**(shift − 31)`` as ``MultiplyByQuantizedMultiplier`` computes it, rounding twice.
+
+    Args:
+        values: int32 accumulators, any shape.
+        multiplier: 0 or 2³⁰…2³¹−1, broadcast against ``values`` (per channel: the last axis).
+        shift: −31…30; a positive one shifts left before the product and may wrap.
+
+    Returns:
+        int32 values, shaped like the broadcast of the arguments.
+    """
+    left = np.maximum(shift, 0)
+    right = np.maximum(-shift, 0)
+    shifted = wrap_int32(values << left)
+    return rounding_divide_by_power_of_two(saturating_rounding_doubling_high_mul(shifted, multiplier), right)
+
+
+def rounding_divide(values: Int64Array, count: Int64Array | int) -> Int64Array:
+    """``values / count`` to the nearest integer, halves away from zero: how average pooling rounds. ``count`` > 0."""
+    half = np.asarray(count, np.int64) // 2
+    return truncating_divide(np.where(values > 0, values + half, values - half), count)
