@@ -1,0 +1,1 @@
+"""Run models on this machine and compare what they compute."""

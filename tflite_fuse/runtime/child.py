@@ -1,0 +1,237 @@
+"""The child process that holds an inference runtime, and the frames spoken with it.
+
+A damaged model can abort the process it is loaded in, and TensorFlow Lite Micro reports on file descriptor 2; so
+models are loaded here and never in the user's process. ``worker.py`` starts this file as a script, gives it one end of
+a socket, and a file as stdout and stderr. Nothing printed can therefore mix with the frames.
+
+A frame: magic ``TFW1``, uint32 length of the header, uint64 length of the body (little-endian), the header (JSON), the
+body (raw bytes of the header's ``arrays``, one after another, or of a model).
+
+At module level only the standard library is imported: the parent imports this module for the frames.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+_PREFIX = struct.Struct("<4sIQ")
+_MAGIC = b"TFW1"
+_LOG_FILE = 2
+_LOG_LIMIT = 1 << 20
+_MALLOPT_PERTURB = -6
+_JUNK = 0xA5
+_JUNK_LIMIT = 1 << 26
+
+
+def send_frame(connection: socket.socket, header: dict[str, Any], body: Sequence[bytes] = ()) -> None:
+    """Write one frame. Raises OSError if the other side is gone."""
+    text = json.dumps(header).encode()
+    connection.sendall(_PREFIX.pack(_MAGIC, len(text), sum(len(part) for part in body)) + text)
+    for part in body:
+        connection.sendall(part)
+
+
+def receive_frame(connection: socket.socket) -> tuple[dict[str, Any], bytes] | None:
+    """Read one frame; None if the other side closed the connection between or inside frames."""
+    prefix = _receive_exactly(connection, _PREFIX.size)
+    if prefix is None:
+        return None
+    magic, header_length, body_length = _PREFIX.unpack(prefix)
+    if magic != _MAGIC:
+        return None
+    header = _receive_exactly(connection, header_length)
+    body = _receive_exactly(connection, body_length)
+    if header is None or body is None:
+        return None
+    return json.loads(header), body
+
+
+def _receive_exactly(connection: socket.socket, length: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < length:
+        part = connection.recv(min(length - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+class _Backend(Protocol):
+    def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]: ...
+
+    def infer(self, arrays: list[Any], reset: bool) -> list[Any]: ...
+
+    def print_allocations(self) -> None: ...
+
+
+class _TflmBackend:
+    """TensorFlow Lite Micro from the ``tflite_micro`` wheel."""
+
+    def __init__(self) -> None:
+        from tflite_micro.python.tflite_micro import runtime
+
+        self._runtime: Any = runtime
+        self._interpreter: Any = None
+        self._inputs = 0
+        self._outputs = 0
+
+    def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]:
+        for library in header["libraries"]:
+            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        self._interpreter = None
+        arena_size = int(header["arena_size"])
+        with _JunkFilledMemory(arena_size <= _JUNK_LIMIT):
+            self._interpreter = self._runtime.Interpreter.from_bytes(
+                model, custom_op_registerers=list(header["registerers"]), arena_size=arena_size
+            )
+        inputs = _details(self._interpreter.get_input_details)
+        outputs = _details(self._interpreter.get_output_details)
+        self._inputs, self._outputs = len(inputs), len(outputs)
+        return {"inputs": inputs, "outputs": outputs}
+
+    def infer(self, arrays: list[Any], reset: bool) -> list[Any]:
+        if reset:
+            self._interpreter.reset()
+        for index, array in enumerate(arrays):
+            self._interpreter.set_input(array, index)
+        self._interpreter.invoke()
+        return [self._interpreter.get_output(index) for index in range(self._outputs)]
+
+    def print_allocations(self) -> None:
+        self._interpreter.print_allocations()
+
+
+class _LitertBackend:
+    """LiteRT's interpreter with its reference kernels."""
+
+    def __init__(self) -> None:
+        from ai_edge_litert import interpreter
+
+        self._module: Any = interpreter
+        self._interpreter: Any = None
+
+    def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]:
+        self._interpreter = None
+        self._interpreter = self._module.Interpreter(
+            model_content=model,
+            num_threads=1,
+            experimental_op_resolver_type=self._module.OpResolverType.BUILTIN_REF,
+        )
+        self._interpreter.allocate_tensors()
+        return {
+            "inputs": [_detail(d) for d in self._interpreter.get_input_details()],
+            "outputs": [_detail(d) for d in self._interpreter.get_output_details()],
+        }
+
+    def infer(self, arrays: list[Any], reset: bool) -> list[Any]:
+        if reset:
+            self._interpreter.reset_all_variables()
+        for detail, array in zip(self._interpreter.get_input_details(), arrays, strict=True):
+            self._interpreter.set_tensor(detail["index"], array)
+        self._interpreter.invoke()
+        return [self._interpreter.get_tensor(d["index"]) for d in self._interpreter.get_output_details()]
+
+    def print_allocations(self) -> None:
+        raise NotImplementedError("LiteRT has no arena")
+
+
+class _JunkFilledMemory:
+    """While active, fresh memory is full of junk, so a kernel that reads what nobody wrote does not find zeros."""
+
+    def __init__(self, active: bool) -> None:
+        self._mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if active else None
+
+    def __enter__(self) -> None:
+        if self._mallopt is not None:
+            self._mallopt(_MALLOPT_PERTURB, _JUNK)
+
+    def __exit__(self, *_: object) -> None:
+        if self._mallopt is not None:
+            self._mallopt(_MALLOPT_PERTURB, 0)
+
+
+def _details(getter: Any) -> list[dict[str, Any]]:
+    details: list[dict[str, Any]] = []
+    while True:
+        try:
+            details.append(_detail(getter(len(details))))
+        except IndexError:
+            return details
+
+
+def _detail(detail: dict[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    return {"shape": [int(extent) for extent in detail["shape"]], "dtype": np.dtype(detail["dtype"]).name}
+
+
+def _read_log() -> str:
+    size = os.fstat(_LOG_FILE).st_size
+    return os.pread(_LOG_FILE, _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
+
+
+def _clear_log() -> None:
+    os.ftruncate(_LOG_FILE, 0)
+    os.lseek(_LOG_FILE, 0, os.SEEK_SET)
+
+
+def _arrays(header: dict[str, Any], body: bytes) -> list[Any]:
+    import numpy as np
+
+    arrays, offset = [], 0
+    for name, shape in header["arrays"]:
+        array = np.frombuffer(body, np.dtype(name), count=int(np.prod(shape, dtype=np.int64)), offset=offset)
+        arrays.append(array.reshape(shape))
+        offset += array.nbytes
+    return arrays
+
+
+def _answer(backend: _Backend, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    import numpy as np
+
+    request = header["request"]
+    if request == "load":
+        return backend.load(header, body), []
+    if request == "infer":
+        outputs = [np.ascontiguousarray(a) for a in backend.infer(_arrays(header, body), bool(header["reset"]))]
+        # ascontiguousarray makes scalars one-dimensional; the shape of the answer is the tensor's.
+        return {"arrays": [[a.dtype.name, list(a.shape)] for a in outputs]}, [a.tobytes() for a in outputs]
+    if request == "allocations":
+        backend.print_allocations()
+        return {"text": _read_log()}, []
+    raise NotImplementedError(f"unknown request {request!r}")
+
+
+def serve(connection: socket.socket, runtime: str) -> None:
+    """Answer requests until the parent closes the connection."""
+    try:
+        backend: _Backend = _TflmBackend() if runtime == "tflm" else _LitertBackend()
+    except (ImportError, OSError) as error:
+        send_frame(connection, {"failure": "import", "message": f"{type(error).__name__}: {error}"})
+        return
+    send_frame(connection, {"ready": True})
+    while (frame := receive_frame(connection)) is not None:
+        _clear_log()
+        try:
+            header, parts = _answer(backend, *frame)
+        except Exception as error:  # the runtime raises what it likes; all of it goes back as text
+            header, parts = {"failure": type(error).__name__, "message": str(error), "log": _read_log()}, []
+        send_frame(connection, header, parts)
+
+
+def _limit_resources() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    _limit_resources()
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -1,0 +1,120 @@
+"""Run models in a real TensorFlow Lite Micro, the ``tflite-micro`` wheel, and read its arena.
+
+Its reference kernels are the definition of *bit-exact* in this package. The wheel is optional:
+``pip install 'tflite-fuse[verify]'``. The head it reports equals a device's head (same planner); its tail is that of a
+64-bit machine and larger than a device's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, WorkerKind, worker
+
+RUNTIME_NAME = "tflite-micro"
+
+_TOTAL = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
+_SECTION = re.compile(r"'([^']+)' used (\d+) bytes")
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """What TensorFlow Lite Micro uses of its arena, in bytes, on this 64-bit machine.
+
+    Attributes:
+        head_bytes: planned, reusable part: activations and scratch. Equal on every machine.
+        tail_bytes: what the runtime keeps for itself.
+        arena_used_bytes: both.
+        sections: parts of the tail by the runtime's own names, such as ``Persistent buffer data``.
+    """
+
+    head_bytes: int
+    tail_bytes: int
+    arena_used_bytes: int
+    sections: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs of a run, ``outputs[input index][output index]``, and the arena it took (None where there is none)."""
+
+    outputs: list[list[Array]]
+    allocations: Allocations | None
+
+
+def available() -> bool:
+    """Whether the wheel is installed."""
+    return importlib.util.find_spec("tflite_micro") is not None
+
+
+def runtime_version() -> str | None:
+    """Version of the installed wheel, None without one."""
+    try:
+        return importlib.metadata.version("tflite_micro")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def session(model_bytes: bytes) -> Iterator[Worker]:
+    """A worker with the model loaded.
+
+    Raises:
+        ModelError: the runtime cannot load the model; with its reason.
+        RuntimeUnavailableError: the wheel is not installed.
+    """
+    with worker(WorkerKind("tflm")) as loaded:
+        loaded.load(model_bytes)
+        yield loaded
+
+
+def run(
+    model_bytes: bytes,
+    inputs: Sequence[Sequence[Array]],
+    *,
+    reset: bool = True,
+    timeout: float = INFERENCE_TIMEOUT,
+) -> RunResult:
+    """Run a model on each element of ``inputs`` (one array per model input, of its exact shape and type).
+
+    Args:
+        model_bytes: a .tflite file.
+        inputs: what to run it on.
+        reset: bring variable tensors back to their start before every inference; False runs a stream.
+        timeout: seconds one inference may take.
+
+    Raises:
+        ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
+        RuntimeUnavailableError: the wheel is not installed.
+    """
+    with session(model_bytes) as loaded:
+        outputs = [
+            loaded.infer(arrays, reset=reset or index == 0, timeout=timeout) for index, arrays in enumerate(inputs)
+        ]
+        return RunResult(outputs, parse_allocations(loaded.allocations_text()))
+
+
+def measure(model_bytes: bytes) -> Allocations:
+    """The arena a model takes, without running it.
+
+    Raises:
+        ModelError: the runtime cannot load the model; with its reason.
+        RuntimeUnavailableError: the wheel is not installed.
+    """
+    with session(model_bytes) as loaded:
+        return parse_allocations(loaded.allocations_text())
+
+
+def parse_allocations(text: str) -> Allocations:
+    """Read what ``RecordingMicroAllocator`` prints. Raises ModelError if head, tail or total is missing."""
+    totals = {name: int(number) for name, number in _TOTAL.findall(text)}
+    if set(totals) != {"total", "head", "tail"}:
+        raise ModelError("TensorFlow Lite Micro printed no head, tail and total for the model's arena")
+    sections = {name: int(number) for name, number in _SECTION.findall(text)}
+    return Allocations(totals["head"], totals["tail"], totals["total"], sections)
