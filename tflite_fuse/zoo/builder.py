@@ -1,0 +1,403 @@
+"""Build int8 .tflite models without TensorFlow: random weights, ranges from a float run over calibration images.
+
+    from tflite_fuse.zoo import ModelBuilder
+    b = ModelBuilder(seed=0)
+    x = b.input((1, 32, 32, 3))
+    y = b.conv(x, 16, kernel=3, stride=2, activation="RELU6")
+    y = b.depthwise(y, kernel=(3, 3), padding=(1, 1, 1, 1))      # explicit: rows above, below, columns left, right
+    z = b.add(b.conv(y, 16, kernel=1), y)
+    z = b.fully_connected(b.mean(z), 10)
+    model = b.build(outputs=[b.softmax(z)])                      # tflite_fuse.model.schema.Model
+
+Tensors are NHWC with batch 1. Kernels, strides and dilations are one number or (rows, columns). Operators appear in the
+model in the order of the calls. Explicit padding that SAME or VALID can express becomes that; any other becomes a PAD
+before a VALID operator, as converters write it. Everything is a function of the seed and the calls.
+
+Methods raise ``UsageError`` for arguments that make no sense and ``ModelError`` for tensors that do not fit them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.model.operators import make_options
+from tflite_fuse.model.schema import Model, OptionsTable
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.zoo import numerics
+from tflite_fuse.zoo.arguments import (
+    SAME,
+    VALID,
+    Padding,
+    Size,
+    activate,
+    activation_code,
+    int32_constant,
+    pads_of,
+    pair_of,
+    window_options,
+)
+from tflite_fuse.zoo.numerics import FloatArray, Pads, Window
+from tflite_fuse.zoo.quantization import SOFTMAX_PARAMETERS, expected_range, spread_weights
+from tflite_fuse.zoo.recording import ABSENT, Activation, Bias, Constant, Operand, Operation, Recording, Ref, Shape
+from tflite_fuse.zoo.recording import assemble as assemble_model
+
+
+class ModelBuilder:
+    """Records operators, running each in float over the calibration images, and writes the quantized model.
+
+    Args:
+        seed: of weights and calibration images.
+        calibration: number of calibration images.
+    """
+
+    def __init__(self, seed: int = 0, calibration: int = 8) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._calibration = calibration
+        self._recording = Recording()
+
+    # ---- ends of the graph
+
+    def input(self, shape: Shape, *, name: str | None = None, type: TensorType = TensorType.INT8) -> Ref:
+        """A network input of shape (1, ...), int8 or float32, holding reals in [-1, 1]."""
+        if not shape or shape[0] != 1 or min(shape) < 1:
+            raise UsageError(f"an input needs a shape of positive sizes with batch 1, not {tuple(shape)}")
+        values = numerics.calibration_images(tuple(shape[1:]), self._calibration, self._rng)
+        ref = self._activation(name or f"input_{len(self._recording.inputs)}", values, type)
+        self._recording.inputs.append(ref.index)
+        return ref
+
+    def build(self, outputs: Sequence[Ref] = (), description: str = "tflite-fuse zoo") -> Model:
+        """The model. ``outputs`` defaults to what the last operator writes; anything else may stay unread."""
+        if not self._recording.operations:
+            raise UsageError("a model needs at least one operator")
+        last = self._recording.operations[-1].outputs
+        return assemble_model(self._recording, [ref.index for ref in outputs] or last, description)
+
+    def samples(self, x: Ref) -> FloatArray:
+        """What the calibration images give in a tensor, float32, images along the first axis."""
+        return self._values(x, x.type).copy()
+
+    # ---- operators with weights
+
+    def conv(
+        self,
+        x: Ref,
+        filters: int,
+        kernel: Size = 1,
+        stride: Size = 1,
+        padding: Padding = "SAME",
+        activation: str = "NONE",
+        *,
+        dilation: Size = 1,
+        per_channel: bool = True,
+        bias: bool = True,
+        name: str | None = None,
+    ) -> Ref:
+        """CONV_2D of (1, h, w, cin) to (1, h', w', filters)."""
+        x, window, mode = self._slide(x, kernel, stride, dilation, padding)
+        values = self._values(x)
+        shape = (filters, *window.kernel, x.shape[3])
+        options = make_options("Conv2DOptions", padding=mode, **window_options(window, activation))
+        return self._weighted(
+            ("CONV_2D", options, activation, name),
+            x,
+            (shape, 0, per_channel, bias),
+            lambda weights: numerics.conv2d(values, weights, window),
+        )
+
+    def depthwise(
+        self,
+        x: Ref,
+        kernel: Size = 3,
+        stride: Size = 1,
+        padding: Padding = "SAME",
+        activation: str = "NONE",
+        *,
+        multiplier: int = 1,
+        dilation: Size = 1,
+        per_channel: bool = True,
+        bias: bool = True,
+        name: str | None = None,
+    ) -> Ref:
+        """DEPTHWISE_CONV_2D of (1, h, w, c) to (1, h', w', c · multiplier)."""
+        x, window, mode = self._slide(x, kernel, stride, dilation, padding)
+        values = self._values(x)
+        taps = (*window.kernel, x.shape[3], multiplier)
+        shape = (1, *window.kernel, x.shape[3] * multiplier)
+        options = make_options(
+            "DepthwiseConv2DOptions", padding=mode, depth_multiplier=multiplier, **window_options(window, activation)
+        )
+        return self._weighted(
+            ("DEPTHWISE_CONV_2D", options, activation, name),
+            x,
+            (shape, 3, per_channel, bias),
+            lambda weights: numerics.depthwise_conv2d(values, weights.reshape(taps), window),
+        )
+
+    def fully_connected(
+        self,
+        x: Ref,
+        units: int,
+        activation: str = "NONE",
+        *,
+        per_channel: bool = False,
+        bias: bool = True,
+        name: str | None = None,
+    ) -> Ref:
+        """FULLY_CONNECTED over everything but the batch axis: (1, ...) to (1, units)."""
+        values = self._values(x).reshape(self._calibration, -1)
+        options = make_options("FullyConnectedOptions", fused_activation_function=activation_code(activation))
+        return self._weighted(
+            ("FULLY_CONNECTED", options, activation, name),
+            x,
+            ((units, values.shape[1]), 0, per_channel, bias),
+            lambda weights: np.asarray(values @ weights.T, np.float32),
+        )
+
+    # ---- operators on one tensor
+
+    def pad(self, x: Ref, pads: Pads, *, name: str | None = None) -> Ref:
+        """PAD with real 0: ``pads`` rows above, below, columns left, right."""
+        self._need_image(x)
+        pads = pads_of(pads)
+        paddings = int32_constant("paddings", [(0, 0), pads[:2], pads[2:], (0, 0)])
+        values = numerics.pad(self._values(x), pads)
+        return self._share(x, self._emit("PAD", (x.index, paddings), values, make_options("PadOptions"), name))
+
+    def average_pool(
+        self,
+        x: Ref,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Padding = "VALID",
+        activation: str = "NONE",
+        *,
+        name: str | None = None,
+    ) -> Ref:
+        """AVERAGE_POOL_2D; SAME padding does not count into the mean."""
+        return self._pool("AVERAGE_POOL_2D", numerics.average_pool, x, (kernel, stride, padding), activation, name)
+
+    def max_pool(
+        self,
+        x: Ref,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Padding = "VALID",
+        activation: str = "NONE",
+        *,
+        name: str | None = None,
+    ) -> Ref:
+        """MAX_POOL_2D; SAME padding does not take part."""
+        return self._pool("MAX_POOL_2D", numerics.max_pool, x, (kernel, stride, padding), activation, name)
+
+    def mean(self, x: Ref, axes: Sequence[int] = (1, 2), *, keep_dims: bool = False, name: str | None = None) -> Ref:
+        """MEAN over ``axes`` (not the batch axis)."""
+        if not axes or not all(0 < axis < len(x.shape) for axis in axes):
+            raise UsageError(f"mean of a tensor of shape {x.shape} cannot run over axes {tuple(axes)}")
+        values = self._values(x).mean(axis=tuple(axes), keepdims=keep_dims)
+        options = make_options("ReducerOptions", keep_dims=keep_dims)
+        return self._emit("MEAN", (x.index, int32_constant("axes", axes)), values, options, name)
+
+    def reshape(self, x: Ref, shape: Shape, *, name: str | None = None) -> Ref:
+        """RESHAPE to a full shape with batch 1."""
+        if not shape or shape[0] != 1 or prod(shape) != prod(x.shape):
+            raise ModelError(f"a tensor of shape {x.shape} cannot take the shape {tuple(shape)}")
+        values = self._values(x).reshape(self._calibration, *shape[1:])
+        options = make_options("ReshapeOptions", new_shape=tuple(shape))
+        return self._share(
+            x, self._emit("RESHAPE", (x.index, int32_constant("new_shape", shape)), values, options, name)
+        )
+
+    def softmax(self, x: Ref, beta: float = 1.0, *, name: str | None = None) -> Ref:
+        """SOFTMAX over the last axis, output scale 1/256, zero point −128."""
+        options = make_options("SoftmaxOptions", beta=beta)
+        return self._fix(self._emit("SOFTMAX", (x.index,), numerics.softmax(self._values(x), beta), options, name))
+
+    def logistic(self, x: Ref, *, name: str | None = None) -> Ref:
+        """LOGISTIC, output scale 1/256, zero point −128."""
+        return self._fix(self._emit("LOGISTIC", (x.index,), numerics.logistic(self._values(x)), None, name))
+
+    def quantize(self, x: Ref, *, name: str | None = None) -> Ref:
+        """QUANTIZE of float32, or of int8 to a scale of its own."""
+        return self._emit("QUANTIZE", (x.index,), self._values(x, x.type), None, name)
+
+    def dequantize(self, x: Ref, *, name: str | None = None) -> Ref:
+        """DEQUANTIZE to float32."""
+        return self._emit("DEQUANTIZE", (x.index,), self._values(x), None, name, TensorType.FLOAT32)
+
+    def split(self, x: Ref, parts: int, axis: int = 3, *, name: str | None = None) -> list[Ref]:
+        """SPLIT into equal parts: one operator with several outputs."""
+        if not 0 < axis < len(x.shape) or parts < 1 or x.shape[axis] % parts:
+            raise ModelError(f"a tensor of shape {x.shape} cannot be split into {parts} equal parts along axis {axis}")
+        base = name or self._name("SPLIT")
+        pieces = np.split(self._values(x), parts, axis=axis)
+        refs = [self._activation(f"{base}:{number}", piece) for number, piece in enumerate(pieces)]
+        self._record(
+            "SPLIT", (int32_constant("axis", axis), x.index), refs, make_options("SplitOptions", num_splits=parts)
+        )
+        return [self._share(x, ref) for ref in refs]
+
+    # ---- operators on several tensors
+
+    def add(self, a: Ref, b: Ref, activation: str = "NONE", *, name: str | None = None) -> Ref:
+        """ADD, shapes equal or broadcast."""
+        self._need_broadcast(a, b)
+        values = activate(self._values(a) + self._values(b), activation)
+        options = make_options("AddOptions", fused_activation_function=activation_code(activation))
+        return self._emit("ADD", (a.index, b.index), values, options, name)
+
+    def mul(self, a: Ref, b: Ref, activation: str = "NONE", *, name: str | None = None) -> Ref:
+        """MUL, shapes equal or broadcast."""
+        self._need_broadcast(a, b)
+        values = activate(self._values(a) * self._values(b), activation)
+        options = make_options("MulOptions", fused_activation_function=activation_code(activation))
+        return self._emit("MUL", (a.index, b.index), values, options, name)
+
+    def concat(self, parts: Sequence[Ref], axis: int = 3, *, name: str | None = None) -> Ref:
+        """CONCATENATION; all parts take the output's scale, as the reference kernel copies bytes."""
+        remainders = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+        if len(remainders) != 1 or not 0 < axis < len(parts[0].shape):
+            raise ModelError(f"tensors of shapes {[part.shape for part in parts]} cannot be joined along axis {axis}")
+        values = np.concatenate([self._values(part) for part in parts], axis=axis)
+        options = make_options("ConcatenationOptions", axis=axis)
+        joined = self._emit("CONCATENATION", tuple(part.index for part in parts), values, options, name)
+        for part in parts:
+            self._share(joined, part)
+        return joined
+
+    # ---- recording
+
+    def _name(self, operator: str) -> str:
+        return f"{operator.lower()}_{len(self._recording.operations)}"
+
+    def _activation(self, name: str, values: FloatArray, type: TensorType = TensorType.INT8) -> Ref:
+        recording = self._recording
+        values = values.astype(np.float32, copy=False)
+        ref = Ref(len(recording.activations), (1, *values.shape[1:]), type)
+        recording.activations.append(
+            Activation(name, ref.shape, type, values, float(values.min()), float(values.max()))
+        )
+        recording.group.append(ref.index)
+        return ref
+
+    def _record(
+        self, operator: str, operands: tuple[Operand, ...], outputs: Sequence[Ref], options: OptionsTable | None
+    ) -> None:
+        self._recording.operations.append(
+            Operation(operator, operands, tuple(output.index for output in outputs), options)
+        )
+
+    def _emit(
+        self,
+        operator: str,
+        operands: tuple[Operand, ...],
+        values: FloatArray,
+        options: OptionsTable | None,
+        name: str | None,
+        type: TensorType = TensorType.INT8,
+    ) -> Ref:
+        output = self._activation(name or self._name(operator), values, type)
+        self._record(operator, operands, [output], options)
+        return output
+
+    def _weighted(
+        self,
+        operator: tuple[str, OptionsTable, str, str | None],
+        x: Ref,
+        weights: tuple[Shape, int, bool, bool],
+        forward: Callable[[FloatArray], FloatArray],
+    ) -> Ref:
+        """An operator (kind, options, activation, name) with new weights (shape, channel axis, per channel, bias)."""
+        kind, options, activation, name = operator
+        shape, axis, per_channel, with_bias = weights
+        if min(shape) < 1:
+            raise UsageError(f"weights of shape {shape} make no sense: every size must be at least 1")
+        drawn, outputs = spread_weights(shape, axis, per_channel, with_bias, forward, self._rng)
+        base = name or self._name(kind)
+        operands: list[Operand] = [x.index]
+        operands.append(
+            Constant(f"{base}/weights", shape, TensorType.INT8, drawn.values.tobytes(), drawn.scales.tolist(), axis)
+        )
+        if with_bias:
+            operands.append(Bias(f"{base}/bias", drawn, x.index))
+        elif kind == "FULLY_CONNECTED":
+            operands.append(ABSENT)
+        output = self._emit(kind, tuple(operands), activate(outputs, activation), options, name)
+        low, high = activate(np.array(expected_range(outputs), np.float32), activation)
+        self._recording.activations[output.index].low = float(low)
+        self._recording.activations[output.index].high = float(high)
+        return output
+
+    def _pool(
+        self,
+        operator: str,
+        forward: Callable[[FloatArray, Window], FloatArray],
+        x: Ref,
+        sliding: tuple[Size, Size, Padding],
+        activation: str,
+        name: str | None,
+    ) -> Ref:
+        kernel, stride, padding = sliding
+        x, window, mode = self._slide(x, kernel, stride, 1, padding)
+        options = make_options(
+            "Pool2DOptions",
+            padding=mode,
+            stride_h=window.stride[0],
+            stride_w=window.stride[1],
+            filter_height=window.kernel[0],
+            filter_width=window.kernel[1],
+            fused_activation_function=activation_code(activation),
+        )
+        values = activate(forward(self._values(x), window), activation)
+        return self._share(x, self._emit(operator, (x.index,), values, options, name))
+
+    def _slide(self, x: Ref, kernel: Size, stride: Size, dilation: Size, padding: Padding) -> tuple[Ref, Window, int]:
+        """The tensor to slide over (behind a PAD if needed), the window with its true padding, and SAME or VALID."""
+        self._need_image(x)
+        bare = Window(pair_of(kernel, "a kernel"), pair_of(stride, "a stride"), pair_of(dilation, "a dilation"))
+        height, width = x.shape[1:3]
+        same = replace(bare, pads=numerics.same_pads(height, width, bare))
+        if padding == "SAME":
+            return x, same, SAME
+        if isinstance(padding, str) and padding != "VALID":
+            raise UsageError(f"padding must be SAME, VALID or four numbers, not {padding!r}")
+        wanted = bare if isinstance(padding, str) else replace(bare, pads=pads_of(padding))
+        size = wanted.output_size(height, width)
+        if min(size) < 1:
+            raise ModelError(f"a window of {bare.extent} pixels does not fit into {x.shape} with padding {padding}")
+        # Rows that no window reaches do not matter, so only the padding before the image and the output's size count.
+        for candidate, mode in ((bare, VALID), (same, SAME)):
+            if wanted.pads[::2] == candidate.pads[::2] and size == candidate.output_size(height, width):
+                return x, candidate, mode
+        return self.pad(x, wanted.pads), bare, VALID
+
+    def _share(self, x: Ref, y: Ref) -> Ref:
+        self._recording.share_scale(x.index, y.index)
+        return y
+
+    def _fix(self, ref: Ref) -> Ref:
+        self._recording.activations[ref.index].fixed = SOFTMAX_PARAMETERS
+        return ref
+
+    def _values(self, x: Ref, type: TensorType = TensorType.INT8) -> FloatArray:
+        known = self._recording.activations
+        if not 0 <= x.index < len(known) or known[x.index].shape != x.shape:
+            raise UsageError(f"{x} is not a tensor of this builder")
+        if x.type != type:
+            raise UsageError(f"tensor {known[x.index].name} is {x.type.name.lower()}; quantize() it first")
+        return known[x.index].values
+
+    def _need_image(self, x: Ref) -> None:
+        if self._values(x).ndim != 4:
+            raise ModelError(f"a sliding window needs a tensor of shape (1, height, width, channels), not {x.shape}")
+
+    def _need_broadcast(self, a: Ref, b: Ref) -> None:
+        try:
+            np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            raise ModelError(f"tensors of shapes {a.shape} and {b.shape} cannot be combined by element") from None
