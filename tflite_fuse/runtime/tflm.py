@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tflite_fuse.errors import ModelError
+from tflite_fuse.errors import ModelError, TfliteFuseError
+from tflite_fuse.model import load_model
 from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, WorkerKind, worker
 
 RUNTIME_NAME = "tflite-micro"
@@ -62,16 +63,28 @@ def runtime_version() -> str | None:
 
 
 @contextlib.contextmanager
-def session(model_bytes: bytes) -> Iterator[Worker]:
-    """A worker with the model loaded.
+def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
+    """A worker with the model loaded; ``name`` is what messages call it.
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
         RuntimeUnavailableError: the wheel is not installed.
     """
     with worker(WorkerKind("tflm")) as loaded:
-        loaded.load(model_bytes)
+        try:
+            loaded.load(model_bytes, name)
+        except ModelError as error:
+            raise _with_custom_names(error, model_bytes) from error
         yield loaded
+
+
+def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
+    """The runtime calls every operator it does not know CUSTOM; say which there are."""
+    names: list[str] = []
+    if "op code CUSTOM" in str(error):
+        with contextlib.suppress(TfliteFuseError):
+            names = [code.custom_code for code in load_model(model_bytes).operator_codes if code.custom_code]
+    return ModelError(f"{error} (the model's custom operators: {', '.join(names)})") if names else error
 
 
 def run(

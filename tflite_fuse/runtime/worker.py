@@ -41,6 +41,7 @@ INFERENCE_TIMEOUT = 120.0
 _FIRST_ARENA = 1 << 24
 _LARGEST_ARENA = 1 << 29
 _MISSING = re.compile(r"missing: (\d+)")
+_SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
 _LOG_LIMIT = 1 << 20
 _KEPT = 2
 
@@ -92,7 +93,7 @@ class _ChildError(Exception):
         self.crashed = crashed
 
     def detail(self) -> str:
-        lines = [line.strip() for line in self.log.splitlines() if line.strip()]
+        lines = [_SOURCE_FILE.sub("", line.strip()) for line in self.log.splitlines() if line.strip()]
         reports = [line for line in lines if "Sanitizer: " in line or "runtime error: " in line]
         words = "; ".join(dict.fromkeys(reports[:2] or lines[-3:]))
         if self.crashed and words:
@@ -103,9 +104,19 @@ class _ChildError(Exception):
 class Worker:
     """One child process that loads models and runs inferences. Not for use by two threads at once."""
 
-    def __init__(self, kind: WorkerKind) -> None:
-        """Start the child. Raises RuntimeUnavailableError if its runtime cannot be imported."""
+    def __init__(self, kind: WorkerKind, search_path: Sequence[str] | None = None) -> None:
+        """Start the child.
+
+        Args:
+            kind: what it runs.
+            search_path: where the child looks for modules; this process's ``sys.path`` if None.
+
+        Raises:
+            RuntimeUnavailableError: the runtime cannot be imported.
+        """
+        self._search_path = [str(Path(each).absolute()) for each in (sys.path if search_path is None else search_path)]
         self.kind = kind
+        self.name = "the model"
         self.healthy = False
         self.inputs: tuple[TensorDetail, ...] = ()
         self.outputs: tuple[TensorDetail, ...] = ()
@@ -114,7 +125,7 @@ class Worker:
     def _start(self) -> None:
         self._connection, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
-        paths = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
+        paths = json.dumps(self._search_path)
         script = str(Path(__file__).with_name("child.py"))
         with theirs:
             self._process = subprocess.Popen(
@@ -136,12 +147,23 @@ class Worker:
             ) from failure
         self.healthy = True
 
-    def load(self, model: bytes, timeout: float = LOAD_TIMEOUT) -> None:
+    @property
+    def process_id(self) -> int:
+        """Of the child, for those who must look at it from outside."""
+        return self._process.pid
+
+    def load(self, model: bytes, name: str = "the model", timeout: float = LOAD_TIMEOUT) -> None:
         """Load a model, with an arena that is doubled until it suffices.
+
+        Args:
+            model: a .tflite file.
+            name: what messages call it.
+            timeout: seconds.
 
         Raises:
             ModelError: the runtime refuses the model or breaks on it; with the runtime's own words.
         """
+        self.name = name
         arena_size = _FIRST_ARENA
         while True:
             try:
@@ -150,7 +172,7 @@ class Worker:
             except _ChildError as failure:
                 missing = [int(number) for number in _MISSING.findall(failure.log)]
                 if not missing or arena_size >= _LARGEST_ARENA:
-                    raise ModelError(f"{self.kind.title} cannot load the model: {failure.detail()}") from failure
+                    raise ModelError(f"{self.kind.title} cannot load {name}: {failure.detail()}") from failure
                 arena_size = min(max(2 * arena_size, arena_size + missing[-1]), _LARGEST_ARENA)
                 if not self.healthy:
                     self.close()
@@ -183,7 +205,7 @@ class Worker:
         try:
             header, body = self._ask(request, [a.tobytes() for a in inputs], timeout, "running the model")
         except _ChildError as failure:
-            raise ModelError(f"{self.kind.title} cannot run the model: {failure.detail()}") from failure
+            raise ModelError(f"{self.kind.title} cannot run {self.name}: {failure.detail()}") from failure
         outputs, offset = [], 0
         for name, shape in header["arrays"]:
             count = int(np.prod(shape, dtype=np.int64))
@@ -193,12 +215,12 @@ class Worker:
 
     def _check(self, inputs: Sequence[Array]) -> None:
         if len(inputs) != len(self.inputs):
-            raise ModelError(f"the model has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
+            raise ModelError(f"{self.name} has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
         for index, (array, detail) in enumerate(zip(inputs, self.inputs, strict=True)):
             if array.shape != detail.shape or array.dtype.name != detail.dtype:
                 raise ModelError(
-                    f"model input {index} is {detail.dtype} {list(detail.shape)} but the array given for it is "
-                    f"{array.dtype.name} {list(array.shape)}"
+                    f"input {index} of {self.name} is {detail.dtype} {list(detail.shape)} "
+                    f"but the array given for it is {array.dtype.name} {list(array.shape)}"
                 )
 
     def allocations_text(self) -> str:
@@ -206,7 +228,9 @@ class Worker:
         try:
             header, _ = self._ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena")
         except _ChildError as failure:
-            raise ModelError(f"{self.kind.title} cannot measure the arena: {failure.detail()}") from failure
+            raise ModelError(
+                f"{self.kind.title} cannot measure the arena of {self.name}: {failure.detail()}"
+            ) from failure
         return str(header["text"])
 
     def _ask(
@@ -230,7 +254,7 @@ class Worker:
         if frame is None:
             raise _ChildError(self._death(), self._read_log(), crashed=True)
         if "failure" in frame[0]:
-            raise _ChildError(str(frame[0]["message"]), str(frame[0]["log"]))
+            raise _ChildError(str(frame[0]["message"]), str(frame[0].get("log", "")))
         return frame
 
     def _death(self) -> str:

@@ -1,0 +1,179 @@
+"""Do two models compute the same bytes? Run both in the real TFLM and look at every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import type_name
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.worker import Array, Worker
+
+# Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
+_STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
+_STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first element in which two models differ.
+
+    Attributes:
+        input_index: which of the inputs.
+        output_name: the output tensor's name in the first model.
+        element: index in that tensor.
+        value_a, value_b: what the two models computed.
+        differing: number of elements of that tensor that differ for that input.
+        streamed: whether state was carried over from the input before.
+    """
+
+    input_index: int
+    output_name: str
+    element: tuple[int, ...]
+    value_a: float
+    value_b: float
+    differing: int
+    streamed: bool = False
+
+    def __str__(self) -> str:
+        """One sentence for the user."""
+        place = ", ".join(str(index) for index in self.element)
+        return (
+            f"output {self.output_name} differs at [{place}]: {self.value_a:g} and {self.value_b:g} "
+            f"({self.differing} elements differ) for input {self.input_index}"
+            + (", with the state left by the inputs before" if self.streamed else "")
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
+
+    ``inputs`` is the number of inputs both models were run on (up to the first difference).
+    """
+
+    bit_exact: bool
+    inputs: int
+    first_difference: Difference | None
+    runtime: str
+    version: str
+
+
+def compare(
+    a: bytes,
+    b: bytes,
+    inputs: Sequence[Sequence[Array]],
+    *,
+    names: tuple[str, str] = ("the first model", "the second model"),
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Run two models on the same inputs, each in its own process, and compare all output bytes.
+
+    Every input starts from fresh state. Models with state (variable tensors, resources) are run once more over the
+    whole sequence without a reset in between.
+
+    Args:
+        a, b: two .tflite files with the same input and output shapes and types.
+        inputs: one list per inference, with one array per model input.
+        names: what messages call the two models.
+        progress: called with (inferences done, inferences in all).
+
+    Raises:
+        ModelError: a model cannot be loaded or run, with the runtime's reason.
+        VerificationError: the models' inputs or outputs differ in number, shape or type.
+        UsageError: there are no inputs.
+        RuntimeUnavailableError: the runtime is not installed.
+    """
+    if not inputs:
+        raise UsageError("at least 1 input is needed to compare models")
+    models = (load_model(a), load_model(b))
+    _check_signatures(models, names)
+    passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
+    output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
+    total = len(passes) * len(inputs)
+    done = 0
+    difference: Difference | None = None
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        workers = list(pool.map(lambda m, name: stack.enter_context(tflm.session(m, name)), (a, b), names))
+        for streamed in passes:
+            for index, arrays in enumerate(inputs):
+                reset = not streamed or index == 0
+                difference = _first_difference(_run_both(pool, workers, arrays, reset), output_names, index, streamed)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+                if difference is not None:
+                    break
+            if difference is not None:
+                break
+    return Comparison(
+        difference is None, min(done, len(inputs)), difference, tflm.RUNTIME_NAME, tflm.runtime_version() or "unknown"
+    )
+
+
+def _run_both(
+    pool: ThreadPoolExecutor, workers: Sequence[Worker], arrays: Sequence[Array], reset: bool
+) -> list[list[Array]]:
+    return list(pool.map(lambda each: each.infer(arrays, reset=reset), workers))
+
+
+def _first_difference(
+    outputs: Sequence[Sequence[Array]], names: Sequence[str], input_index: int, streamed: bool
+) -> Difference | None:
+    for name, a, b in zip(names, *outputs, strict=True):
+        differing = np.flatnonzero((_bits(a) != _bits(b)).any(axis=-1))
+        if differing.size:
+            element = np.unravel_index(int(differing[0]), a.shape)
+            return Difference(
+                input_index,
+                name,
+                tuple(int(index) for index in element),
+                float(a[element]),
+                float(b[element]),
+                int(differing.size),
+                streamed,
+            )
+    return None
+
+
+def _bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """[elements, bytes per element]: floats are compared as bits, so that NaN equals itself and −0 is not 0."""
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
+
+
+def _check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> None:
+    for what in ("inputs", "outputs"):
+        of_a, of_b = ([m.main.tensors[index] for index in getattr(m.main, what)] for m in models)
+        if len(of_a) != len(of_b):
+            raise VerificationError(f"{names[0]} has {len(of_a)} {what} but {names[1]} has {len(of_b)}")
+        for index, (tensor_a, tensor_b) in enumerate(zip(of_a, of_b, strict=True)):
+            if (tensor_a.dims, tensor_a.type) != (tensor_b.dims, tensor_b.type):
+                raise VerificationError(
+                    f"{what[:-1]} {index} is {_signature(tensor_a)} in {names[0]} "
+                    f"but {_signature(tensor_b)} in {names[1]}"
+                )
+
+
+def _signature(tensor: Tensor) -> str:
+    return f"{tensor.name} ({type_name(tensor.type)} {list(tensor.dims)})"
+
+
+def _tensor_name(model: Model, index: int) -> str:
+    return model.main.tensors[index].name or f"tensor {index}"
+
+
+def _is_stateful(model: Model) -> bool:
+    if any(tensor.is_variable for graph in model.subgraphs for tensor in graph.tensors):
+        return True
+    kinds = {operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators}
+    custom = {kind for kind in kinds if kind.startswith("CUSTOM:")} - _STATELESS_CUSTOM
+    return bool(kinds & _STATEFUL or custom)
