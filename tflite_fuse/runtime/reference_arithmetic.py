@@ -50,7 +50,7 @@ def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Int64Array,
 
     Args:
         values: int32 accumulators, any shape.
-        multiplier: 0 or 2³⁰…2³¹−1, broadcast against ``values`` (per channel: the last axis).
+        multiplier: int32, negative for negative scales, broadcast against ``values`` (per channel: the last axis).
         shift: −31…30; a positive one shifts left before the product and may wrap.
 
     Returns:

@@ -1,0 +1,164 @@
+"""What an operator of a block may read and write: int8 activations of one image, and constants stored in the file.
+
+Every check that fails raises ``BlockError`` whose text is a clause without the operator's name: the reason why not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+
+Shape = tuple[int, int, int]
+"""Height, width, channels."""
+
+_DTYPES: dict[TensorType, npt.DTypeLike] = {TensorType.INT8: np.int8, TensorType.INT32: np.dtype("<i4")}
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An int8 tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is float32, exactly."""
+
+    index: int
+    name: str
+    dims: tuple[int, ...]
+    scale: float
+    zero_point: int
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.dims)
+
+    @property
+    def shape(self) -> Shape:
+        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel.
+
+        Raises:
+            BlockError: a batch of more than one, or more than four dimensions.
+        """
+        if len(self.dims) > 4:
+            raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions")
+        if len(self.dims) > 1 and self.dims[0] != 1:
+            raise BlockError(f"tensor {self.name} has a batch of {self.dims[0]}")
+        image = self.dims[1:] if len(self.dims) > 1 else self.dims
+        height, width, channels = (1, 1, 1, *image)[-3:]
+        return height, width, channels
+
+
+def tensor_name(model: Model, index: int) -> str:
+    """The tensor's name, or its number where the file gives it none."""
+    return model.main.tensors[index].name or f"tensor {index}"
+
+
+def read_activation(model: Model, index: int) -> Activation:
+    """Check that a tensor is an int8 activation a block can hold.
+
+    Raises:
+        BlockError: it is absent, constant, variable, of another type, of dynamic shape, or not quantized per tensor.
+    """
+    if index < 0:
+        raise BlockError("one of its inputs is left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if tensor.type != TensorType.INT8:
+        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8")
+    if model.buffers[tensor.buffer].data:
+        raise BlockError(f"tensor {name} is a constant where blocks read an activation")
+    if tensor.is_variable:
+        raise BlockError(f"tensor {name} keeps its value between inferences")
+    if _is_dynamic(tensor):
+        raise BlockError(f"tensor {name} has a dynamic shape")
+    scales, zero_points = read_quantization(model, index)
+    if len(scales) != 1 or len(zero_points) != 1:
+        raise BlockError(f"tensor {name} is an activation with per-channel quantization")
+    if not -128 <= zero_points[0] <= 127:
+        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside int8")
+    if scales[0] <= 0:
+        raise BlockError(f"tensor {name} has scale {scales[0]:g}")
+    return Activation(index, name, tensor.dims, scales[0], zero_points[0])
+
+
+def read_filter(
+    model: Model, index: int, channel_axis: int, rank: int
+) -> tuple[npt.NDArray[np.int8], tuple[float, ...]]:
+    """Constant int8 weights in the model's layout, and their scales: one, or one per slice of ``channel_axis``.
+
+    Scales may be 0 or negative: converters that fold batch normalization leave such channels in public models.
+
+    Raises:
+        BlockError: they are not constant, not int8, not symmetric, or quantized along another axis.
+    """
+    values = read_constant(model, index, TensorType.INT8, "weights")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if len(tensor.dims) != rank:
+        raise BlockError(f"its weights {name} have {len(tensor.dims)} dimensions, not {rank}")
+    scales, zero_points = read_quantization(model, index)
+    if any(zero_points):
+        raise BlockError(f"its weights {name} have zero points other than 0")
+    axis = tensor.quantization.quantized_dimension if tensor.quantization else 0
+    if len(scales) > 1 and (axis != channel_axis or len(scales) != tensor.dims[channel_axis]):
+        raise BlockError(f"its weights {name} have {len(scales)} scales along dimension {axis}")
+    return values, scales
+
+
+def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] | None:
+    """The int32 bias of an operator with weights, or None where it is left out.
+
+    Raises:
+        BlockError: it is not a constant of ``channels`` int32 values.
+    """
+    if index < 0:
+        return None
+    values = read_constant(model, index, TensorType.INT32, "bias")
+    if values.size != channels:
+        raise BlockError(f"its bias has {values.size} values for {channels} output channels")
+    return values.ravel()
+
+
+def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt.NDArray[Any]:
+    """A constant's values in its own shape.
+
+    Raises:
+        BlockError: it is absent, computed at run time, of another type, sparse, compressed or cut short.
+    """
+    if index < 0:
+        raise BlockError(f"its {what} are left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    data = model.buffers[tensor.buffer].data
+    if not data:
+        raise BlockError(f"its {what} {name} are not a constant in the file")
+    if tensor.type != type_:
+        raise BlockError(f"its {what} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
+    if tensor.sparsity is not None:
+        raise BlockError(f"its {what} {name} are sparse")
+    if _is_dynamic(tensor) or len(data) != tensor_nbytes(tensor):
+        raise BlockError(f"its {what} {name} are not stored plainly: {len(data)} bytes for shape {list(tensor.dims)}")
+    return np.frombuffer(data, _DTYPES[type_]).reshape(tensor.dims)
+
+
+def _is_dynamic(tensor: Tensor) -> bool:
+    # Converters leave the batch open in the signature while the shape says 1; TFLM goes by the shape.
+    return any(dim < 1 for dim in tensor.dims) or any(dim < 0 for dim in (tensor.shape_signature or ())[1:])
+
+
+def read_quantization(model: Model, index: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """A tensor's scales, exactly as float32, and zero points.
+
+    Raises:
+        BlockError: it has none, they are not affine, or a scale is not a number.
+    """
+    quantization, name = model.main.tensors[index].quantization, tensor_name(model, index)
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        raise BlockError(f"tensor {name} is not quantized")
+    if quantization.details is not None:
+        raise BlockError(f"tensor {name} has a quantization of its own kind")
+    scales = tuple(float(np.float32(scale)) for scale in quantization.scale)
+    if not all(map(math.isfinite, scales)):
+        raise BlockError(f"tensor {name} has a scale that is not a number")
+    return scales, quantization.zero_point
