@@ -47,6 +47,15 @@ def load_architecture(path: str | Path) -> dict[str, Any]:
     return architecture
 
 
+def build_architecture_file(path: str | Path, seed: int = 0) -> Model:
+    """The int8 model of the layer list in a file. Errors are those of the two steps and name the file."""
+    architecture = load_architecture(path)
+    try:
+        return build_architecture(architecture, seed)
+    except TfliteFuseError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
 def build_architecture(architecture: Mapping[str, Any], seed: int = 0) -> Model:
     """The int8 model of a layer list, with random weights.
 
@@ -63,9 +72,12 @@ def build_architecture(architecture: Mapping[str, Any], seed: int = 0) -> Model:
         try:
             outputs.append(_add_layer(builder, layer, outputs))
         except TfliteFuseError as error:
-            kind = layer.get("op") if isinstance(layer, dict) else layer
-            raise ModelError(f"layer {index} ({kind}): {error}") from error
+            raise ModelError(f"layer {index}{_kind(layer)}: {error}") from error
     return builder.build(description=str(architecture.get("name", "")))
+
+
+def _kind(layer: Any) -> str:
+    return f" ({layer['op']})" if isinstance(layer, dict) and isinstance(layer.get("op"), str) else ""
 
 
 def _add_layer(builder: ModelBuilder, layer: Layer, outputs: list[Ref]) -> Ref:

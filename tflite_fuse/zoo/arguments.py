@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.zoo.numerics import FloatArray, Pads, Pair, Window
 from tflite_fuse.zoo.recording import Constant
@@ -16,6 +16,11 @@ Padding = str | Pads
 
 SAME, VALID = 0, 1
 """Padding modes as the file numbers them."""
+
+MOST_ELEMENTS = 1 << 22
+"""Limit of one tensor."""
+MOST_TAPS = 1 << 26
+"""Limit of output pixels times what lies under the window at each."""
 
 _ACTIVATIONS = {"NONE": (0, None), "RELU": (1, None), "RELU6": (3, 6.0)}
 
@@ -33,6 +38,16 @@ def pads_of(pads: Sequence[int]) -> Pads:
     if len(pads) != 4 or min(pads) < 0:
         raise UsageError(f"padding must be four numbers that are not negative, not {pads!r}")
     return pads[0], pads[1], pads[2], pads[3]
+
+
+def need_affordable(elements: int, limit: int = MOST_ELEMENTS) -> None:
+    """Refuse what no microcontroller runs and this machine would choke on.
+
+    Raises:
+        ModelError: naming the limit.
+    """
+    if elements > limit:
+        raise ModelError(f"a step over {elements} elements is too large to build; the limit is {limit}")
 
 
 def activation_code(activation: str) -> int:

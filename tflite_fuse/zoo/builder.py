@@ -19,17 +19,18 @@ Methods raise ``UsageError`` for arguments that make no sense and ``ModelError``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model.operators import make_options
-from tflite_fuse.model.schema import Model, OptionsTable
+from tflite_fuse.model.schema import OptionsTable
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.zoo import numerics
 from tflite_fuse.zoo.arguments import (
+    MOST_TAPS,
     SAME,
     VALID,
     Padding,
@@ -37,50 +38,33 @@ from tflite_fuse.zoo.arguments import (
     activate,
     activation_code,
     int32_constant,
+    need_affordable,
     pads_of,
     pair_of,
     window_options,
 )
 from tflite_fuse.zoo.numerics import FloatArray, Pads, Window
 from tflite_fuse.zoo.quantization import SOFTMAX_PARAMETERS, expected_range, spread_weights
-from tflite_fuse.zoo.recording import ABSENT, Activation, Bias, Constant, Operand, Operation, Recording, Ref, Shape
-from tflite_fuse.zoo.recording import assemble as assemble_model
+from tflite_fuse.zoo.recorder import Recorder
+from tflite_fuse.zoo.recording import ABSENT, Bias, Constant, Operand, Ref, Shape
 
 
-class ModelBuilder:
+@dataclass(frozen=True)
+class Variable:
+    """Handle of a variable while building; ``values`` is its content at the start, once per calibration image."""
+
+    handle: Ref
+    shape: Shape
+    values: FloatArray
+
+
+class ModelBuilder(Recorder):
     """Records operators, running each in float over the calibration images, and writes the quantized model.
 
     Args:
         seed: of weights and calibration images.
         calibration: number of calibration images.
     """
-
-    def __init__(self, seed: int = 0, calibration: int = 8) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._calibration = calibration
-        self._recording = Recording()
-
-    # ---- ends of the graph
-
-    def input(self, shape: Shape, *, name: str | None = None, type: TensorType = TensorType.INT8) -> Ref:
-        """A network input of shape (1, ...), int8 or float32, holding reals in [-1, 1]."""
-        if not shape or shape[0] != 1 or min(shape) < 1:
-            raise UsageError(f"an input needs a shape of positive sizes with batch 1, not {tuple(shape)}")
-        values = numerics.calibration_images(tuple(shape[1:]), self._calibration, self._rng)
-        ref = self._activation(name or f"input_{len(self._recording.inputs)}", values, type)
-        self._recording.inputs.append(ref.index)
-        return ref
-
-    def build(self, outputs: Sequence[Ref] = (), description: str = "tflite-fuse zoo") -> Model:
-        """The model. ``outputs`` defaults to what the last operator writes; anything else may stay unread."""
-        if not self._recording.operations:
-            raise UsageError("a model needs at least one operator")
-        last = self._recording.operations[-1].outputs
-        return assemble_model(self._recording, [ref.index for ref in outputs] or last, description)
-
-    def samples(self, x: Ref) -> FloatArray:
-        """What the calibration images give in a tensor, float32, images along the first axis."""
-        return self._values(x, x.type).copy()
 
     # ---- operators with weights
 
@@ -100,6 +84,7 @@ class ModelBuilder:
     ) -> Ref:
         """CONV_2D of (1, h, w, cin) to (1, h', w', filters)."""
         x, window, mode = self._slide(x, kernel, stride, dilation, padding)
+        need_affordable(prod(window.output_size(*x.shape[1:3])) * filters)
         values = self._values(x)
         shape = (filters, *window.kernel, x.shape[3])
         options = make_options("Conv2DOptions", padding=mode, **window_options(window, activation))
@@ -126,6 +111,7 @@ class ModelBuilder:
     ) -> Ref:
         """DEPTHWISE_CONV_2D of (1, h, w, c) to (1, h', w', c · multiplier)."""
         x, window, mode = self._slide(x, kernel, stride, dilation, padding)
+        need_affordable(prod(window.output_size(*x.shape[1:3])) * x.shape[3] * multiplier)
         values = self._values(x)
         taps = (*window.kernel, x.shape[3], multiplier)
         shape = (1, *window.kernel, x.shape[3] * multiplier)
@@ -166,6 +152,7 @@ class ModelBuilder:
         self._need_image(x)
         pads = pads_of(pads)
         paddings = int32_constant("paddings", [(0, 0), pads[:2], pads[2:], (0, 0)])
+        need_affordable((x.shape[1] + sum(pads[:2])) * (x.shape[2] + sum(pads[2:])) * x.shape[3])
         values = numerics.pad(self._values(x), pads)
         return self._share(x, self._emit("PAD", (x.index, paddings), values, make_options("PadOptions"), name))
 
@@ -270,40 +257,31 @@ class ModelBuilder:
             self._share(joined, part)
         return joined
 
-    # ---- recording
+    # ---- variables, kept from one inference to the next
 
-    def _name(self, operator: str) -> str:
-        return f"{operator.lower()}_{len(self._recording.operations)}"
-
-    def _activation(self, name: str, values: FloatArray, type: TensorType = TensorType.INT8) -> Ref:
-        recording = self._recording
-        values = values.astype(np.float32, copy=False)
-        ref = Ref(len(recording.activations), (1, *values.shape[1:]), type)
-        recording.activations.append(
-            Activation(name, ref.shape, type, values, float(values.min()), float(values.max()))
+    def variable(self, shape: Shape, *, name: str | None = None) -> Variable:
+        """A VAR_HANDLE to an int8 variable of shape (1, ...) that starts as real zeros."""
+        values = np.zeros((self._calibration, *shape[1:]), np.float32)
+        name = name or self._name("VAR_HANDLE")
+        handle = self._activation(name, np.zeros((1, 1), np.float32), TensorType.RESOURCE)
+        self._record(
+            "VAR_HANDLE", (), [handle], replace(make_options("VarHandleOptions"), vectors=((1, 1, name.encode()),))
         )
-        recording.group.append(ref.index)
-        return ref
+        return Variable(handle, tuple(shape), values)
 
-    def _record(
-        self, operator: str, operands: tuple[Operand, ...], outputs: Sequence[Ref], options: OptionsTable | None
-    ) -> None:
-        self._recording.operations.append(
-            Operation(operator, operands, tuple(output.index for output in outputs), options)
-        )
+    def read_variable(self, variable: Variable, *, name: str | None = None) -> Ref:
+        """READ_VARIABLE: its present content."""
+        content = self._emit("READ_VARIABLE", (variable.handle.index,), variable.values, None, name)
+        return self._share(variable.handle, content)
 
-    def _emit(
-        self,
-        operator: str,
-        operands: tuple[Operand, ...],
-        values: FloatArray,
-        options: OptionsTable | None,
-        name: str | None,
-        type: TensorType = TensorType.INT8,
-    ) -> Ref:
-        output = self._activation(name or self._name(operator), values, type)
-        self._record(operator, operands, [output], options)
-        return output
+    def assign_variable(self, variable: Variable, x: Ref) -> None:
+        """ASSIGN_VARIABLE: an operator with no output. What is read and assigned shares one scale."""
+        if x.shape != variable.shape:
+            raise ModelError(f"a variable of shape {variable.shape} cannot hold a tensor of shape {x.shape}")
+        self._record("ASSIGN_VARIABLE", (variable.handle.index, x.index), [], None)
+        self._share(variable.handle, x)
+
+    # ---- what several of them share
 
     def _weighted(
         self,
@@ -317,6 +295,7 @@ class ModelBuilder:
         shape, axis, per_channel, with_bias = weights
         if min(shape) < 1:
             raise UsageError(f"weights of shape {shape} make no sense: every size must be at least 1")
+        need_affordable(prod(shape))
         drawn, outputs = spread_weights(shape, axis, per_channel, with_bias, forward, self._rng)
         base = name or self._name(kind)
         operands: list[Operand] = [x.index]
@@ -362,42 +341,22 @@ class ModelBuilder:
         bare = Window(pair_of(kernel, "a kernel"), pair_of(stride, "a stride"), pair_of(dilation, "a dilation"))
         height, width = x.shape[1:3]
         same = replace(bare, pads=numerics.same_pads(height, width, bare))
-        if padding == "SAME":
-            return x, same, SAME
-        if isinstance(padding, str) and padding != "VALID":
+        by_name = {"SAME": (same, SAME), "VALID": (bare, VALID)}
+        if isinstance(padding, str) and padding not in by_name:
             raise UsageError(f"padding must be SAME, VALID or four numbers, not {padding!r}")
-        wanted = bare if isinstance(padding, str) else replace(bare, pads=pads_of(padding))
+        wanted = by_name[padding][0] if isinstance(padding, str) else replace(bare, pads=pads_of(padding))
         size = wanted.output_size(height, width)
         if min(size) < 1:
             raise ModelError(f"a window of {bare.extent} pixels does not fit into {x.shape} with padding {padding}")
+        need_affordable(prod(size) * prod(bare.kernel) * x.shape[3], MOST_TAPS)
+        if isinstance(padding, str):
+            return x, *by_name[padding]
         # Rows that no window reaches do not matter, so only the padding before the image and the output's size count.
-        for candidate, mode in ((bare, VALID), (same, SAME)):
+        for candidate, mode in by_name.values():
             if wanted.pads[::2] == candidate.pads[::2] and size == candidate.output_size(height, width):
                 return x, candidate, mode
         return self.pad(x, wanted.pads), bare, VALID
 
-    def _share(self, x: Ref, y: Ref) -> Ref:
-        self._recording.share_scale(x.index, y.index)
-        return y
-
     def _fix(self, ref: Ref) -> Ref:
         self._recording.activations[ref.index].fixed = SOFTMAX_PARAMETERS
         return ref
-
-    def _values(self, x: Ref, type: TensorType = TensorType.INT8) -> FloatArray:
-        known = self._recording.activations
-        if not 0 <= x.index < len(known) or known[x.index].shape != x.shape:
-            raise UsageError(f"{x} is not a tensor of this builder")
-        if x.type != type:
-            raise UsageError(f"tensor {known[x.index].name} is {x.type.name.lower()}; quantize() it first")
-        return known[x.index].values
-
-    def _need_image(self, x: Ref) -> None:
-        if self._values(x).ndim != 4:
-            raise ModelError(f"a sliding window needs a tensor of shape (1, height, width, channels), not {x.shape}")
-
-    def _need_broadcast(self, a: Ref, b: Ref) -> None:
-        try:
-            np.broadcast_shapes(a.shape, b.shape)
-        except ValueError:
-            raise ModelError(f"tensors of shapes {a.shape} and {b.shape} cannot be combined by element") from None

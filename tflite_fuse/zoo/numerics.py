@@ -71,17 +71,18 @@ def _windows(x: FloatArray, window: Window, fill: float) -> FloatArray:
 
 
 def conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:
-    """Cross-correlation as one matrix product."""
-    cout = weights.shape[0]
+    """Cross-correlation as one matrix product per image."""
+    matrix = weights.reshape(weights.shape[0], -1).T
     if window == Window((1, 1)):
-        columns = x
-        matrix = weights.reshape(cout, -1)
-    else:
-        view = _windows(x, window, 0.0)
-        columns = np.ascontiguousarray(view.transpose(0, 1, 2, 4, 5, 3)).reshape(*view.shape[:3], -1)
-        matrix = weights.reshape(cout, -1)
-    result: FloatArray = columns @ matrix.T
-    return result
+        result: FloatArray = x @ matrix
+        return result
+    return np.stack([_columns(image[None], window) @ matrix for image in x])
+
+
+def _columns(image: FloatArray, window: Window) -> FloatArray:
+    """What lies under the window at each of its positions: [rows, columns, kh · kw · channels]."""
+    view = _windows(image, window, 0.0)[0]
+    return np.ascontiguousarray(view.transpose(0, 1, 3, 4, 2)).reshape(*view.shape[:2], -1)
 
 
 def depthwise_conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:

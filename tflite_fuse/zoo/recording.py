@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 ABSENT = -1
 """Operator input that is left out (optional bias)."""
 
-_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1}
+_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "VAR_HANDLE": 1}
 _INT8_VERSION = 2
 """Operator versions that hold int8: those in the table, 2 for every other operator."""
 
@@ -151,7 +151,7 @@ class _Assembler:
         if index not in self._placed:
             activation = self._recording.activations[index]
             quantization = None
-            if activation.type != TensorType.FLOAT32:
+            if activation.type == TensorType.INT8:
                 parameters = self._parameters[index]
                 quantization = Quantization(scale=(parameters.scale,), zero_point=(parameters.zero_point,))
             self._placed[index] = len(self.tensors)

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Turn a layer list into an int8 model with random weights: build_model.py ARCH.json OUT.tflite [--seed N].
+
+The format of the layer list is described in tflite_fuse/zoo/architectures.py. Needs neither TensorFlow nor an
+installed package, only the package's core dependencies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.model import save_model
+from tflite_fuse.zoo.architectures import build_architecture_file
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
+    return int(text)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build one model. Returns the exit code: 0 done, 2 bad input."""
+    parser = argparse.ArgumentParser(description="Build an int8 .tflite model with random weights from a layer list.")
+    parser.add_argument("architecture", metavar="ARCH.json", type=Path, help="layer list")
+    parser.add_argument("output", metavar="OUT.tflite", type=Path, help="model to write")
+    parser.add_argument("--seed", type=_seed, default=0, help="of weights and ranges (default 0)")
+    options = parser.parse_args(arguments)
+    try:
+        model = build_architecture_file(options.architecture, options.seed)
+        save_model(model, options.output)
+    except TfliteFuseError as error:
+        print(f"build_model.py: {error}", file=sys.stderr)
+        return 2
+    size = options.output.stat().st_size
+    print(f"{options.output}: {len(model.main.operators)} operators, {size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
