@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from tflite_fuse.errors import ModelError, TfliteFuseError
 from tflite_fuse.model import load_model
-from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, WorkerKind, worker
+from tflite_fuse.runtime.shim import tflm_kind
+from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, worker
 
 RUNTIME_NAME = "tflite-micro"
 
@@ -63,14 +64,19 @@ def runtime_version() -> str | None:
 
 
 @contextlib.contextmanager
-def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
-    """A worker with the model loaded; ``name`` is what messages call it.
+def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = False) -> Iterator[Worker]:
+    """A worker with the model loaded, and with our operator where the model has fused blocks.
+
+    Args:
+        model_bytes: a .tflite file.
+        name: what messages call it.
+        sanitize: see ``shim.tflm_kind``.
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
-        RuntimeUnavailableError: the wheel is not installed.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
-    with worker(WorkerKind("tflm")) as loaded:
+    with worker(tflm_kind(model_bytes, sanitize=sanitize)) as loaded:
         try:
             loaded.load(model_bytes, name)
         except ModelError as error:
@@ -93,6 +99,7 @@ def run(
     *,
     reset: bool = True,
     timeout: float = INFERENCE_TIMEOUT,
+    sanitize: bool = False,
 ) -> RunResult:
     """Run a model on each element of ``inputs`` (one array per model input, of its exact shape and type).
 
@@ -101,12 +108,13 @@ def run(
         inputs: what to run it on.
         reset: bring variable tensors back to their start before every inference; False runs a stream.
         timeout: seconds one inference may take.
+        sanitize: see ``shim.tflm_kind``.
 
     Raises:
         ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
-        RuntimeUnavailableError: the wheel is not installed.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
-    with session(model_bytes) as loaded:
+    with session(model_bytes, sanitize=sanitize) as loaded:
         outputs = [
             loaded.infer(arrays, reset=reset or index == 0, timeout=timeout) for index, arrays in enumerate(inputs)
         ]
@@ -118,7 +126,7 @@ def measure(model_bytes: bytes) -> Allocations:
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
-        RuntimeUnavailableError: the wheel is not installed.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
     with session(model_bytes) as loaded:
         return parse_allocations(loaded.allocations_text())

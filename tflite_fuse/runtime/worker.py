@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +44,7 @@ _LARGEST_ARENA = 1 << 29
 _MISSING = re.compile(r"missing: (\d+)")
 _SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
 _LOG_LIMIT = 1 << 20
+_LONGEST_DETAIL = 500
 _KEPT = 2
 
 _TITLES = {"tflm": "TensorFlow Lite Micro", "litert": "LiteRT"}
@@ -97,8 +99,8 @@ class _ChildError(Exception):
         reports = [line for line in lines if "Sanitizer: " in line or "runtime error: " in line]
         words = "; ".join(dict.fromkeys(reports[:2] or lines[-3:]))
         if self.crashed and words:
-            return f"{self} ({words})"
-        return words or str(self)
+            words = f"{self} ({words})"
+        return shorten(words or str(self), _LONGEST_DETAIL, placeholder=" …")
 
 
 class Worker:

@@ -1,0 +1,164 @@
+"""Compile C of this package into shared libraries for this machine, once per source text, compiler and flags.
+
+Libraries are cached in ``$TFLITE_FUSE_CACHE``, else ``$XDG_CACHE_HOME/tflite-fuse``, else ``~/.cache/tflite-fuse``;
+where none of them can be written, in a directory that lives as long as this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tflite_fuse.errors import RuntimeUnavailableError
+
+_NAMES = ("cc", "gcc", "clang")
+_FLAGS = ("-std=c11", "-fPIC", "-shared", "-Wall", "-Wextra")
+_PLAIN = ("-O2",)
+_SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+)
+_TIMEOUT = 300.0
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler: the command that runs it and what it says about its version."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """The compiler in ``$CC``, else the first of cc, gcc, clang.
+
+    Raises:
+        RuntimeUnavailableError: there is none.
+    """
+    return _find_compiler(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache
+def _find_compiler(preferred: str, path: str) -> Compiler:
+    candidates = [tuple(shlex.split(preferred))] if preferred.strip() else [(name,) for name in _NAMES]
+    for command in candidates:
+        if shutil.which(command[0], path=path):
+            try:
+                return Compiler(command, _output([*command, "--version"]) + _output([*command, "-dumpmachine"]))
+            except (OSError, subprocess.SubprocessError):
+                continue
+    looked_for = preferred or ", ".join(_NAMES)
+    raise RuntimeUnavailableError(
+        f"no working C compiler was found (looked for {looked_for}), and fused models need one to run on this machine; "
+        "install gcc, or set CC to your compiler"
+    )
+
+
+def _output(command: Sequence[str]) -> str:
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT, env=environment).stdout
+
+
+def build_library(
+    name: str, sources: Sequence[Path], include: Sequence[Path], *, sanitize: bool = False, flags: Sequence[str] = ()
+) -> Path:
+    """Compile C11 sources into one shared library, or find it in the cache.
+
+    Args:
+        name: start of the library's file name.
+        sources: the .c files. They may include any .h file in ``include``, whose texts count for the cache too.
+        include: directories to look for headers in.
+        sanitize: with AddressSanitizer and UndefinedBehaviorSanitizer; loading it needs ``sanitizer_environment``.
+        flags: more compiler flags.
+
+    Returns:
+        Path of the library. It is complete whenever it exists, also if several processes build it at once.
+
+    Raises:
+        RuntimeUnavailableError: no compiler, or it refuses the sources (with its first error).
+    """
+    compiler = find_compiler()
+    options = [*_FLAGS, *(_SANITIZED if sanitize else _PLAIN), *flags]
+    headers = [header for directory in include for header in directory.rglob("*.h")]
+    key = _key(compiler, options, sorted({*sources, *headers}))
+    library = _cache_directory() / f"{name}{'-sanitized' if sanitize else ''}-{key}.so"
+    if not library.exists():
+        _compile(compiler, options, sources, include, library)
+    return library
+
+
+def _key(compiler: Compiler, options: Sequence[str], files: Sequence[Path]) -> str:
+    digest = hashlib.sha256("\0".join([*compiler.command, compiler.version, *options]).encode())
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"\0{file.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:20]
+
+
+def _compile(
+    compiler: Compiler, options: Sequence[str], sources: Sequence[Path], include: Sequence[Path], library: Path
+) -> None:
+    descriptor, unfinished = tempfile.mkstemp(prefix=library.stem, suffix=".tmp", dir=library.parent)
+    os.close(descriptor)
+    command = [*compiler.command, *options, *(f"-I{directory}" for directory in include)]
+    command += [*(str(source) for source in sources), "-o", unfinished, "-ldl"]
+    try:
+        _output(command)
+        Path(unfinished).chmod(0o700)
+        Path(unfinished).replace(library)
+    except subprocess.CalledProcessError as error:
+        errors = [line for line in error.stderr.splitlines() if "error: " in line] or error.stderr.splitlines()
+        raise RuntimeUnavailableError(
+            f"the C compiler {compiler.command[0]} cannot compile {library.stem}: {(errors or ['it says nothing'])[0]}"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeUnavailableError(f"the C library {library.stem} cannot be built: {error}") from error
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def _cache_directory() -> Path:
+    chosen = os.environ.get("TFLITE_FUSE_CACHE")
+    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        directory = Path(chosen) if chosen else Path(shared).expanduser() / "tflite-fuse"
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return directory.absolute()
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
+        return Path(_process_directory().name)
+
+
+@functools.cache
+def _process_directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tflite-fuse-")
+
+
+@functools.cache
+def sanitizer_environment() -> tuple[tuple[str, str], ...]:
+    """Variables a process needs to load a library built with ``sanitize``.
+
+    Raises:
+        RuntimeUnavailableError: the compiler has no shared AddressSanitizer library (only gcc's is supported).
+    """
+    compiler = find_compiler()
+    library = Path(_output([*compiler.command, "-print-file-name=libasan.so"]).strip())
+    if not library.is_absolute() or not library.exists():
+        raise RuntimeUnavailableError(f"the C compiler {compiler.command[0]} has no shared AddressSanitizer library")
+    return (
+        # The wheel's exceptions pass through AddressSanitizer, which looks for libstdc++ when the process starts.
+        ("LD_PRELOAD", f"{library.resolve()} libstdc++.so.6"),
+        ("ASAN_OPTIONS", "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1"),
+        ("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=0"),
+    )

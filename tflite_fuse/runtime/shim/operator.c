@@ -1,0 +1,173 @@
+/* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out.
+ *
+ * Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
+ * int8 tensor nobody reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused
+ * in prepare, with a message. */
+#include <string.h>
+
+#include "guard.h"
+#include "tflite_fuse.h"
+#include "tflm_wheel.h"
+
+/* A block's tensors are counted in eight bits, and so are its operands. */
+enum { MAX_OPERANDS = 255 };
+
+typedef struct {
+  tflite_fuse_block block;
+  guard_copy options;
+  guard_copy constants;
+} operator_state;
+
+static int refuse(const char* reason) {
+  tflm.print("TFLITE_FUSE: %s", reason);
+  return TFLM_ERROR;
+}
+
+/* Bytes of an int8 tensor, or -1 if it is of another type or its extents make no sense. */
+static int64_t int8_bytes(const tflm_eval_tensor* tensor) {
+  if (tensor == NULL || tensor->type != TFLM_TYPE_INT8 || tensor->dims == NULL) {
+    return -1;
+  }
+  int64_t bytes = 1;
+  for (int axis = 0; axis < tensor->dims->size; ++axis) {
+    const int extent = tensor->dims->data[axis];
+    if (extent < 0 || (extent > 0 && bytes > INT32_MAX / extent)) {
+      return -1;
+    }
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+static tflm_eval_tensor* tensor_at(tflm_context* context, const tflm_int_array* indices, int position) {
+  const int index = indices->data[position];
+  return index < 0 ? NULL : tflm.get_eval_tensor(context, index);
+}
+
+static void* init(tflm_context* context, const char* options, size_t size) {
+  (void)options;
+  (void)size;
+  operator_state* state = tflm.allocate_persistent_buffer(context, sizeof(operator_state));
+  if (state != NULL) {
+    memset(state, 0, sizeof(*state));
+  }
+  return state;
+}
+
+static void free_state(tflm_context* context, void* user_data) {
+  (void)context;
+  operator_state* state = user_data;
+  if (state != NULL) {
+    guard_free(&state->options);
+    guard_free(&state->constants);
+  }
+}
+
+static int check_operands(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
+                          tflite_fuse_operand kind) {
+  const int32_t count = tflite_fuse_operand_count(block, kind);
+  if (count != indices->size - 1) {
+    tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", count,
+               kind == TFLITE_FUSE_INPUT ? "input" : "output", indices->size - 1);
+    return TFLM_ERROR;
+  }
+  for (int32_t number = 0; number < count; ++number) {
+    const int64_t bytes = int8_bytes(tensor_at(context, indices, number));
+    const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
+    if (bytes != expected) {
+      tflm.print("TFLITE_FUSE: %s %d must be int8 of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
+                 expected);
+      return TFLM_ERROR;
+    }
+  }
+  return TFLM_OK;
+}
+
+static int prepare(tflm_context* context, tflm_node* node) {
+  operator_state* state = node->user_data;
+  if (state == NULL) {
+    return refuse("no memory for the operator's state");
+  }
+  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > MAX_OPERANDS ||
+      node->outputs->size > MAX_OPERANDS) {
+    return refuse("the constants or the scratch tensor is missing, or there are too many tensors");
+  }
+  const tflm_eval_tensor* constants = tensor_at(context, node->inputs, node->inputs->size - 1);
+  const int64_t constant_bytes = int8_bytes(constants);
+  if (constant_bytes < 0 || constants->data == NULL) {
+    return refuse("the last input must be a constant int8 tensor");
+  }
+  const size_t options_bytes = node->custom_initial_data_size < 0 ? 0 : (size_t)node->custom_initial_data_size;
+  const tflite_fuse_status status =
+      tflite_fuse_prepare(&state->block, guard_in(&state->options, node->custom_initial_data, options_bytes),
+                          options_bytes, guard_in(&state->constants, constants->data, (size_t)constant_bytes),
+                          (size_t)constant_bytes);
+  if (status != TFLITE_FUSE_OK) {
+    return refuse(tflite_fuse_message(status));
+  }
+  if (tflite_fuse_operand_count(&state->block, TFLITE_FUSE_EXTERNAL) != 0 ||
+      tflite_fuse_operand_count(&state->block, TFLITE_FUSE_SOURCE) != 0) {
+    return refuse("the block reads memory outside the arena, which there is none of in this runtime");
+  }
+  const tflm_eval_tensor* scratch = tensor_at(context, node->outputs, node->outputs->size - 1);
+  if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block)) {
+    return refuse("the last output must be an int8 tensor as large as the block's scratch memory");
+  }
+  if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
+    return TFLM_ERROR;
+  }
+  return check_operands(context, &state->block, node->outputs, TFLITE_FUSE_OUTPUT);
+}
+
+static bool all_have_memory(tflm_context* context, const tflm_int_array* indices) {
+  for (int i = 0; i < indices->size; ++i) {
+    const tflm_eval_tensor* tensor = tensor_at(context, indices, i);
+    if (tensor == NULL || (tensor->data == NULL && int8_bytes(tensor) != 0)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int invoke(tflm_context* context, tflm_node* node) {
+  if (!all_have_memory(context, node->inputs) || !all_have_memory(context, node->outputs)) {
+    return refuse("one of the tensors has no memory");
+  }
+  const operator_state* state = node->user_data;
+  const int input_count = node->inputs->size - 1;
+  const int output_count = node->outputs->size - 1;
+  guard_copy guards[2 * MAX_OPERANDS];
+  const int8_t* inputs[MAX_OPERANDS];
+  int8_t* outputs[MAX_OPERANDS];
+  memset(guards, 0, sizeof(guards));
+  for (int i = 0; i < input_count; ++i) {
+    const tflm_eval_tensor* tensor = tensor_at(context, node->inputs, i);
+    inputs[i] = guard_in(&guards[i], tensor->data, (size_t)int8_bytes(tensor));
+  }
+  guard_copy* output_guards = guards + input_count;
+  for (int i = 0; i < output_count; ++i) {
+    tflm_eval_tensor* tensor = tensor_at(context, node->outputs, i);
+    outputs[i] = guard_out(&output_guards[i], tensor->data, (size_t)int8_bytes(tensor));
+  }
+  tflm_eval_tensor* scratch = tensor_at(context, node->outputs, output_count);
+  guard_copy scratch_guard = {0};
+  const tflite_fuse_io io = {
+      .inputs = inputs,
+      .outputs = outputs,
+      .scratch = guard_out(&scratch_guard, scratch->data, (size_t)tflite_fuse_scratch_bytes(&state->block)),
+  };
+  const tflite_fuse_status status = tflite_fuse_invoke(&state->block, &io);
+  for (int i = 0; i < input_count + output_count; ++i) {
+    guard_free(&guards[i]);
+  }
+  guard_free(&scratch_guard);
+  return status == TFLITE_FUSE_OK ? TFLM_OK : refuse(tflite_fuse_message(status));
+}
+
+static const tflm_registration registration = {init, free_state, prepare,      invoke, NULL,
+                                               TFLM_BUILTIN_CUSTOM, "TFLITE_FUSE"};
+
+/* A custom operator registerer, by the name the Python side asks for. */
+__attribute__((visibility("default"))) bool tflite_fuse_register(void* resolver) {
+  return tflm_wheel_register(resolver, &registration);
+}

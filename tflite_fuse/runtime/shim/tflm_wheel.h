@@ -1,0 +1,69 @@
+/* What the shim knows of the TensorFlow Lite Micro inside the Python wheel.
+ *
+ * The wheel ships no header. Its data structures are declared here as they lie in memory (64-bit, namespace
+ * tflite::micro, built for static memory), its functions are found by name in the loaded module, and what can be
+ * checked is checked before anything is registered: an other version is refused with a message, it does not crash.
+ * On a device nothing of this is used; there the glue is ordinary C++ against the user's own headers.
+ */
+#ifndef TFLITE_FUSE_TFLM_WHEEL_H_
+#define TFLITE_FUSE_TFLM_WHEEL_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TFLM_OK = 0, TFLM_ERROR = 1 };
+enum { TFLM_TYPE_INT8 = 9 };
+enum { TFLM_BUILTIN_CUSTOM = 32 };
+
+/* Only ever handled by pointer. */
+typedef struct tflm_context tflm_context;
+
+typedef struct {
+  int size;
+  int data[];
+} tflm_int_array;
+
+typedef struct {
+  void* data;
+  tflm_int_array* dims;
+  int32_t type;
+} tflm_eval_tensor;
+
+typedef struct {
+  tflm_int_array* inputs;  /* tensor indices */
+  tflm_int_array* outputs; /* tensor indices */
+  tflm_int_array* intermediates;
+  void* user_data; /* what init returned */
+  void* builtin_data;
+  const void* custom_initial_data; /* the custom options, in the model file */
+  int custom_initial_data_size;    /* bytes */
+} tflm_node;
+
+typedef struct {
+  void* (*init)(tflm_context* context, const char* options, size_t size);
+  void (*free)(tflm_context* context, void* user_data);
+  int (*prepare)(tflm_context* context, tflm_node* node);
+  int (*invoke)(tflm_context* context, tflm_node* node);
+  void (*reset)(tflm_context* context, void* user_data);
+  int32_t builtin_code;
+  const char* custom_name;
+} tflm_registration;
+
+/* Functions of the runtime, bound by tflm_wheel_register. */
+typedef struct {
+  void* (*allocate_persistent_buffer)(tflm_context* context, size_t bytes); /* init and prepare only; NULL if full */
+  tflm_eval_tensor* (*get_eval_tensor)(const tflm_context* context, int tensor);
+  void (*print)(const char* format, ...); /* a line on stderr; knows %d %u %s %x only */
+} tflm_functions;
+
+extern tflm_functions tflm;
+
+/* Make the resolver find `registration` under its custom_name, besides all it has found so far.
+ *
+ * resolver: pointer to the runtime's PythonOpsResolver, as handed to a custom operator registerer.
+ * registration: must live as long as the process.
+ * Returns false, after printing why, if this runtime is not laid out as declared above. */
+bool tflm_wheel_register(void* resolver, const tflm_registration* registration);
+
+#endif
