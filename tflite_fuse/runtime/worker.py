@@ -45,7 +45,9 @@ _MISSING = re.compile(r"missing: (\d+)")
 _SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
 _LOG_LIMIT = 1 << 20
 _LONGEST_DETAIL = 500
-_KEPT = 2
+_KEPT = 3
+# The child computes nothing in numpy; without this, importing it starts threads that wait for work.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 _TITLES = {"tflm": "TensorFlow Lite Micro", "litert": "LiteRT"}
 _PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
@@ -136,7 +138,7 @@ class Worker:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **dict(self.kind.environment)},
+                env={**os.environ, **_ENVIRONMENT, **dict(self.kind.environment)},
                 start_new_session=True,
             )
         try:
