@@ -1,0 +1,1 @@
+"""Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes."""

@@ -1,0 +1,74 @@
+"""What a model needs today, operator by operator, and the verdict a user reads first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tflite_fuse.report.report import Figures
+
+INSPECTION_SCHEMA = "tflite-fuse/inspection/1"
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator of the memory table.
+
+    Attributes:
+        index: position in execution order.
+        name: label, such as ``CONV_2D_7``.
+        output: name of its first output.
+        shape: shape of its first output.
+        working_set_bytes: bytes that must be live while it runs.
+        macs: multiply-accumulates.
+        bottleneck: whether its working set is the model's peak.
+        blocked: why it cannot be part of a fused block; None where it can.
+    """
+
+    index: int
+    name: str
+    output: str
+    shape: tuple[int, ...]
+    working_set_bytes: int
+    macs: int
+    bottleneck: bool
+    blocked: str | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model's figures and its memory table."""
+
+    model: str
+    figures: Figures
+    operators: tuple[OperatorRow, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bottleneck(self) -> OperatorRow | None:
+        """The first operator whose working set is the peak."""
+        return next((row for row in self.operators if row.bottleneck), None)
+
+    def verdict(self) -> str:
+        """One sentence: the arena to allocate and the operator that makes it so."""
+        figures = self.figures
+        sentence = (
+            f"needs an arena of {figures.arena_bytes:,} bytes on a 32-bit target "
+            f"({figures.head_bytes:,} head + {figures.tail_bytes:,} tail)"
+        )
+        if self.bottleneck is None:
+            return sentence
+        return f"{sentence}; the bottleneck is {self.bottleneck.name} with {figures.peak_bytes:,} bytes live"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``inspect --json`` prints."""
+        bottleneck = self.bottleneck.name if self.bottleneck else None
+        return {
+            "schema": INSPECTION_SCHEMA,
+            "model": self.model,
+            "verdict": self.verdict(),
+            "figures": asdict(self.figures),
+            "bottleneck": bottleneck,
+            "operators": [asdict(row) for row in self.operators],
+            "notes": list(self.notes),
+        }

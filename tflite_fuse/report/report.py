@@ -1,0 +1,90 @@
+"""What a rewrite did, as data and as the JSON object of ``schemas/report.schema.json``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEMA = "tflite-fuse/report/1"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The memory and compute figures of one model.
+
+    Attributes:
+        peak_bytes: largest working set: bytes that must be live while one operator runs.
+        lower_bound_bytes: the same with every tensor rounded up to 16 bytes: no arena plan of this order needs less.
+        head_bytes: what TFLM's planner uses of the arena for activations and scratch.
+        head_source: ``tflite-micro`` where the head was measured in the runtime, ``computed`` where it was calculated.
+        tail_bytes: what TFLM keeps for itself at the arena's other end, predicted for a 32-bit target.
+        arena_bytes: head + tail, 32-bit target.
+        macs: multiply-accumulates of one inference.
+        operators: number of operators of the main subgraph.
+        file_bytes: size of the .tflite file.
+    """
+
+    peak_bytes: int
+    lower_bound_bytes: int
+    head_bytes: int
+    head_source: str
+    tail_bytes: int
+    arena_bytes: int
+    macs: int
+    operators: int
+    file_bytes: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """That two models gave the same bytes in a real runtime."""
+
+    runtime: str
+    version: str
+    inputs: int
+    bit_exact: bool
+
+
+@dataclass(frozen=True)
+class BlockReport:
+    """One fused block.
+
+    Attributes:
+        operators: the operators it replaced, by label.
+        input, output: names of its first input and output tensor.
+        scheme: name of the fusion scheme that chose it.
+        strip_width: columns per strip; the output's width means one strip and no recompute.
+        scratch_bytes: line buffers, accumulators and executor state.
+        macs: multiply-accumulates executed.
+        extra_macs: of these, recomputed ones.
+    """
+
+    operators: tuple[str, ...]
+    input: str
+    output: str
+    scheme: str
+    strip_width: int
+    scratch_bytes: int
+    macs: int
+    extra_macs: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Before and after, what was proven, and why.
+
+    ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
+    run is absent.
+    """
+
+    before: Figures
+    after: Figures
+    compute_factor: float
+    optimal: dict[str, bool]
+    verified: Verified | None
+    notes: tuple[str, ...]
+    blocks: tuple[BlockReport, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``--json`` prints."""
+        return {"schema": SCHEMA, **asdict(self)}

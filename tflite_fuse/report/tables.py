@@ -1,0 +1,63 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from tflite_fuse.report.inspection import Inspection
+from tflite_fuse.report.report import Report
+
+_ROWS = (
+    ("arena (head + tail, 32-bit target)", "arena_bytes"),
+    ("  head: activations and scratch", "head_bytes"),
+    ("  tail: the runtime's own data", "tail_bytes"),
+    ("largest working set", "peak_bytes"),
+    ("multiply-accumulates", "macs"),
+    ("operators", "operators"),
+    ("file", "file_bytes"),
+)
+
+
+def report_table(report: Report) -> Table:
+    """Before and after, with the change in percent."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("")
+    for heading in ("before", "after", "change"):
+        table.add_column(heading, justify="right")
+    for label, field in _ROWS:
+        before, after = getattr(report.before, field), getattr(report.after, field)
+        table.add_row(label, f"{before:,}", f"{after:,}", _change(before, after))
+    return table
+
+
+def _change(before: int, after: int) -> str:
+    if before == after:
+        return "="
+    return f"{100 * (after - before) / before:+.1f} %" if before else ""
+
+
+def inspection_table(inspection: Inspection) -> Table:
+    """One row per operator; the bottleneck is marked and its bar is full."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("#", justify="right")
+    table.add_column("operator", no_wrap=True)
+    table.add_column("output")
+    table.add_column("live bytes", justify="right")
+    table.add_column("")
+    table.add_column("MACs", justify="right")
+    for row in inspection.operators:
+        style = "bold red" if row.bottleneck else None
+        table.add_row(
+            str(row.index),
+            row.name,
+            "x".join(map(str, row.shape)),
+            f"{row.working_set_bytes:,}",
+            _bar(row.working_set_bytes, inspection.figures.peak_bytes) + (" <- peak" if row.bottleneck else ""),
+            f"{row.macs:,}",
+            style=style,
+        )
+    return table
+
+
+def _bar(value: int, full: int, width: int = 24) -> str:
+    return "#" * round(width * value / full) if full else ""
