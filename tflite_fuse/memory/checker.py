@@ -1,0 +1,154 @@
+"""The independent checker of arena plans.
+
+It shares no code with the planner and knows no lifetimes. It replays the operators in order and keeps, for every
+stretch of the arena, which tensor's content is there: an operator's inputs must still be whole when it runs, its
+outputs overwrite what they cover, and the network's outputs must be whole at the end. Inside one operator, where inputs
+are read while outputs are written, tensors may share bytes only as an ``Overlap`` allows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from tflite_fuse.errors import PlanError
+from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.overlap import Overlap
+
+NOWHERE = -1
+_NOBODY = -1
+
+
+def check_plan(
+    graph: MemoryGraph,
+    offsets: Sequence[int],
+    overlaps: Sequence[Overlap] = (),
+    *,
+    alignment: int = 16,
+    height: int | None = None,
+) -> None:
+    """Check that a plan keeps every tensor intact for as long as it is needed.
+
+    Args:
+        graph: operators in execution order. Pairs in ``MemoryOp.in_place`` are allowed to share their first byte.
+        offsets: bytes from the start of the arena, one per tensor; -1 for tensors kept elsewhere: those of size 0,
+            residents, and tensors that nothing touches.
+        overlaps: further permissions.
+        alignment: every offset must be a multiple of it.
+        height: bytes the plan may use; sizes count rounded up to the alignment. None = any number.
+
+    Raises:
+        PlanError: the plan breaks a rule. The message names the tensors and the operator.
+    """
+    if len(offsets) != len(graph.sizes):
+        raise PlanError(f"the plan has {len(offsets)} offsets, the graph {len(graph.sizes)} tensors")
+    _check_places(graph, offsets, alignment, height)
+    arena = _Arena(graph, offsets)
+    _fill_inputs(graph, offsets, arena)
+    allowed = tuple(overlaps)
+    for op in graph.ops:
+        for tensor in op.inputs:
+            arena.require(tensor, f"operator {op.name} reads it")
+        _check_sharing(graph, offsets, op, allowed)
+        for tensor in op.outputs:
+            arena.write(tensor, f"operator {op.name}")
+        for tensor in op.outputs:
+            arena.require(tensor, f"operator {op.name} has written it")
+    for tensor in graph.outputs:
+        arena.require(tensor, "the network returns it")
+
+
+def _check_places(graph: MemoryGraph, offsets: Sequence[int], alignment: int, height: int | None) -> None:
+    used = {*graph.inputs, *graph.outputs}
+    for op in graph.ops:
+        used.update(op.inputs, op.outputs)
+    for tensor, offset in enumerate(offsets):
+        name, size = graph.names[tensor], graph.sizes[tensor]
+        if offset == NOWHERE:
+            if size > 0 and tensor in used and tensor not in graph.resident:
+                raise PlanError(f"tensor {name} has no place in the plan")
+            continue
+        if offset < 0:
+            raise PlanError(f"tensor {name} lies at the negative offset {offset}")
+        if offset % alignment != 0:
+            raise PlanError(f"tensor {name} lies at offset {offset}, which is not a multiple of {alignment}")
+        end = offset + (size + alignment - 1) // alignment * alignment
+        if height is not None and end > height:
+            raise PlanError(f"tensor {name} ends at byte {end} of an arena of {height} bytes")
+
+
+def _fill_inputs(graph: MemoryGraph, offsets: Sequence[int], arena: _Arena) -> None:
+    for tensor in graph.resident:
+        if offsets[tensor] != NOWHERE:
+            arena.write(tensor, "the start")
+    for tensor in graph.inputs:
+        arena.write(tensor, "the start")
+    for tensor in (*graph.resident, *graph.inputs):
+        if offsets[tensor] != NOWHERE:
+            arena.require(tensor, "the network starts")
+
+
+def _check_sharing(graph: MemoryGraph, offsets: Sequence[int], op: MemoryOp, allowed: tuple[Overlap, ...]) -> None:
+    """Inputs against outputs of one operator; outputs against each other show when all must be whole afterwards."""
+    for read in op.inputs:
+        for written in op.outputs:
+            if read != written and _touch(graph, offsets, read, written):
+                if (read, written) in op.in_place and offsets[read] == offsets[written]:
+                    continue
+                if any(_permits(overlap, read, written, offsets) for overlap in allowed):
+                    continue
+                raise PlanError(
+                    f"output {graph.names[written]} of operator {op.name} overlaps its input {graph.names[read]}: "
+                    f"bytes {offsets[written]} to {offsets[written] + graph.sizes[written]} and "
+                    f"{offsets[read]} to {offsets[read] + graph.sizes[read]}"
+                )
+
+
+def _touch(graph: MemoryGraph, offsets: Sequence[int], a: int, b: int) -> bool:
+    if offsets[a] == NOWHERE or offsets[b] == NOWHERE or graph.sizes[a] == 0 or graph.sizes[b] == 0:
+        return False
+    return offsets[a] < offsets[b] + graph.sizes[b] and offsets[b] < offsets[a] + graph.sizes[a]
+
+
+def _permits(overlap: Overlap, read: int, written: int, offsets: Sequence[int]) -> bool:
+    if (overlap.input, overlap.output) != (read, written):
+        return False
+    if overlap.distance is None:
+        return offsets[read] == offsets[written]
+    return offsets[written] + overlap.distance <= offsets[read]
+
+
+class _Arena:
+    """Whose content lies where. The arena is cut at every place where a tensor starts or ends."""
+
+    def __init__(self, graph: MemoryGraph, offsets: Sequence[int]) -> None:
+        self._graph = graph
+        self._cells: dict[int, slice] = {}
+        placed = [t for t, offset in enumerate(offsets) if offset != NOWHERE and graph.sizes[t] > 0]
+        cuts = sorted({edge for t in placed for edge in (offsets[t], offsets[t] + graph.sizes[t])})
+        for t in placed:
+            self._cells[t] = slice(bisect_left(cuts, offsets[t]), bisect_left(cuts, offsets[t] + graph.sizes[t]))
+        self._owner = [_NOBODY] * len(cuts)
+        self._writer = ["nobody"] * len(cuts)
+
+    def write(self, tensor: int, writer: str) -> None:
+        """The tensor's bytes now hold the tensor, and nothing of what was there."""
+        cells = self._cells.get(tensor)
+        if cells is not None:
+            length = cells.stop - cells.start
+            self._owner[cells] = [tensor] * length
+            self._writer[cells] = [writer] * length
+
+    def require(self, tensor: int, occasion: str) -> None:
+        """All bytes of the tensor must hold it."""
+        cells = self._cells.get(tensor)
+        if cells is None:
+            return
+        for owner, writer in zip(self._owner[cells], self._writer[cells], strict=True):
+            if owner != tensor:
+                name = self._graph.names[tensor]
+                if owner == _NOBODY:
+                    raise PlanError(f"tensor {name} was never written when {occasion}")
+                raise PlanError(
+                    f"tensor {name} was overwritten with {self._graph.names[owner]} by {writer} before {occasion}"
+                )

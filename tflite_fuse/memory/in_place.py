@@ -1,0 +1,116 @@
+"""Which stock kernels may write their output over an input, by kernel set.
+
+An operator is listed only where the kernel reads every input byte before it writes the byte at the same place, in every
+path of the set, with output and input starting at the same address:
+
+- ``ADD`` of equal shapes: one element, or a few, are read, added and written before the next are read. Broadcasting
+  kernels read elements again and are excluded.
+- ``RESHAPE``: the kernel copies, and does nothing where both are at one address.
+- ``SOFTMAX``: a row is read twice (maximum, sum); then its elements are read a last time and written, one by one.
+- ``AVERAGE_POOL_2D`` to a single pixel of a single image: a channel's average overwrites the channel's own first pixel
+  when all its pixels have been read. Optimised kernels sum up a whole row of channels first.
+
+Only int8 is listed: other types take other paths. Not safe, though they look alike: ``MEAN`` (it clears its output
+before it reads), ``FULLY_CONNECTED`` and convolutions (each output needs all inputs; 1x1 convolutions of optimised sets
+read several pixels ahead and write several at once).
+
+``reference`` was read and run, ``cmsis-nn`` and ``esp-nn`` (plain C and ESP32-S3) were read. ESP-NN's pooling in
+assembly is left out. A kernel set may change from one release to the next: in-place plans are never made unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.types import TensorType
+
+_SAFE: dict[str, frozenset[str]] = {
+    "reference": frozenset({"ADD", "RESHAPE", "SOFTMAX", "AVERAGE_POOL_2D"}),
+    "cmsis-nn": frozenset({"ADD", "RESHAPE", "SOFTMAX", "AVERAGE_POOL_2D"}),
+    "esp-nn": frozenset({"ADD", "RESHAPE", "SOFTMAX"}),
+}
+
+KERNEL_SETS = tuple(_SAFE)
+"""Names of the kernel sets for which in-place operators are known."""
+
+
+def with_in_place(graph: MemoryGraph, model: Model, kernels: str) -> MemoryGraph:
+    """The graph with the in-place pairs of every operator filled in.
+
+    Args:
+        graph: made from this model's first subgraph, tensors and operators numbered as there.
+        model: the model.
+        kernels: "reference", "cmsis-nn" or "esp-nn".
+
+    Raises:
+        UsageError: an unknown kernel set.
+    """
+    pairs = in_place_pairs(model, kernels)
+    ops = []
+    for op, found in zip(graph.ops, pairs, strict=True):
+        ops.append(replace(op, in_place=tuple(p for p in found if p[0] in op.inputs and p[1] in op.outputs)))
+    return replace(graph, ops=tuple(ops))
+
+
+def in_place_pairs(model: Model, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """For each operator of the first subgraph, the pairs (input, output) that may start at the same byte.
+
+    Whether an input is still needed afterwards is not looked at: that is the planner's part.
+
+    Raises:
+        UsageError: an unknown kernel set.
+    """
+    if kernels not in _SAFE:
+        raise UsageError(f"there is no kernel set {kernels!r}; the sets are {', '.join(_SAFE)}")
+    return tuple(_pairs(model, operator, _SAFE[kernels]) for operator in model.main.operators)
+
+
+def _pairs(model: Model, operator: Operator, safe: frozenset[str]) -> tuple[tuple[int, int], ...]:
+    name = operator_name(model, operator)
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    if (
+        name not in safe
+        or len(outputs) != 1
+        or not inputs
+        or not _all_int8(model.main, (*inputs[: _READ[name]], *outputs))
+    ):
+        return ()
+    if not _CONDITIONS[name](model.main, inputs, outputs[0]):
+        return ()
+    return tuple(dict.fromkeys((tensor, outputs[0]) for tensor in inputs[: _READ[name]] if tensor != outputs[0]))
+
+
+def _all_int8(graph: SubGraph, tensors: tuple[int, ...]) -> bool:
+    return all(tensor >= 0 and graph.tensors[tensor].type == TensorType.INT8 for tensor in tensors)
+
+
+def _equal_shapes(graph: SubGraph, inputs: tuple[int, ...], output: int) -> bool:
+    return len({graph.tensors[tensor].dims for tensor in (*inputs, output)}) == 1
+
+
+def _equal_sizes(graph: SubGraph, inputs: tuple[int, ...], output: int) -> bool:
+    return prod(graph.tensors[inputs[0]].dims) == prod(graph.tensors[output].dims)
+
+
+def _single_pixel(graph: SubGraph, inputs: tuple[int, ...], output: int) -> bool:
+    source, target = graph.tensors[inputs[0]].dims, graph.tensors[output].dims
+    return len(source) == 4 and source[0] == 1 and target == (1, 1, 1, source[3])
+
+
+_Condition = Callable[[SubGraph, tuple[int, ...], int], bool]
+
+_CONDITIONS: dict[str, _Condition] = {
+    "ADD": _equal_shapes,
+    "RESHAPE": _equal_sizes,
+    "SOFTMAX": _equal_shapes,
+    "AVERAGE_POOL_2D": _single_pixel,
+}
+
+_READ = {"ADD": 2, "RESHAPE": 1, "SOFTMAX": 1, "AVERAGE_POOL_2D": 1}
+"""How many of the inputs are data."""

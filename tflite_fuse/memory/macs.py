@@ -1,0 +1,104 @@
+"""Multiply-accumulates of every operator.
+
+Conventions: one MAC = one multiplication of an activation by a weight (or by another activation) and its addition.
+Every tap of a window counts, those that fall on padding too. Bias additions, requantization, activations, pooling and
+element-wise operators count nothing. Grouped convolutions count the channels their filters have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+
+_LSTM_WEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8)
+_LSTM_PEEPHOLES_AND_PROJECTION = (9, 10, 11, 16)
+
+
+def operator_macs(model: Model, custom: Callable[[Operator], int] | None = None) -> tuple[int, ...]:
+    """MACs of one inference, for each operator of the first subgraph.
+
+    Args:
+        model: a model as loaded.
+        custom: answers for custom operators; without it they count 0.
+    """
+    return tuple(_macs(model, model.main, operator, custom) for operator in model.main.operators)
+
+
+def _macs(model: Model, graph: SubGraph, operator: Operator, custom: Callable[[Operator], int] | None) -> int:
+    name = operator_name(model, operator)
+    if name.startswith("CUSTOM:"):
+        return custom(operator) if custom is not None else 0
+    return _COUNTERS[name](graph, operator) if name in _COUNTERS else 0
+
+
+def _convolution(graph: SubGraph, operator: Operator) -> int:
+    """Filter [Cout, kh, kw, Cin]: each output element sums over one filter."""
+    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    return prod(output.dims) * prod(weights.dims[1:]) if weights and output else 0
+
+
+def _depthwise(graph: SubGraph, operator: Operator) -> int:
+    """Filter [1, kh, kw, C]: each output element sums over one channel of it."""
+    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    return prod(output.dims) * prod(weights.dims[1:3]) if weights and output else 0
+
+
+def _transposed(graph: SubGraph, operator: Operator) -> int:
+    """Filter [Cout, kh, kw, Cin]: each input element is multiplied into kh·kw·Cout sums."""
+    weights, source = _read(graph, operator, 1), _read(graph, operator, 2)
+    return prod(source.dims) * prod(weights.dims[:3]) if weights and source else 0
+
+
+def _fully_connected(graph: SubGraph, operator: Operator) -> int:
+    """Weights [out, in]: each output element sums over one row."""
+    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    return prod(output.dims) * weights.dims[-1] if weights and weights.dims and output else 0
+
+
+def _matrix_product(graph: SubGraph, operator: Operator) -> int:
+    left, output = _read(graph, operator, 0), _written(graph, operator)
+    if not left or not output or len(left.dims) < 2:
+        return 0
+    return prod(output.dims) * left.dims[-2 if get_options(operator).get("adj_x") else -1]
+
+
+def _svdf(graph: SubGraph, operator: Operator) -> int:
+    """Feature weights [filters, in] and time weights [filters, memory], for each row of the input [batch, in]."""
+    source, feature, time = (_read(graph, operator, position) for position in range(3))
+    if not source or not source.dims or not feature or not time:
+        return 0
+    return source.dims[0] * (prod(feature.dims) + prod(time.dims))
+
+
+def _lstm(graph: SubGraph, operator: Operator) -> int:
+    """Every weight once for each step of each sequence of the input [batch, time, in] or [time, batch, in]."""
+    source = _read(graph, operator, 0)
+    if not source or len(source.dims) < 2:
+        return 0
+    weights = (_read(graph, operator, at) for at in (*_LSTM_WEIGHTS, *_LSTM_PEEPHOLES_AND_PROJECTION))
+    return source.dims[0] * source.dims[1] * sum(prod(tensor.dims) for tensor in weights if tensor)
+
+
+_COUNTERS: dict[str, Callable[[SubGraph, Operator], int]] = {
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "TRANSPOSE_CONV": _transposed,
+    "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _matrix_product,
+    "SVDF": _svdf,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+}
+
+
+def _read(graph: SubGraph, operator: Operator, position: int) -> Tensor | None:
+    inputs = operator.inputs or ()
+    if position >= len(inputs) or inputs[position] < 0:
+        return None
+    return graph.tensors[inputs[position]]
+
+
+def _written(graph: SubGraph, operator: Operator) -> Tensor | None:
+    return graph.tensors[operator.outputs[0]] if operator.outputs else None

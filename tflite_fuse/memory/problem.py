@@ -1,0 +1,200 @@
+"""Arena placement as the solvers see it: items with a size, a lifetime and, for each pair alive together, a rule.
+
+Sizes and offsets count units of the alignment (16 bytes), so that solvers work with small whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.overlap import Overlap, graph_overlaps, require_sound
+from tflite_fuse.memory.working_set import Lifetime, lifetimes
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where an item may not start, given where another one starts.
+
+    With the other one at ``s``, starts strictly between ``s + below`` and ``s + above`` are forbidden. For two items
+    that must not overlap these are minus the item's own size and the other's size.
+
+    Attributes:
+        other: index of the other item.
+        below: units, usually negative.
+        above: units.
+        same_start: starting exactly where the other starts is allowed all the same.
+        sharing: the two may share memory in some position.
+    """
+
+    other: int
+    below: int
+    above: int
+    same_start: bool = False
+    sharing: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Items to place.
+
+    Attributes:
+        tensors: which tensor each item is.
+        sizes: units of each item.
+        lives: first and last moment of each item, both inclusive.
+        rules: for each item, its rules about items alive at the same time. Every pair appears on both sides.
+        lower_bound: units no placement can go below.
+    """
+
+    tensors: tuple[int, ...]
+    sizes: tuple[int, ...]
+    lives: tuple[Lifetime, ...]
+    rules: tuple[tuple[Rule, ...], ...]
+    lower_bound: int
+
+    @property
+    def shares(self) -> bool:
+        """Whether any pair may share memory."""
+        return any(rule.sharing for rules in self.rules for rule in rules)
+
+
+@dataclass(frozen=True)
+class _Permission:
+    """What is allowed to one pair: ``distance`` units of diagonal overlap, or None; the same start or not."""
+
+    distance: int | None = None
+    same_start: bool = False
+
+
+_Permissions = dict[tuple[int, int], _Permission]
+
+
+def build_problem(graph: MemoryGraph, overlaps: Sequence[Overlap], alignment: int) -> Problem:
+    """The placement problem of a graph. Residents and tensors without size or without use are left out.
+
+    Raises:
+        PlanError: an overlap joins tensors that are not input and output of one operator.
+    """
+    require_sound(graph, tuple(overlaps))
+    alive = lifetimes(graph)
+    resident = set(graph.resident)
+    lives: list[Lifetime] = []
+    tensors: list[int] = []
+    for tensor, life in enumerate(alive):
+        if life is not None and graph.sizes[tensor] > 0 and tensor not in resident:
+            tensors.append(tensor)
+            lives.append(life)
+    item = {tensor: index for index, tensor in enumerate(tensors)}
+    sizes = tuple(-(-graph.sizes[tensor] // alignment) for tensor in tensors)
+    permissions = _permissions(graph, (*graph_overlaps(graph), *overlaps), item, lives, alignment)
+    return Problem(
+        tensors=tuple(tensors),
+        sizes=sizes,
+        lives=tuple(lives),
+        rules=_rules(sizes, lives, permissions),
+        lower_bound=_lower_bound(sizes, lives, permissions),
+    )
+
+
+def _permissions(
+    graph: MemoryGraph, overlaps: Sequence[Overlap], item: dict[int, int], lives: Sequence[Lifetime], alignment: int
+) -> _Permissions:
+    """By (input item, output item): only pairs where the input dies in the very operator that writes the output."""
+    found: _Permissions = {}
+    kept = {*graph.outputs, *graph.resident}
+    for overlap in overlaps:
+        if overlap.input in kept or overlap.input not in item or overlap.output not in item:
+            continue
+        pair = item[overlap.input], item[overlap.output]
+        if lives[pair[0]][1] != lives[pair[1]][0] or lives[pair[0]][0] == lives[pair[0]][1] >= 0:
+            continue
+        known = found.get(pair, _Permission())
+        if overlap.distance is None:
+            found[pair] = _Permission(known.distance, True)
+        else:
+            distance = -(-overlap.distance // alignment)
+            least = distance if known.distance is None else min(distance, known.distance)
+            found[pair] = _Permission(least, known.same_start)
+    return found
+
+
+def _rules(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permissions) -> tuple[tuple[Rule, ...], ...]:
+    rules: list[list[Rule]] = [[] for _ in sizes]
+    active: list[int] = []
+    for index in sorted(range(len(sizes)), key=lambda i: lives[i]):
+        active = [other for other in active if lives[other][1] >= lives[index][0]]
+        for other in active:
+            for pair in ((index, other), (other, index)):
+                if pair in permissions:
+                    _add_permitted(rules, sizes, pair, permissions[pair])
+                    break
+            else:
+                rules[index].append(Rule(other, -sizes[index], sizes[other]))
+                rules[other].append(Rule(index, -sizes[other], sizes[index]))
+        active.append(index)
+    return tuple(tuple(found) for found in rules)
+
+
+def _add_permitted(
+    rules: list[list[Rule]], sizes: Sequence[int], pair: tuple[int, int], permission: _Permission
+) -> None:
+    """Rules of an input and an output that may overlap: the output may start ``reach`` units below the input."""
+    source, target = pair
+    reach = sizes[target] if permission.distance is None else min(permission.distance, sizes[target])
+    if -reach >= sizes[source]:
+        return
+    rules[target].append(Rule(source, -reach, sizes[source], permission.same_start, sharing=True))
+    rules[source].append(Rule(target, -sizes[source], reach, permission.same_start, sharing=True))
+
+
+def _lower_bound(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permissions) -> int:
+    """The largest sum of sizes alive at one moment, less what sharing can save there at most.
+
+    Sharing happens at the one moment where the input dies and the output is born; everything else alive then is apart
+    from both. The union of two items that may overlap is no smaller than in their tightest position, and an item saves
+    at most its own size, however many it overlaps.
+    """
+    if not sizes:
+        return 0
+    end = max(last for _, last in lives)
+    changes = [0] * (end + 3)
+    for size, (first, last) in zip(sizes, lives, strict=True):
+        changes[first + 1] += size
+        changes[last + 2] -= size
+    saved: dict[int, _Permissions] = {}
+    for pair, permission in permissions.items():
+        saved.setdefault(lives[pair[1]][0], {})[pair] = permission
+    best, total = 0, 0
+    for moment in range(-1, end + 1):
+        total += changes[moment + 1]
+        best = max(best, total - _saving(sizes, saved.get(moment, {})))
+    return best
+
+
+def _saving(sizes: Sequence[int], permissions: _Permissions) -> int:
+    """Units that sharing can save at most at one moment."""
+    by_source: dict[int, list[tuple[int, bool]]] = {}
+    by_target: dict[int, list[tuple[int, bool]]] = {}
+    for (source, target), permission in permissions.items():
+        shared = _pair_saving(sizes[source], sizes[target], permission)
+        only_start = permission.distance is None
+        by_source.setdefault(source, []).append((shared, only_start))
+        by_target.setdefault(target, []).append((shared, only_start))
+    return min(_side_saving(sizes, by_source), _side_saving(sizes, by_target))
+
+
+def _pair_saving(source: int, target: int, permission: _Permission) -> int:
+    if permission.same_start or (permission.distance is not None and permission.distance <= 0):
+        return min(source, target)
+    return 0 if permission.distance is None else max(0, min(source, target - permission.distance))
+
+
+def _side_saving(sizes: Sequence[int], shared: dict[int, list[tuple[int, bool]]]) -> int:
+    """Each item can have the same start as one partner only, but overlap several diagonally."""
+    total = 0
+    for item, savings in shared.items():
+        at_start = max((saving for saving, only_start in savings if only_start), default=0)
+        diagonal = sum(saving for saving, only_start in savings if not only_start)
+        total += min(sizes[item], at_start + diagonal)
+    return total

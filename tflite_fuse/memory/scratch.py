@@ -1,0 +1,187 @@
+"""Scratch buffers that TensorFlow Lite Micro's reference kernels ask for while a model loads.
+
+A scratch buffer lives in the head of the arena while its operator runs, beside the tensors. Optimised kernel sets ask
+for other ones (most of all convolutions, for unrolled input columns): what is here holds for the reference kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from flatbuffers import flexbuffers
+
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import TensorType
+
+_INT = 4
+_FLOAT = 4
+_INT64 = 8
+
+_HIDDEN_STATE, _CELL_STATE = 18, 19
+_LSTM_BUFFERS = 4
+_BOX_COORDINATES = 4
+
+_QUANTIZED = (TensorType.INT8, TensorType.INT16)
+
+WITHOUT_SCRATCH = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:CIRCULAR_BUFFER"})
+"""Custom operators known to request nothing: this project's (its scratch is an output tensor) and one of TFLM's."""
+
+
+def scratch_requests(
+    model: Model, graph: SubGraph, operator: Operator, *, pointer_bytes: int = 4
+) -> tuple[int, ...] | None:
+    """Bytes of each scratch buffer the operator's reference kernel requests, in the order of the requests.
+
+    None for a custom operator whose requests are not known. Sizes are as requested, not rounded to 16.
+    """
+    name = operator_name(model, operator)
+    if name in _REQUESTS:
+        return _REQUESTS[name](graph, operator, pointer_bytes)
+    if name.startswith("CUSTOM:") and name not in WITHOUT_SCRATCH:
+        return None
+    return ()
+
+
+def element_bytes(number: int) -> int:
+    """Bytes the runtime counts for an element: as the schema says, but packed 4-bit elements count a whole byte."""
+    return _ELEMENT_BYTES.get(number, 0)
+
+
+_ELEMENT_BYTES: dict[int, int] = {
+    TensorType.FLOAT32: 4,
+    TensorType.FLOAT16: 2,
+    TensorType.BFLOAT16: 2,
+    TensorType.FLOAT64: 8,
+    TensorType.INT32: 4,
+    TensorType.UINT32: 4,
+    TensorType.INT16: 2,
+    TensorType.UINT16: 2,
+    TensorType.INT8: 1,
+    TensorType.UINT8: 1,
+    TensorType.INT64: 8,
+    TensorType.UINT64: 8,
+    TensorType.BOOL: 1,
+    TensorType.RESOURCE: 4,
+    TensorType.COMPLEX64: 8,
+    TensorType.COMPLEX128: 16,
+    TensorType.INT4: 1,
+}
+
+
+def _input(graph: SubGraph, operator: Operator, position: int) -> Tensor | None:
+    inputs = operator.inputs or ()
+    if position >= len(inputs) or inputs[position] < 0:
+        return None
+    return graph.tensors[inputs[position]]
+
+
+def _output(graph: SubGraph, operator: Operator) -> Tensor | None:
+    return graph.tensors[operator.outputs[0]] if operator.outputs else None
+
+
+def _elements(tensor: Tensor | None) -> int:
+    return prod(tensor.dims) if tensor is not None else 0
+
+
+def _unpacked_filter(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    weights = _input(graph, operator, 1)
+    if weights is None or weights.type != TensorType.INT4:
+        return ()
+    return (_elements(weights),)
+
+
+def _input_pointers(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    return (pointer_bytes * len(operator.inputs or ()),)
+
+
+def _dimension_counters(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    data = _input(graph, operator, 0)
+    return (_INT * len(data.dims),) * 2 if data is not None else ()
+
+
+def _reduction(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    data, axis = _input(graph, operator, 0), _input(graph, operator, 1)
+    return (_INT * len(data.dims), _INT * _elements(axis)) if data is not None else ()
+
+
+def _accumulated_reduction(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    data = _input(graph, operator, 0)
+    sums = (_INT * _elements(_output(graph, operator)),) if data is not None and data.type in _QUANTIZED else ()
+    return sums + _reduction(graph, operator, pointer_bytes)
+
+
+def _svdf(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    data, weights, output = _input(graph, operator, 0), _input(graph, operator, 1), _output(graph, operator)
+    if data is None or weights is None or not data.dims or not weights.dims:
+        return ()
+    per_filter = _INT * data.dims[0] * weights.dims[0]
+    return (per_filter, _INT * _elements(output)) if data.type == TensorType.INT8 else (per_filter,)
+
+
+def _transposed_convolution(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    data, bias, output = _input(graph, operator, 2), _input(graph, operator, 3), _output(graph, operator)
+    if data is not None and data.type == TensorType.INT8:
+        return (_INT * _elements(output),)
+    if data is not None and data.type == TensorType.INT16:
+        narrow_bias = bias is not None and bias.type == TensorType.INT16
+        return (_INT64 * _elements(output), *((_INT64 * _elements(bias),) if narrow_bias else ()))
+    return ()
+
+
+def _lstm(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
+    hidden, cell = _input(graph, operator, _HIDDEN_STATE), _input(graph, operator, _CELL_STATE)
+    if hidden is None or cell is None or len(hidden.dims) < 2:
+        return ()
+    return (hidden.dims[0] * hidden.dims[1] * element_bytes(cell.type),) * _LSTM_BUFFERS
+
+
+def _detections(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...] | None:
+    boxes, scores = _input(graph, operator, 0), _input(graph, operator, 1)
+    options = _flexbuffer_map(operator.custom_options or b"")
+    if boxes is None or scores is None or len(boxes.dims) < 2 or len(scores.dims) < 3 or options is None:
+        return None
+    count, detections, classes = boxes.dims[1], options.get("max_detections"), options.get("num_classes")
+    if not isinstance(detections, int) or not isinstance(classes, int) or detections < 0 or classes < 0:
+        return None
+    return (
+        count,
+        count * _BOX_COORDINATES * _FLOAT,
+        scores.dims[1] * scores.dims[2] * _FLOAT,
+        count * _FLOAT,
+        count * _FLOAT,
+        detections * count * _FLOAT,
+        detections * count * _FLOAT,
+        count * _INT,
+        detections * count * _INT,
+        max(classes, detections) * count * _INT,
+        min(count, detections) * count * _INT,
+    )
+
+
+def _flexbuffer_map(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = flexbuffers.Loads(bytearray(data))
+    except Exception:  # the reader trusts its input: damaged bytes raise whatever they happen to hit
+        return None
+    return value if isinstance(value, dict) else None
+
+
+_REQUESTS: dict[str, Callable[[SubGraph, Operator, int], tuple[int, ...] | None]] = {
+    "CONV_2D": _unpacked_filter,
+    "DEPTHWISE_CONV_2D": _unpacked_filter,
+    "FULLY_CONNECTED": _unpacked_filter,
+    "ADD_N": _input_pointers,
+    "MIRROR_PAD": _dimension_counters,
+    "REDUCE_MAX": _reduction,
+    "REDUCE_MIN": _reduction,
+    "REDUCE_ALL": _reduction,
+    "MEAN": _accumulated_reduction,
+    "SUM": _accumulated_reduction,
+    "SVDF": _svdf,
+    "TRANSPOSE_CONV": _transposed_convolution,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+    "CUSTOM:TFLite_Detection_PostProcess": _detections,
+}
