@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def window(stage: Stage, source: np.ndarray, y: int, x: int) -> Iterator[tuple[i
 
 
 @st.composite
-def geometries(draw: st.DrawFn) -> dict[str, tuple[int, int]]:
+def geometries(draw: st.DrawFn) -> dict[str, Any]:
     def pair(low: int, high: int) -> tuple[int, int]:
         return draw(st.integers(low, high)), draw(st.integers(low, high))
 
@@ -68,7 +69,7 @@ def geometries(draw: st.DrawFn) -> dict[str, tuple[int, int]]:
 
 @settings(max_examples=60, deadline=None)
 @given(geometries(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_convolution(geometry: dict[str, tuple[int, int]], cin: int, cout: int, seed: int) -> None:
+def test_convolution(geometry: dict[str, Any], cin: int, cout: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     size, out = geometry.pop("size"), geometry.pop("out")
     weights = rng.integers(-127, 128, (cout, *geometry["kernel_size"], cin)).astype(np.int8)
@@ -88,7 +89,7 @@ def test_convolution(geometry: dict[str, tuple[int, int]], cin: int, cout: int, 
 
 @settings(max_examples=60, deadline=None)
 @given(geometries(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_depthwise(geometry: dict[str, tuple[int, int]], cin: int, multiplier: int, seed: int) -> None:
+def test_depthwise(geometry: dict[str, Any], cin: int, multiplier: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     size, out, cout = geometry.pop("size"), geometry.pop("out"), cin * multiplier
     weights = rng.integers(-127, 128, (*geometry["kernel_size"], cout)).astype(np.int8)
@@ -108,7 +109,7 @@ def test_depthwise(geometry: dict[str, tuple[int, int]], cin: int, multiplier: i
 
 @settings(max_examples=60, deadline=None)
 @given(geometries(), st.sampled_from([StageKind.AVERAGE_POOL, StageKind.MAX_POOL]), st.integers(0, 2**32 - 1))
-def test_pools(geometry: dict[str, tuple[int, int]], kind: StageKind, seed: int) -> None:
+def test_pools(geometry: dict[str, Any], kind: StageKind, seed: int) -> None:
     rng = np.random.default_rng(seed)
     size, out = geometry.pop("size"), geometry.pop("out")
     stage = Stage(kind, (0,), 1, **geometry, activation_min=-90, activation_max=100)

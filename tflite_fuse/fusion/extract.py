@@ -131,15 +131,19 @@ def _fold_padding(piece: _Piece) -> dict[int, Lowered]:
         readers = set(piece.readers.get(tensor, ()))
         if piece.leaves(tensor) or not readers:
             continue
-        folded = {reader: _absorb(padded, piece.lowered[reader]) for reader in readers}
+        folded = {reader: absorb_padding(padded, piece.lowered[reader]) for reader in readers}
         if all(folded.values()):
             stages.update({reader: lowered for reader, lowered in folded.items() if lowered})
             del stages[index]
     return stages
 
 
-def _absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
-    """The convolution ``reader`` reading what the PAD ``padded`` reads, or None if that would not be the same."""
+def absorb_padding(padded: Lowered, reader: Lowered) -> Lowered | None:
+    """The convolution ``reader`` of a PAD's output reading the PAD's input instead, with more padding of its own.
+
+    None if ``padded`` is no PAD, ``reader`` no convolution, the pad value is not zero in both quantizations, or a
+    window would see nothing but padding.
+    """
     pad, stage, source = padded.stage, reader.stage, padded.inputs[0]
     if pad is None or stage is None or pad.kind is not StageKind.PAD or not reader.folds_padding:
         return None
@@ -164,25 +168,21 @@ def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:
             live[index] = lowered
     if not live:
         last = piece.operators[-1]
-        raise piece.refusal(last, "the operators of its block compute nothing that is read outside of it")
+        raise piece.refusal(last, "the operators of its block compute nothing, or nothing that is read outside of it")
     return dict(reversed(live.items()))
 
 
 def _check_connected(piece: _Piece, stages: dict[int, Lowered]) -> None:
-    neighbours: dict[int, set[int]] = {index: set() for index in stages}
-    for index, lowered in stages.items():
-        for source in lowered.inputs:
-            writer = piece.writer.get(piece.root(source.index), -1)
-            if writer in stages:
-                neighbours[index].add(writer)
-                neighbours[writer].add(index)
-    reached, border = set(), {next(iter(stages))}
-    while border:
-        reached |= border
-        border = {other for index in border for other in neighbours[index]} - reached
-    apart = next((index for index in stages if index not in reached), None)
-    if apart is not None:
-        raise piece.refusal(apart, "it is not connected to the other operators of its block")
+    """Refuse stages that share no tensor with the others, directly or through others."""
+    apart = {
+        index: {piece.root(activation.index) for activation in (*lowered.inputs, lowered.output)}
+        for index, lowered in stages.items()
+    }
+    reached = apart.pop(next(iter(apart)))
+    while border := [index for index, tensors in apart.items() if tensors & reached]:
+        reached |= set().union(*(apart.pop(index) for index in border))
+    for index in apart:
+        raise piece.refusal(index, "it is not connected to the other operators of its block")
 
 
 class _Assembly:
