@@ -1,0 +1,142 @@
+"""Closed-form block costs against the executor's schedule followed literally."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.pull import Pull
+from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block import BlockConfig, StageKind
+from tflite_fuse.fusion.cost import block_costs, driven_tensor, price_block
+from tflite_fuse.fusion.cost_tables import strip_sizes
+from tflite_fuse.fusion.geometry import LayerGraph
+
+SEEDS = st.integers(0, 1 << 30)
+
+
+def any_config(random: Random, graph: LayerGraph, last: int) -> BlockConfig:
+    driven = graph.tensors[driven_tensor(graph, 0, last)]
+    height = random.choice([driven.height, random.randint(1, driven.height)])
+    return BlockConfig(height, random.randint(1, driven.width), random.choice([1, 2, 3, 4, 8]))
+
+
+def followed_scratch(graph: LayerGraph, pull: Pull) -> int:
+    return sum(-(-pixels * graph.tensors[tensor].channels // 4) * 4 for tensor, pixels in pull.peak.items())
+
+
+def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
+    for costs in block_costs(graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), config.chunk):
+        pull = Pull(graph, costs.first, last, config)
+        outside = [tensor for tensor in pull.writer if tensor not in pull.fifo]
+        if not costs.usable[0]:
+            continue
+        assert all(len(pull.written[tensor]) == graph.tensors[tensor].pixels for tensor in outside)
+        assert costs.macs[0] == pull.macs
+        assert costs.scratch[0] >= followed_scratch(graph, pull)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS)
+def test_chains_cost_what_the_schedule_does(seed: int) -> None:
+    random = Random(seed)
+    graph = random_chain(random, random.randint(2, 5))
+    last = len(graph.layers) - 1
+    check_all_blocks(graph, last, any_config(random, graph, last))
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS)
+def test_branching_graphs_never_cost_less_than_the_schedule(seed: int) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(3, 8))
+    last = random.randint(1, len(graph.layers) - 1)
+    check_all_blocks(graph, last, any_config(random, graph, last))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("width", [12, 5, 3, 1])
+@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
+def test_symmetric_windows_cost_exactly_what_the_schedule_does(kernel: int, width: int, chunk: int) -> None:
+    maker = GraphMaker(16, 12, 3)
+    wide = maker.window(0, 8)
+    mixed = maker.window(wide, 8, (kernel, kernel), kind=StageKind.DEPTHWISE)
+    maker.window(mixed, 4)
+    graph = maker.graph()
+    config = BlockConfig(16, width, chunk)
+    pull, costs = Pull(graph, 0, 2, config), price_block(graph, 0, 2, config)
+    slack = costs.scratch[0] - followed_scratch(graph, pull)
+    # At full width the padding of the first run spares up to that many pixels; strips reach the formula.
+    assert 0 <= slack <= 8 * (kernel - 1) // 2
+    assert costs.macs[0] == pull.macs
+
+
+def test_a_line_buffer_is_the_formula_of_the_schedule() -> None:
+    maker = GraphMaker(20, 20, 3)
+    maker.window(maker.window(0, 12), 12, (5, 5), (2, 2), kind=StageKind.DEPTHWISE)
+    costs = price_block(maker.graph(), 0, 1, BlockConfig(10, 10, 4))
+    assert costs.scratch[0] == (4 * 20 + 3 * 2 + 5) * 12
+
+
+def test_a_skip_is_held_as_long_as_the_main_path_lags() -> None:
+    maker = GraphMaker(12, 12, 4)
+    start = maker.window(0, 8)
+    mixed = maker.window(maker.window(start, 16), 16, (3, 3), kind=StageKind.DEPTHWISE)
+    maker.join(StageKind.ADD, maker.window(mixed, 8), start)
+    costs = price_block(maker.graph(), 0, 4, BlockConfig(12, 12, 1))
+    skip, wide, single = (12 + 2) * 8, (2 * 12 + 3) * 16, 16 + 8
+    assert costs.scratch[0] == skip + wide + single
+
+
+def test_full_width_recomputes_nothing_and_strips_count_their_halos() -> None:
+    graph = inverted_residuals()
+    first, last = 1, 3
+    base = sum(graph.layers[index].macs for index in range(first, last + 1))
+    assert price_block(graph, first, last, BlockConfig(6, 6)).macs[0] == base
+    # Three strips of two columns: the expansion runs 3 + 4 + 3 columns instead of 6.
+    extra = graph.layers[first].macs // 6 * 4
+    assert price_block(graph, first, last, BlockConfig(6, 2)).macs[0] == base + extra
+
+
+def test_a_folded_tail_needs_accumulators_and_no_feature_map() -> None:
+    maker = GraphMaker(8, 8, 3)
+    features = maker.window(0, 10, (3, 3))
+    pooled = maker.accumulate(StageKind.GLOBAL_AVERAGE, features, 10)
+    maker.accumulate(StageKind.FULLY_CONNECTED, maker.other(pooled, 1, 1, 10, view=True), 7)
+    graph = maker.graph()
+    costs = price_block(graph, 0, 3, BlockConfig(8, 8, 2))
+    assert costs.driven == features
+    assert costs.scratch[0] == 2 * 10 + 4 * 10 + 12  # one chunk of pixels, accumulators, the average
+    assert costs.macs[0] == graph.macs
+
+
+def test_all_tilings_at_once_equal_each_alone() -> None:
+    graph = inverted_residuals((4, 4))
+    last = 7
+    for costs in block_costs(graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width)), 2):
+        for index, tile in enumerate(zip(costs.tile_height, costs.tile_width, strict=True)):
+            alone = price_block(graph, costs.first, last, BlockConfig(int(tile[0]), int(tile[1]), 2))
+            assert alone.scratch[0] == costs.scratch[index]
+            assert alone.macs[0] == costs.macs[index]
+
+
+def test_a_branch_nothing_in_the_block_reads_ends_the_walk() -> None:
+    maker = GraphMaker(8, 8, 3)
+    left = maker.window(0, 4)
+    aside = maker.window(0, 4)
+    right = maker.window(left, 4, (3, 3))
+    maker.join(StageKind.ADD, right, aside)
+    graph = maker.graph()
+    assert [costs.first for costs in block_costs(graph, 2, lambda driven: ((8,), (8,)))] == [2]
+    assert [costs.first for costs in block_costs(graph, 3, lambda driven: ((8,), (8,)))] == [3, 2, 1, 0]
+    with pytest.raises(BlockError, match="conv_0 to conv_2"):
+        price_block(graph, 0, 2, BlockConfig(8, 8))
+
+
+def test_strip_sizes_have_one_entry_per_number_of_strips() -> None:
+    assert strip_sizes(9) == (9, 5, 3, 2, 1)
+    assert strip_sizes(1) == (1,)

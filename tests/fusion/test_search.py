@@ -1,0 +1,202 @@
+"""The exact search against brute force, and against the pruning algorithm of the msf-CNN paper, on the same edges."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
+from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.fusion.block import BlockConfig
+from tflite_fuse.fusion.candidates import Options, Residency, cut_graph
+from tflite_fuse.fusion.cost import price_block
+from tflite_fuse.fusion.front import Front
+from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.paths import search_paths
+from tflite_fuse.fusion.schemes import Scheme, restriction
+from tflite_fuse.fusion.search import SearchOptions, fusion_front
+
+NETWORK = inverted_residuals((4, 4, 6, 6), size=20).without_network_tensors()
+
+Pairs = list[tuple[int, int]]
+
+
+def random_cuts(random: Random, count: int) -> nx.DiGraph:
+    """A cut graph with made-up options: small numbers, so that ties are common."""
+    cuts = nx.DiGraph()
+    cuts.add_nodes_from(range(count + 1))
+    for source in range(count):
+        for target in range(source + 1, count + 1):
+            if target > source + 1 and random.random() < 0.5:
+                continue
+            ram = sorted(random.sample(range(1, 30), random.randint(1, 3)))
+            macs = sorted(random.sample(range(1, 30), len(ram)), reverse=True)
+            tiles = np.full(len(ram), 0 if target == source + 1 else 1)
+            cuts.add_edge(source, target, options=Options(np.array(ram), np.array(macs), tiles, tiles, tiles))
+    return cuts
+
+
+def every_path(cuts: nx.DiGraph) -> Pairs:
+    """(peak, macs) of all paths under all options."""
+    reached: dict[int, Pairs] = {0: [(0, 0)]}
+    for cut in range(1, cuts.number_of_nodes()):
+        reached[cut] = [
+            (max(peak, int(ram)), macs + int(more))
+            for source, _, options in cuts.in_edges(cut, data="options")
+            for peak, macs in reached[source]
+            for ram, more in zip(options.ram, options.macs, strict=True)
+        ]
+    return reached[cuts.number_of_nodes() - 1]
+
+
+def unbeaten(pairs: Pairs) -> Pairs:
+    found: Pairs = []
+    for pair in sorted(set(pairs)):
+        if not found or pair[1] < found[-1][1]:
+            found.append(pair)
+    return found
+
+
+def pruned_front(cuts: nx.DiGraph) -> Pairs:
+    """msf-CNN, section 4: shortest path on MACs, drop the edges with the largest RAM, repeat while a path is left."""
+    edges = nx.MultiDiGraph()
+    edges.add_nodes_from(cuts)
+    for source, target, options in cuts.edges(data="options"):
+        for ram, macs in zip(options.ram, options.macs, strict=True):
+            edges.add_edge(source, target, ram=int(ram), macs=int(macs))
+    end, found = cuts.number_of_nodes() - 1, []
+    while nx.has_path(edges, 0, end):
+        nodes = nx.shortest_path(edges, 0, end, weight="macs")
+        macs = sum(min(each["macs"] for each in edges[a][b].values()) for a, b in pairwise(nodes))
+        peak = max(min(e["ram"] for e in edges[a][b].values() if e["macs"] == m) for a, b, m in cheapest(edges, nodes))
+        found.append((peak, macs))
+        largest = max(ram for _, _, ram in edges.edges(data="ram"))
+        edges.remove_edges_from([e[:3] for e in edges.edges(keys=True, data="ram") if e[3] == largest])
+    return unbeaten(found)
+
+
+def cheapest(edges: nx.MultiDiGraph, nodes: list[int]) -> list[tuple[int, int, int]]:
+    return [(a, b, min(each["macs"] for each in edges[a][b].values())) for a, b in pairwise(nodes)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> None:
+    random = Random(seed)
+    cuts = random_cuts(random, random.randint(1, 6))
+    paths = [(path.peak, path.macs) for path in search_paths(cuts)]
+    assert paths == unbeaten(every_path(cuts))
+    assert paths == pruned_front(cuts)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from(list(Scheme)))
+def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(2, 6))
+    front = fusion_front(graph, SearchOptions(scheme=scheme))
+    cuts = cut_graph(graph, restriction(graph, scheme))
+    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts))
+
+
+def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
+    graph = inverted_residuals((4, 4, 6, 6, 8), size=24).without_network_tensors()
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    front = [(path.peak, path.macs) for path in search_paths(cuts)]
+    assert len(front) > 3
+    assert front == pruned_front(cuts)
+
+
+def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
+    """Every number of every point follows from its blocks alone."""
+    residency = Residency(graph, alignment)
+    for point in front.points:
+        peak, macs, position = 0, 0, 0
+        for block in point.blocks:
+            assert block.operators == tuple(range(block.operators[0], block.operators[-1] + 1))
+            for index in range(position, block.operators[0]):
+                peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].macs
+            costs = price_block(graph, block.operators[0], block.operators[-1], block.config)
+            assert (block.scratch_bytes, block.macs) == (costs.scratch[0], costs.macs[0])
+            assert block.extra_macs == block.macs - sum(graph.layers[index].macs for index in block.operators)
+            scratch = -(-block.scratch_bytes // alignment) * alignment
+            peak = max(peak, residency.outside(block.operators[0], block.operators[-1]) + scratch)
+            macs, position = macs + block.macs, block.operators[-1] + 1
+        for index in range(position, len(graph.layers)):
+            peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].macs
+        assert (point.ram_bytes, point.macs) == (peak, macs)
+        assert point.compute_factor == pytest.approx(macs / graph.macs)
+
+
+@pytest.mark.parametrize("alignment", [1, 16])
+def test_points_are_what_their_blocks_say(alignment: int) -> None:
+    graph = NETWORK
+    front = fusion_front(graph, SearchOptions(alignment=alignment))
+    check_points(graph, front, alignment)
+    assert front.optimal
+    assert front.unfused.blocks == () and front.unfused.macs == graph.macs
+    assert front.points[0].ram_bytes < front.unfused.ram_bytes
+
+
+def test_look_ups() -> None:
+    front = fusion_front(NETWORK)
+    least, most = front.points[0], front.points[-1]
+    assert len(front.points) > 2
+    assert front.least_ram() is least
+    assert front.zero_recompute() is most is front.least_ram(1.0)
+    assert most.compute_factor == 1.0
+    for point in front.points:
+        assert front.least_ram(point.compute_factor) is point
+        assert front.least_compute(point.ram_bytes) is point
+    between = (front.points[0].ram_bytes + front.points[1].ram_bytes) // 2
+    assert front.least_compute(between) is least
+
+
+def test_limits_out_of_reach_name_the_nearest_point_and_what_needs_it() -> None:
+    front = fusion_front(inverted_residuals())
+    with pytest.raises(LimitError, match=f"{front.points[0].ram_bytes:,} bytes .* needed by .*conv_0"):
+        front.least_compute(100)
+    with pytest.raises(LimitError, match="recomputes nothing"):
+        front.least_ram(0.9)
+
+
+def test_every_operator_left_alone_is_explained() -> None:
+    maker = GraphMaker(8, 8, 2)
+    wide = maker.window(maker.window(0, 16, (3, 3)), 2, (3, 3))
+    maker.window(maker.other(wide, 8, 8, 2), 2)
+    front = fusion_front(maker.graph())
+    notes = front.explain(front.zero_recompute())
+    assert notes == (
+        "other_2 not fused: it is not a fusable operator",
+        "conv_3 not fused: fusing it saves no memory at this point of the front",
+    )
+
+
+def test_blocks_below_the_peak_run_in_larger_chunks() -> None:
+    front = fusion_front(NETWORK)
+    single = fusion_front(NETWORK, SearchOptions(chunks=(1,)))
+    assert [point.ram_bytes for point in front.points] == [point.ram_bytes for point in single.points]
+    chunks = {block.config.chunk for point in front.points for block in point.blocks}
+    assert max(chunks) > 1
+    assert {block.config for point in single.points for block in point.blocks} >= {BlockConfig(10, 10, 1)}
+
+
+def test_a_fixed_chunk_is_kept() -> None:
+    front = fusion_front(inverted_residuals(), SearchOptions(chunks=(4,)))
+    assert {block.config.chunk for point in front.points for block in point.blocks} == {4}
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    for options in (SearchOptions(chunks=()), SearchOptions(chunks=(0,)), SearchOptions(alignment=0)):
+        with pytest.raises(UsageError):
+            fusion_front(inverted_residuals(), options)
+    with pytest.raises(UsageError, match="inverted-residual"):
+        fusion_front(inverted_residuals(), SearchOptions(tiles=(2, 2)))
+    with pytest.raises(UsageError, match="1x1"):
+        fusion_front(inverted_residuals(), SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=(0, 2)))

@@ -1,0 +1,111 @@
+"""What one axis of a tensor contributes to a block's cost, for many tilings at once.
+
+Rows and columns of a block's regions never mix: the region a tile needs of a tensor is a range of rows times a range
+of columns, each found from the driven tensor's range by the windows on the way. So the sizes of all regions of all
+tilings (tile heights times tile widths) follow from two one-dimensional tables, computed here with one numpy operation
+per layer however many tilings there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+_NOWHERE = 1 << 40
+"""Start of an empty range (its end is −_NOWHERE): larger than any position, so unions ignore it."""
+
+
+@dataclass(frozen=True)
+class Tilings:
+    """Several ways to cut an axis into tiles, all tiles in one flat array.
+
+    Attributes:
+        sizes: tile extent of each option, [options].
+        first: index of each option's first tile, [options].
+        low, high: each tile's half-open range, [tiles].
+    """
+
+    sizes: IntArray
+    first: IntArray
+    low: IntArray
+    high: IntArray
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The part of one axis of one tensor that each tile needs.
+
+    Attributes:
+        low, high: half-open, [tiles].
+        holes: whether some of them may be empty (only what lies behind a PAD can be); those have low > high.
+    """
+
+    low: IntArray
+    high: IntArray
+    holes: bool = False
+
+
+@dataclass(frozen=True)
+class AxisWindow:
+    """How a stage looks at one axis of its input."""
+
+    stride: int
+    padding: int
+    extent: int
+
+
+def make_tilings(length: int, sizes: Iterable[int]) -> Tilings:
+    """All tilings of an axis of ``length`` positions into tiles of the given ``sizes`` (the last tile may be short)."""
+    chosen = [min(size, length) for size in sizes]
+    starts = [np.arange(0, length, size, dtype=np.int64) for size in chosen]
+    counts = np.array([len(start) for start in starts], dtype=np.int64)
+    low = np.concatenate(starts)
+    size_of_tile = np.repeat(np.array(chosen, dtype=np.int64), counts)
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)[:-1]))
+    return Tilings(np.array(chosen, dtype=np.int64), first, low, np.minimum(low + size_of_tile, length))
+
+
+def strip_sizes(length: int) -> tuple[int, ...]:
+    """The tile extents worth trying on an axis: for every number of tiles the smallest extent that needs no more."""
+    return tuple(sorted({-(-length // count) for count in range(1, length + 1)}, reverse=True))
+
+
+def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
+    """What a stage needs of an input axis of ``length`` positions to compute ``ranges`` of its output, clipped."""
+    low = np.maximum(ranges.low * window.stride - window.padding, 0)
+    high = np.minimum((ranges.high - 1) * window.stride + (window.extent - window.padding), length)
+    holes = ranges.holes or window.padding >= window.extent or window.extent < window.stride
+    if holes:
+        empty = low >= high
+        holes = bool(empty.any())
+        low, high = np.where(empty, _NOWHERE, low), np.where(empty, -_NOWHERE, high)
+    return Ranges(low, high, holes)
+
+
+def union(left: Ranges, right: Ranges) -> Ranges:
+    """The hull of two consumers' needs: a FIFO is filled without gaps."""
+    low, high = np.minimum(left.low, right.low), np.maximum(left.high, right.high)
+    return Ranges(low, high, left.holes and right.holes)
+
+
+def longest_and_total(ranges: Ranges, tilings: Tilings) -> tuple[IntArray, IntArray]:
+    """The longest range and the sum of all ranges of each option, [options] each."""
+    lengths = ranges.high - ranges.low
+    if ranges.holes:
+        lengths = np.maximum(lengths, 0)
+    return np.maximum.reduceat(lengths, tilings.first), np.add.reduceat(lengths, tilings.first)
+
+
+def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:
+    """Whether an option's ranges, in order, leave no position of the axis out, [options]."""
+    before = np.concatenate((np.zeros(1, dtype=np.int64), ranges.high[:-1]))
+    before[tilings.first] = 0
+    last = np.concatenate((tilings.first[1:], np.array([len(ranges.low)]))) - 1
+    gap: npt.NDArray[np.bool_] = np.logical_or.reduceat(ranges.low > before, tilings.first)
+    reaches: npt.NDArray[np.bool_] = ranges.high[last] >= length
+    return ~gap & reaches

@@ -1,0 +1,112 @@
+"""The Pareto front of a model: every (RAM, multiply-accumulates) pair worth having, and what users ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.block import BlockConfig
+from tflite_fuse.fusion.geometry import LayerGraph
+
+
+@dataclass(frozen=True)
+class BlockChoice:
+    """One fused block.
+
+    Attributes:
+        operators: indices of the model's operators it replaces, ascending.
+        config: tiles and chunk it runs in.
+        scratch_bytes: its FIFOs, accumulators and workspace.
+        macs: multiply-accumulates it executes.
+        extra_macs: those of them that are recomputation.
+        scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
+    """
+
+    operators: tuple[int, ...]
+    config: BlockConfig
+    scratch_bytes: int
+    macs: int
+    extra_macs: int
+    scheme: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One way to run the model that nothing beats in both RAM and multiply-accumulates.
+
+    Attributes:
+        ram_bytes: largest working set, everything live counted.
+        macs: multiply-accumulates executed.
+        compute_factor: ``macs`` over those of the unfused model.
+        blocks: the fused blocks in execution order; all other operators run as they are.
+        largest: the operators (one, or those of a block) whose working set ``ram_bytes`` is.
+    """
+
+    ram_bytes: int
+    macs: int
+    compute_factor: float
+    blocks: tuple[BlockChoice, ...]
+    largest: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Front:
+    """All points of a model, RAM ascending, multiply-accumulates descending.
+
+    Attributes:
+        points: at least one; the last one recomputes nothing.
+        unfused: the model as it is, for comparison (it need not be on the front).
+        optimal: True: no way to run the model within the search space beats any of them.
+        graph: what was searched.
+    """
+
+    points: tuple[Point, ...]
+    unfused: Point
+    optimal: bool
+    graph: LayerGraph
+
+    def least_ram(self, max_compute: float | None = None) -> Point:
+        """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
+
+        Raises:
+            LimitError: ``max_compute`` is below 1.
+        """
+        for point in self.points:
+            if max_compute is None or point.macs <= max_compute * self.unfused.macs:
+                return point
+        raise LimitError(
+            f"a compute factor of at most {max_compute:g} cannot be reached: a model that recomputes nothing has 1"
+        )
+
+    def least_compute(self, max_ram: int) -> Point:
+        """The point of fewest multiply-accumulates whose RAM is at most ``max_ram`` bytes. Problem P2.
+
+        Raises:
+            LimitError: no point needs so little; the message names the nearest one and what keeps it up.
+        """
+        for point in reversed(self.points):
+            if point.ram_bytes <= max_ram:
+                return point
+        nearest = self.points[0]
+        raise LimitError(
+            f"{max_ram:,} bytes cannot be reached: the least is {nearest.ram_bytes:,} bytes at a compute factor of "
+            f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
+        )
+
+    def zero_recompute(self) -> Point:
+        """The point of least RAM at a compute factor of exactly 1."""
+        return self.points[-1]
+
+    def explain(self, point: Point) -> tuple[str, ...]:
+        """One sentence for each operator that ``point`` leaves unfused: why."""
+        fused = {operator for block in point.blocks for operator in block.operators}
+        return tuple(
+            f"{layer.name} not fused: {layer.reason or 'fusing it saves no memory at this point of the front'}"
+            for index, layer in enumerate(self.graph.layers)
+            if index not in fused
+        )
+
+
+def _named(graph: LayerGraph, operators: tuple[int, ...]) -> str:
+    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
+    return first if len(operators) == 1 else f"the block from {first} to {last}"
