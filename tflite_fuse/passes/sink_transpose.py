@@ -1,0 +1,179 @@
+"""TRANSPOSE before MEAN: average over other axes instead of moving every value.
+
+    MEAN(TRANSPOSE(x, permutation), axes)  =  MEAN(x, permutation[axes])    where the order of what remains is x's
+
+PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis. An int8 MEAN adds
+in 32-bit integers, whose order does not matter, so the bytes stay the same; and without the TRANSPOSE the means can be
+part of a fused block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """A MEAN behind a TRANSPOSE, as it would run without it.
+
+    Attributes:
+        operator: its index.
+        axes: to average over, in the dimensions' original order.
+        shape: of its output in that order.
+    """
+
+    operator: int
+    axes: Axes
+    shape: Axes
+
+
+@dataclass(frozen=True)
+class SinkTranspose:
+    """Remove every int8 TRANSPOSE whose only effect is the order in which MEANs behind it count their axes."""
+
+    name: ClassVar[str] = "sink-transpose"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        notes: list[str] = []
+        rewritten = model
+        for index in reversed(range(len(model.main.operators))):
+            if operator_name(model, model.main.operators[index]) != "TRANSPOSE":
+                continue
+            label = operator_label(model, index)
+            means = _means_behind(rewritten, index)
+            if means:
+                rewritten = _without(rewritten, index, means)
+                notes.append(f"{label} removed: the means behind it average over the axes of its input")
+            else:
+                notes.append(f"{label} kept: what reads it is not a chain of int8 means that undoes its order")
+        if rewritten is model:
+            return PassResult(model, False, tuple(notes))
+        if has_plan(rewritten):
+            rewritten = remove_plan(rewritten)
+        return PassResult(prune(rewritten), True, tuple(reversed(notes)))
+
+
+def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
+    """The MEANs after which a TRANSPOSE has left no trace in the order of bytes; none if there is no such point."""
+    graph = model.main
+    operator = graph.operators[index]
+    source, tensor = (operator.inputs or (-1,))[0], (operator.outputs or (-1,))[0]
+    layout = _constant(model, (operator.inputs or ())[1:2])
+    rank = len(graph.tensors[source].dims)
+    if (
+        layout is None
+        or sorted(layout) != list(range(rank))
+        or not _alike(graph.tensors[source], graph.tensors[tensor])
+    ):
+        return ()
+    means: list[_Mean] = []
+    for reader in _readers(model, tensor):
+        mean = graph.operators[reader]
+        listed = _constant(model, (mean.inputs or ())[1:2])
+        output = (mean.outputs or (-1,))[0]
+        if operator_name(model, mean) != "MEAN" or listed is None or graph.tensors[output].type != TensorType.INT8:
+            return ()
+        reduced = {axis % len(layout) for axis in listed}
+        ordered = sorted(layout)
+        axes = tuple(sorted(ordered.index(layout[axis]) for axis in reduced))
+        if not get_options(mean).get("keep_dims", False):
+            layout = tuple(axis for position, axis in enumerate(layout) if position not in reduced)
+        dims = graph.tensors[output].dims
+        if len(dims) != len(layout):
+            return ()
+        by_axis = sorted(zip(layout, dims, strict=True))
+        means.append(_Mean(reader, axes, tuple(dim for _, dim in by_axis)))
+        moved = [axis for axis, dim in zip(layout, dims, strict=True) if dim > 1]
+        if moved == sorted(moved):
+            return tuple(means)
+    return ()
+
+
+def _readers(model: Model, tensor: int) -> Iterator[int]:
+    """The chain of operators each of which alone reads what the one before writes."""
+    graph = model.main
+    while tensor not in graph.outputs:
+        readers = [i for i, operator in enumerate(graph.operators) if tensor in (operator.inputs or ())]
+        if len(readers) != 1:
+            return
+        yield readers[0]
+        tensor = (graph.operators[readers[0]].outputs or (-1,))[0]
+
+
+def _alike(source: Tensor, output: Tensor) -> bool:
+    """Whether the bytes mean the same in both tensors of a TRANSPOSE."""
+    a, b = source.quantization, output.quantization
+    if source.type != TensorType.INT8 or a is None or b is None:
+        return False
+    return (a.scale, a.zero_point) == (b.scale, b.zero_point) and bool(a.scale)
+
+
+def _constant(model: Model, operand: Sequence[int]) -> Axes | None:
+    if not operand or operand[0] < 0:
+        return None
+    tensor = model.main.tensors[operand[0]]
+    data = model.buffers[tensor.buffer].data
+    if tensor.type != TensorType.INT32 or not data:
+        return None
+    return tuple(np.frombuffer(data, "<i4").tolist())
+
+
+def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
+    """The model without the TRANSPOSE ``index``, its MEANs averaging over their new axes."""
+    operators: list[Operator | None] = list(model.main.operators)
+    transpose = model.main.operators[index]
+    source = (transpose.inputs or (-1,))[0]
+    reshape: Operator | None = None
+    for number, mean in enumerate(means):
+        old = model.main.operators[mean.operator]
+        output = (old.outputs or (-1,))[0]
+        model, axes = _add_int32(model, "axes", mean.axes)
+        tensor = model.main.tensors[output]
+        if tensor.dims != mean.shape:
+            shaped = replace(tensor, shape=mean.shape, shape_signature=None)
+            if number < len(means) - 1:
+                model = _with_tensor(model, output, shaped)
+            else:
+                model, output, reshape = _reshaped(model, shaped, output)
+        operators[mean.operator] = replace(old, inputs=(source, axes), outputs=(output,))
+        source = output
+    operators[index] = None
+    last = means[-1].operator
+    if reshape is not None:
+        operators.insert(last + 1, reshape)
+    kept = tuple(operator for operator in operators if operator is not None)
+    return replace_main(model, replace(model.main, operators=kept))
+
+
+def _reshaped(model: Model, shaped: Tensor, output: int) -> tuple[Model, int, Operator]:
+    """A tensor for a MEAN's bytes in their natural shape, and the RESHAPE from it to the tensor others read."""
+    dims = model.main.tensors[output].dims
+    model, before = add_tensor(model, replace(shaped, name=f"{shaped.name}/mean"))
+    model, shape = _add_int32(model, "shape", dims)
+    model, code = add_operator_code(model, builtin="RESHAPE")
+    options = make_options("ReshapeOptions", new_shape=dims)
+    return model, before, Operator(code, (before, shape), (output,), options)
+
+
+def _add_int32(model: Model, name: str, values: Axes) -> tuple[Model, int]:
+    model, buffer = add_buffer(model, np.array(values, "<i4").tobytes())
+    return add_tensor(model, Tensor((len(values),), TensorType.INT32, buffer, name))
+
+
+def _with_tensor(model: Model, index: int, tensor: Tensor) -> Model:
+    tensors = (*model.main.tensors[:index], tensor, *model.main.tensors[index + 1 :])
+    return replace_main(model, replace(model.main, tensors=tensors))
