@@ -176,6 +176,16 @@ def test_an_input_is_seen_as_its_pickiest_reader_sees_it() -> None:
     assert block.tensors[0].name == f"t{x}"
 
 
+def test_fully_connected_reads_what_no_image_is() -> None:
+    raw = RawModel()
+    x = raw.tensor((2, 3, 1, 2, 2))
+    weights = raw.constant(edgy_int8(RNG, (5, 24)), [0.01])
+    y = raw.tensor((1, 5), 0.3)
+    raw.operator("FULLY_CONNECTED", [x, weights], [y], make_options("FullyConnectedOptions"))
+    block = extract_block(raw.build([x], [y]), [0])
+    assert (block.tensors[0].height, block.tensors[0].width, block.tensors[0].channels) == (1, 1, 24)
+
+
 def test_pixelwise_operators_accept_reshaped_maps_and_others_do_not() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4, 6, 2))

@@ -220,7 +220,8 @@ class _Assembly:
         tensor = self.tensors[self.position[root]]
         if tensor.zero_point != source.zero_point:
             raise self.piece.refusal(index, f"a RESHAPE of its input {source.name} changes the zero point")
-        if not _fits((tensor.height, tensor.width, tensor.channels), source.shape, self.stages[index].fit):
+        fit = self.stages[index].fit
+        if not _fits((tensor.height, tensor.width, tensor.channels), _view(source, fit), fit):
             raise self.piece.refusal(index, f"it reads its input {source.name} in another shape than it was written")
         return self.position[root]
 
@@ -241,12 +242,16 @@ class _Assembly:
     def _input_shape(self, root: int) -> Shape:
         """How the block sees a tensor from outside: as the pickiest of its readers does."""
         views = [
-            (lowered.fit is not Fit.EXACT, lowered.fit is not Fit.PIXELS, source.shape)
+            (lowered.fit is not Fit.EXACT, lowered.fit is not Fit.PIXELS, _view(source, lowered.fit))
             for lowered in self.stages.values()
             for source in lowered.inputs
             if self.piece.root(source.index) == root
         ]
         return min(views, key=lambda view: view[:2])[2]
+
+
+def _view(source: Activation, fit: Fit) -> Shape:
+    return source.flattened if fit is Fit.BYTES else source.shape
 
 
 def _fits(shape: Shape, wanted: Shape, fit: Fit) -> bool:

@@ -51,6 +51,13 @@ class Activation:
         height, width, channels = (1, 1, 1, *image)[-3:]
         return height, width, channels
 
+    @property
+    def flattened(self) -> Shape:
+        """Its image, or all its values as one pixel where it is none: for readers that mind only the bytes' order."""
+        if len(self.dims) > 4 or (len(self.dims) > 1 and self.dims[0] != 1):
+            return 1, 1, self.elements
+        return self.shape
+
 
 def tensor_name(model: Model, index: int) -> str:
     """The tensor's name, or its number where the file gives it none."""
