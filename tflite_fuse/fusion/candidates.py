@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
-from tflite_fuse.fusion.cost import BlockCosts, block_costs
+from tflite_fuse.fusion.cost import block_costs
 from tflite_fuse.fusion.cost_tables import IntArray
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schemes import Restriction
+from tflite_fuse.fusion.walk import BlockCosts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.fusion.block import ACCUMULATORS, BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block import BlockTensor, Stage, StageKind
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,22 @@ class LayerGraph:
                 found[tensor] = index
         return tuple(found)
 
+    def through_views(self, tensor: int) -> int:
+        """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
+        while self.producer[tensor] >= 0 and self.layers[self.producer[tensor]].view:
+            tensor = self.layers[self.producer[tensor]].inputs[0]
+        return tensor
+
+    def accumulates(self, layer: int) -> bool:
+        """Whether a layer sums over its whole input before it writes its one pixel.
+
+        A fully connected layer of a single pixel does not: it is a 1x1 convolution.
+        """
+        stage = self.layers[layer].stage
+        if stage is not None and stage.kind is StageKind.FULLY_CONNECTED:
+            return self.tensors[self.through_views(self.layers[layer].inputs[0])].pixels > 1
+        return stage is not None and stage.kind is StageKind.GLOBAL_AVERAGE
+
     @property
     def macs(self) -> int:
         """Multiply-accumulates of one unfused inference."""
@@ -105,11 +121,6 @@ def stage_macs(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
     if stage.kind is StageKind.FULLY_CONNECTED:
         return source.nbytes * out.nbytes
     return 0
-
-
-def is_accumulator(stage: Stage | None) -> bool:
-    """Whether the stage reads its whole input into accumulators before it writes its 1x1 output."""
-    return stage is not None and stage.kind in ACCUMULATORS
 
 
 _KINDS = {

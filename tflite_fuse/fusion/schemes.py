@@ -21,9 +21,9 @@ from enum import Enum
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block import BlockTensor, StageKind
-from tflite_fuse.fusion.cost import TileSizes
 from tflite_fuse.fusion.cost_tables import strip_sizes
 from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.walk import TileSizes
 
 Range = tuple[int, int]
 """First and last layer of a block."""

@@ -1,0 +1,53 @@
+"""Blocks of a layer graph without weights: enough for the exact schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflite_fuse.fusion.block import Block, Stage, Storage
+from tflite_fuse.fusion.geometry import LayerGraph
+
+
+def block_of(graph: LayerGraph, first: int, last: int) -> Block:
+    """Layers first … last as a block: views left out, absorbed PADs done by their readers."""
+    roots: dict[int, int] = {}
+    moved: dict[int, tuple[int, int]] = {}
+    stages: list[Stage] = []
+    inside = range(first, last + 1)
+    for index in inside:
+        layer = graph.layers[index]
+        source, output = layer.inputs[0], layer.outputs[0]
+        readers = graph.consumers[output]
+        if layer.view or (layer.absorbed and readers and readers[-1] <= last):
+            roots[output] = roots.get(source, source)
+            padding = (0, 0) if layer.stage is None else layer.stage.padding
+            moved[output] = padding
+            continue
+        assert layer.stage is not None
+        stage = layer.stage
+        more = moved.get(source, (0, 0))
+        padding = (stage.padding[0] + more[0], stage.padding[1] + more[1])
+        stages.append(replace(stage, inputs=tuple(roots.get(t, t) for t in stage.inputs), padding=padding))
+    written = {stage.output for stage in stages}
+    used = sorted(written | {tensor for stage in stages for tensor in stage.inputs})
+    leaves = {roots.get(t, t) for index in inside for t in graph.layers[index].outputs if _leaves(graph, t, last)}
+    number = {tensor: position for position, tensor in enumerate(used)}
+
+    def storage(tensor: int) -> Storage:
+        if tensor not in written:
+            return Storage.INPUT
+        return Storage.OUTPUT if tensor in leaves else Storage.SCRATCH
+
+    return Block(
+        tensors=tuple(replace(graph.tensors[tensor], storage=storage(tensor)) for tensor in used),
+        stages=tuple(
+            replace(s, inputs=tuple(number[tensor] for tensor in s.inputs), output=number[s.output]) for s in stages
+        ),
+        inputs=tuple(number[tensor] for tensor in used if storage(tensor) is Storage.INPUT),
+        outputs=tuple(number[tensor] for tensor in used if storage(tensor) is Storage.OUTPUT),
+    )
+
+
+def _leaves(graph: LayerGraph, tensor: int, last: int) -> bool:
+    readers = graph.consumers[tensor]
+    return tensor in graph.outputs or not readers or readers[-1] > last
