@@ -29,13 +29,13 @@ _FULLY_CONNECTED_BIAS_TOLERANCE = 0.02
 
 
 def quantize_multiplier(scale: float) -> tuple[int, int]:
-    """Split a scale into (multiplier, shift): ``scale ≈ multiplier · 2^(shift − 31)``, |multiplier| in 2³⁰…2³¹.
+    """Split a scale into (multiplier, shift): ``scale ≈ multiplier · 2^(shift − 31)``, |multiplier| in 2³⁰…2³¹−1.
 
-    The sign of the scale is the multiplier's; +2³¹ does not occur, −2³¹ may. Scales below 2⁻³² become (0, 0), as TFLM
-    flushes them. ``QuantizeMultiplier`` in its double precision form.
+    The sign of the scale is the multiplier's. Scales below 2⁻³² become (0, 0), as TFLM flushes them.
+    ``QuantizeMultiplier`` in its double precision form.
 
     Raises:
-        BlockError: the scale is not finite, or 2³⁰ and more.
+        BlockError: the scale is not finite, 2³⁰ and more, or one of the negative ones that TFLM rounds to −2³¹.
     """
     if not math.isfinite(scale):
         raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
@@ -46,6 +46,9 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
         shift += 1
     if scale == 0 or shift < _MIN_SHIFT:
         return 0, 0
+    if multiplier == -(2**31):
+        # TFLM halves +2³¹ alone, and a product with −2³¹ may saturate, which the executor does not do.
+        raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")
     if shift > MAX_LEFT_SHIFT:
         raise BlockError(f"a scale ratio of {scale:g} is too large for 32-bit arithmetic")
     return multiplier, shift
