@@ -21,7 +21,8 @@ from tflite_fuse.errors import RuntimeUnavailableError
 
 _NAMES = ("cc", "gcc", "clang")
 _FLAGS = ("-std=c11", "-fPIC", "-shared", "-Wall", "-Wextra")
-_PLAIN = ("-O2",)
+# Not -O2: gcc vectorises the kernels only at -O3, which makes them about four times as fast here.
+_PLAIN = ("-O3",)
 _SANITIZED = (
     "-O1",
     "-g",
