@@ -1,0 +1,121 @@
+/* tflite-fuse: runs fused blocks of int8 neural network operators in little memory.
+ *
+ * A block is a piece of a model that runs as one operator. Its inner tensors are never stored whole: each is a ring
+ * buffer of pixels (a pixel = its channels) that holds just what is still needed. The Python package tflite-fuse
+ * decides what goes into a block and writes two things: its *options* (a FlatBuffer of schemas/fused_block.fbs) and
+ * its *constants* (weights, biases, requantization tables, one block of bytes). Both are read in place, from flash.
+ *
+ *     tflite_fuse_block block;
+ *     tflite_fuse_status status = tflite_fuse_prepare(&block, options, options_bytes, constants, constants_bytes);
+ *     if (status != TFLITE_FUSE_OK) puts(tflite_fuse_message(status));
+ *     ...
+ *     tflite_fuse_io io = {.inputs = inputs, .outputs = outputs, .scratch = scratch};
+ *     status = tflite_fuse_invoke(&block, &io);
+ *
+ * Nothing is allocated, nothing is global: all state of a run is in the scratch memory the caller passes in, so blocks
+ * may be run by several threads as long as each run has its own scratch. Results are, byte for byte, those of
+ * TensorFlow Lite Micro's reference kernels.
+ */
+#ifndef TFLITE_FUSE_H_
+#define TFLITE_FUSE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of the options format this library reads. */
+#define TFLITE_FUSE_VERSION 1
+
+/* The work a block may ask for, in elementary steps (about one per multiply-accumulate, counted as if every tile
+ * computed every tensor whole). Options come from a file: without a limit a damaged one could run for ever. */
+#ifndef TFLITE_FUSE_MAX_WORK
+#define TFLITE_FUSE_MAX_WORK (UINT64_C(1) << 42)
+#endif
+
+typedef enum {
+  TFLITE_FUSE_OK = 0,
+  TFLITE_FUSE_BAD_BUFFER,     /* options truncated, misaligned, or no FlatBuffer of this kind */
+  TFLITE_FUSE_BAD_VERSION,    /* options of another version */
+  TFLITE_FUSE_BAD_HEADER,     /* tiles, chunk or counts out of range */
+  TFLITE_FUSE_BAD_TENSOR,     /* extent, storage, producer or operand of a tensor out of range */
+  TFLITE_FUSE_BAD_SCRATCH,    /* a ring buffer or accumulator lies outside the scratch memory, or in reserved bytes */
+  TFLITE_FUSE_BAD_STAGE,      /* unknown kind, wrong number of inputs, cycle, clamp or layout out of range */
+  TFLITE_FUSE_BAD_SHAPE,      /* a stage's window or tensors do not fit together */
+  TFLITE_FUSE_BAD_CONSTANTS,  /* a section lies outside the constants, is misaligned, or holds an impossible value */
+  TFLITE_FUSE_TOO_MUCH_WORK,  /* more than TFLITE_FUSE_MAX_WORK */
+  TFLITE_FUSE_BAD_MEMORY,     /* invoke: scratch misaligned, or an input or output in its reserved bytes */
+  TFLITE_FUSE_SOURCE_FAILED   /* invoke: a source's read function returned other than 0 */
+} tflite_fuse_status;
+
+/* Kinds of memory a caller brings to a run. */
+typedef enum {
+  TFLITE_FUSE_INPUT = 1,    /* a whole tensor, read only */
+  TFLITE_FUSE_OUTPUT = 2,   /* a whole tensor the block writes (and may read again) */
+  TFLITE_FUSE_EXTERNAL = 3, /* a whole tensor outside the arena (frame buffer, flash), read only */
+  TFLITE_FUSE_SOURCE = 4    /* a tensor that is never whole: a function hands out its pixels */
+} tflite_fuse_operand;
+
+/* A prepared block. Fields are the library's own; it refers to the options and constants it was prepared from. */
+typedef struct {
+  const struct tflite_fuse_header* header;
+  const struct tflite_fuse_tensor* tensors;
+  const struct tflite_fuse_stage* stages;
+  const int32_t* stage_inputs;
+  const uint8_t* constants;
+  int32_t reserved_bytes; /* at the start of scratch: cursors, and pointers to the pixels of large windows */
+  uint8_t tensor_count;
+  uint8_t stage_count;
+} tflite_fuse_block;
+
+/* Hands out `count` pixels of row y from column x on: count * channels bytes, to `destination`.
+ *
+ * Pixels are asked for in rows from top to bottom, in each row from left to right; each once if the block runs in one
+ * tile. Returns 0, or anything else to end the run with TFLITE_FUSE_SOURCE_FAILED. */
+typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, int8_t* destination);
+
+typedef struct {
+  tflite_fuse_read read;
+  void* user; /* passed to read */
+} tflite_fuse_source;
+
+/* The memory of one run. Arrays are indexed by operand number; those a block has no operands for may be NULL. */
+typedef struct {
+  const int8_t* const* inputs;
+  int8_t* const* outputs;
+  const int8_t* const* externals;
+  const tflite_fuse_source* sources;
+  void* scratch; /* tflite_fuse_scratch_bytes(), aligned as a pointer and to 4 bytes; contents do not matter */
+} tflite_fuse_io;
+
+/* Checks a block once and for all.
+ *
+ * options: 4-byte aligned, as they are in a .tflite file. constants: 4-byte aligned (16 for the fast kernels).
+ * Both must outlive `block`. After TFLITE_FUSE_OK no run of the block reads or writes outside the memory it is given,
+ * whatever the options and constants hold. */
+tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options, size_t options_bytes,
+                                       const void* constants, size_t constants_bytes);
+
+/* Runs a prepared block. The order of reads and writes is the one the Python package planned with: outputs may lie
+ * over inputs at the distance it computed. After an error outputs are unspecified and the next run works. */
+tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io);
+
+/* Number of operands of a kind. */
+int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand);
+
+/* Bytes of one operand, 0 if there is none with that number. */
+int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
+
+/* Bytes of scratch memory a run needs. */
+int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block);
+
+/* One sentence for people. */
+const char* tflite_fuse_message(tflite_fuse_status status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

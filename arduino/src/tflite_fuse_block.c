@@ -1,0 +1,260 @@
+/* The executor: pulls pixels through the stages of a block.
+ *
+ * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time. A stage
+ * that is to compute a run first sees to it that every pixel under the run's windows exists: the first input that
+ * lacks some is handed to the stage that makes it, which does the same, and so on upwards. Whoever has computed a run
+ * hands back to the stage that waits for it. So there is no recursion and no queue: the chain of waiting stages is
+ * kept in their cursors, and a stage waits at most once because the graph has no cycles.
+ */
+#include "tflite_fuse_machine.h"
+
+/* ---- Regions ---- */
+
+/* from <= i < to; empty unless from < to. */
+typedef struct {
+  int32_t from, to;
+} span;
+
+static bool is_empty(span s) { return s.from >= s.to; }
+
+/* The part of an input axis of `length` positions under the windows of `outputs`. */
+static span under(span outputs, int32_t stride, int32_t pad, int32_t extent, int32_t length) {
+  span seen = {0, 0};
+  if (!is_empty(outputs)) {
+    seen.from = tflite_fuse_max(outputs.from * stride - pad, 0);
+    seen.to = tflite_fuse_min((outputs.to - 1) * stride - pad + extent, length);
+  }
+  return seen;
+}
+
+static span rows_under(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input, span outputs) {
+  return under(outputs, stage->stride_height, stage->pad_top, tflite_fuse_extent_height(stage), input->height);
+}
+
+static span columns_under(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input, span outputs) {
+  return under(outputs, stage->stride_width, stage->pad_left, tflite_fuse_extent_width(stage), input->width);
+}
+
+/* Until a tile starts, `y` of a cursor is the first row of its region. */
+static span rows_of(const tflite_fuse_cursor* cursor) {
+  const span rows = {cursor->y, cursor->y1};
+  return rows;
+}
+
+static span columns_of(const tflite_fuse_cursor* cursor) {
+  const span columns = {cursor->x0, cursor->x1};
+  return columns;
+}
+
+static void widen(tflite_fuse_cursor* cursor, span rows, span columns) {
+  if (!is_empty(rows)) {
+    cursor->y = (uint16_t)tflite_fuse_min(cursor->y, rows.from);
+    cursor->y1 = (uint16_t)tflite_fuse_max(cursor->y1, rows.to);
+  }
+  if (!is_empty(columns)) {
+    cursor->x0 = (uint16_t)tflite_fuse_min(cursor->x0, columns.from);
+    cursor->x1 = (uint16_t)tflite_fuse_max(cursor->x1, columns.to);
+  }
+}
+
+/* Finds the region of every stage's output that one tile of the driven tensor needs, from its readers upwards. In a
+ * block of one tile the outputs are needed whole. */
+static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
+  const tflite_fuse_block* block = m->block;
+  const tflite_fuse_header* header = block->header;
+  const tflite_fuse_tensor* driven = &block->tensors[header->driven];
+  const bool only_tile = header->tile_height >= driven->height && header->tile_width >= driven->width;
+
+  for (int32_t s = 0; s < header->spatial_stages; ++s) {
+    const tflite_fuse_tensor* output = &block->tensors[block->stages[s].output];
+    const tflite_fuse_cursor nothing = {.x0 = UINT16_MAX, .y = UINT16_MAX};
+    const span all_rows = {0, output->height}, all_columns = {0, output->width};
+    m->cursors[s] = nothing;
+    if (output == driven) {
+      widen(&m->cursors[s], rows, columns);
+    } else if (only_tile && output->storage == TFLITE_FUSE_STORAGE_OUTPUT) {
+      widen(&m->cursors[s], all_rows, all_columns);
+    }
+  }
+  for (int32_t s = header->spatial_stages - 1; s >= 0; --s) {
+    const tflite_fuse_stage* stage = &block->stages[s];
+    tflite_fuse_cursor* cursor = &m->cursors[s];
+    for (int32_t i = 0; i < stage->input_count; ++i) {
+      const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
+      if (input->producer != TFLITE_FUSE_NONE) {
+        widen(&m->cursors[input->producer], rows_under(stage, input, rows_of(cursor)),
+              columns_under(stage, input, columns_of(cursor)));
+      }
+    }
+    cursor->x = cursor->x0;
+  }
+}
+
+/* ---- Pulling ---- */
+
+/* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
+ * needs is there. */
+static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
+  const tflite_fuse_block* block = m->block;
+  const tflite_fuse_stage* stage = &block->stages[s];
+  const tflite_fuse_cursor* cursor = &m->cursors[s];
+  const span row = {cursor->y, cursor->y + 1}, columns = {cursor->x, cursor->x + cursor->count};
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
+    const span seen_rows = rows_under(stage, input, row), seen_columns = columns_under(stage, input, columns);
+    if (input->producer == TFLITE_FUSE_NONE || is_empty(seen_rows) || is_empty(seen_columns)) {
+      continue;
+    }
+    tflite_fuse_cursor* maker = &m->cursors[input->producer];
+    const int32_t last_row = seen_rows.to - 1;
+    if (maker->y < last_row || (maker->y == last_row && maker->x < seen_columns.to)) {
+      const int32_t end = maker->y < last_row ? maker->x1 : seen_columns.to;
+      maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, end - maker->x);
+      return input->producer;
+    }
+  }
+  return TFLITE_FUSE_NONE;
+}
+
+static void advance(tflite_fuse_cursor* cursor) {
+  cursor->x = (uint16_t)(cursor->x + cursor->count);
+  if (cursor->x == cursor->x1) {
+    cursor->x = cursor->x0;
+    ++cursor->y;
+  }
+}
+
+/* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
+static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
+  int32_t s = wanted;
+  m->cursors[s].count = (uint8_t)count;
+  for (;;) {
+    tflite_fuse_cursor* cursor = &m->cursors[s];
+    const int32_t maker = lacking(m, s);
+    if (maker != TFLITE_FUSE_NONE) {
+      m->cursors[maker].caller = (uint8_t)s;
+      s = maker;
+      continue;
+    }
+    const tflite_fuse_status status = tflite_fuse_compute(m, &m->block->stages[s], cursor->y, cursor->x, cursor->count);
+    advance(cursor);
+    if (status != TFLITE_FUSE_OK || s == wanted) {
+      return status;
+    }
+    s = cursor->caller;
+  }
+}
+
+/* ---- The tail: stages of one pixel, behind those that sum over the driven tensor ---- */
+
+/* Whether a stage of the tail is fed while the tiles run. */
+static bool sums_driven(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
+  return tflite_fuse_accumulates(stage, input) && input == &m->block->tensors[m->block->header->driven];
+}
+
+static void run_tail(const tflite_fuse_machine* m) {
+  for (int32_t s = m->block->header->spatial_stages; s < m->block->stage_count; ++s) {
+    const tflite_fuse_stage* stage = &m->block->stages[s];
+    if (!tflite_fuse_accumulates(stage, tflite_fuse_input_of(m->block, stage, 0))) {
+      (void)tflite_fuse_compute(m, stage, 0, 0, 1);
+      continue;
+    }
+    if (!sums_driven(m, stage)) {
+      tflite_fuse_clear_sums(m, stage);
+      tflite_fuse_accumulate(m, stage, 0, 0, 1);
+    }
+    tflite_fuse_finish_sums(m, stage);
+  }
+}
+
+/* ---- The block ---- */
+
+/* Pulls what is left of a stage's output. */
+static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
+  const tflite_fuse_cursor* cursor = &m->cursors[s];
+  tflite_fuse_status status = TFLITE_FUSE_OK;
+  while (status == TFLITE_FUSE_OK && !is_empty(columns_of(cursor)) && !is_empty(rows_of(cursor))) {
+    status = pull(m, s, tflite_fuse_min(m->block->header->chunk, cursor->x1 - cursor->x));
+  }
+  return status;
+}
+
+static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span columns) {
+  const tflite_fuse_block* block = m->block;
+  const tflite_fuse_header* header = block->header;
+  const int32_t producer = block->tensors[header->driven].producer;
+  start_tile(m, rows, columns);
+  for (int32_t y = rows.from; y < rows.to; ++y) {
+    for (int32_t x = columns.from, count; x < columns.to; x += count) {
+      count = tflite_fuse_min(header->chunk, columns.to - x);
+      const tflite_fuse_status status =
+          producer == TFLITE_FUSE_NONE ? TFLITE_FUSE_OK : pull(m, producer, count);
+      if (status != TFLITE_FUSE_OK) {
+        return status;
+      }
+      for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
+        if (sums_driven(m, &block->stages[s])) {
+          tflite_fuse_accumulate(m, &block->stages[s], y, x, count);
+        }
+      }
+    }
+  }
+  for (int32_t s = 0; s < header->spatial_stages; ++s) {
+    if (block->tensors[block->stages[s].output].storage == TFLITE_FUSE_STORAGE_OUTPUT) {
+      const tflite_fuse_status status = complete(m, s);
+      if (status != TFLITE_FUSE_OK) {
+        return status;
+      }
+    }
+  }
+  return TFLITE_FUSE_OK;
+}
+
+static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_bytes) {
+  const uintptr_t a_start = (uintptr_t)a, b_start = (uintptr_t)b;
+  return a_start < b_start + (uintptr_t)b_bytes && b_start < a_start + (uintptr_t)a_bytes;
+}
+
+/* The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the result, but the reserved
+ * bytes hold pointers. */
+static bool memory_is_sound(const tflite_fuse_machine* m) {
+  if ((uintptr_t)m->io->scratch % sizeof(void*) != 0 || (uintptr_t)m->io->scratch % sizeof(int32_t) != 0) {
+    return false;
+  }
+  for (int32_t t = 0; t < m->block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &m->block->tensors[t];
+    if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH &&
+        overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tensor->channels, m->io->scratch,
+                 m->block->reserved_bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+  const tflite_fuse_machine m = {block, io, io->scratch};
+  const tflite_fuse_header* header = block->header;
+  const tflite_fuse_tensor* driven = &block->tensors[header->driven];
+  if (!memory_is_sound(&m)) {
+    return TFLITE_FUSE_BAD_MEMORY;
+  }
+  for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
+    if (sums_driven(&m, &block->stages[s])) {
+      tflite_fuse_clear_sums(&m, &block->stages[s]);
+    }
+  }
+  for (span rows = {0, 0}; rows.from < driven->height; rows.from = rows.to) {
+    rows.to = tflite_fuse_min(rows.from + header->tile_height, driven->height);
+    for (span columns = {0, 0}; columns.from < driven->width; columns.from = columns.to) {
+      columns.to = tflite_fuse_min(columns.from + header->tile_width, driven->width);
+      const tflite_fuse_status status = run_tile(&m, rows, columns);
+      if (status != TFLITE_FUSE_OK) {
+        return status;
+      }
+    }
+  }
+  run_tail(&m);
+  return TFLITE_FUSE_OK;
+}

@@ -1,0 +1,224 @@
+/* One run of one stage: finds where its pixels lie and calls the kernel.
+ *
+ * Every tensor is a ring of pixels: pixel (y, x) of the region a tile needs lies at slot (y * width + x - x0) modulo
+ * capacity. A tensor that is stored whole is a ring that never comes round. Kernels see none of this: they get a table
+ * of pointers, one per pixel, and those outside the image all point to one pixel of padding among the constants.
+ */
+#include <string.h>
+
+#include "tflite_fuse_machine.h"
+
+/* ---- Rings ---- */
+
+typedef struct {
+  int8_t* pixels;
+  int32_t channels;
+  int32_t x0, width; /* of the region whose rows lie one behind the other */
+  uint32_t capacity; /* pixels */
+} ring;
+
+static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tensor) {
+  ring r = {tflite_fuse_memory_of(m->io, tensor), tensor->channels, 0, tensor->width,
+            (uint32_t)tflite_fuse_pixels(tensor)};
+  if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH) {
+    r.capacity = (uint32_t)tensor->capacity;
+    if (tensor->producer < m->block->header->spatial_stages) {
+      const tflite_fuse_cursor* cursor = &m->cursors[tensor->producer];
+      r.x0 = cursor->x0;
+      r.width = cursor->x1 - cursor->x0;
+    }
+  }
+  return r;
+}
+
+static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
+  return ((uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0)) % r->capacity;
+}
+
+static int8_t** point_to_pad(int8_t** pointers, const int8_t* pad, int32_t count) {
+  while (count-- > 0) {
+    *pointers++ = (int8_t*)pad;
+  }
+  return pointers;
+}
+
+static int8_t** point_to_pixels(int8_t** pointers, const ring* r, int32_t y, int32_t x, int32_t count) {
+  const uint32_t slot = slot_of(r, y, x);
+  int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
+  int32_t before_end = (int32_t)(r->capacity - slot);
+  while (count-- > 0) {
+    *pointers++ = pixel;
+    pixel += r->channels;
+    if (--before_end == 0) {
+      pixel = r->pixels;
+      before_end = (int32_t)r->capacity;
+    }
+  }
+  return pointers;
+}
+
+/* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row. */
+static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, const tflite_fuse_call* call,
+                                 const tflite_fuse_tensor* input, int32_t y, int32_t x) {
+  const tflite_fuse_stage* stage = call->stage;
+  const ring r = ring_of(m, input);
+  const int32_t first = x * stage->stride_width - stage->pad_left;
+  const int32_t inside_from = tflite_fuse_min(tflite_fuse_max(-first, 0), call->columns);
+  const int32_t inside_to = tflite_fuse_max(tflite_fuse_min(input->width - first, call->columns), inside_from);
+  int32_t row = y * stage->stride_height - stage->pad_top;
+  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, row += stage->dilation_height) {
+    if (row < 0 || row >= input->height) {
+      pointers = point_to_pad(pointers, call->pad, call->columns);
+    } else {
+      pointers = point_to_pad(pointers, call->pad, inside_from);
+      pointers = point_to_pixels(pointers, &r, row, first + inside_from, inside_to - inside_from);
+      pointers = point_to_pad(pointers, call->pad, call->columns - inside_to);
+    }
+  }
+  return pointers;
+}
+
+/* ---- Stages ---- */
+
+static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+  const tflite_fuse_block* block = m->block;
+  tflite_fuse_call call = {.stage = stage, .output = &block->tensors[stage->output]};
+  call.inputs[0] = tflite_fuse_input_of(block, stage, 0);
+  call.inputs[1] = tflite_fuse_input_of(block, stage, stage->input_count - 1);
+  call.weights = (const int8_t*)(block->constants + tflite_fuse_max(stage->weights_offset, 0));
+  call.table = block->constants + tflite_fuse_max(stage->table_offset, 0);
+  call.pad = (const int8_t*)(block->constants + tflite_fuse_max(stage->pad_offset, 0));
+  return call;
+}
+
+/* Copies the inputs side by side into the output pixels; `outputs` are moved along. */
+static void concatenate(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window,
+                        int32_t y, int32_t x) {
+  for (int32_t i = 0; i < call->stage->input_count; ++i) {
+    call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
+    point_to_windows(window, m, call, call->inputs[0], y, x);
+    tflite_fuse_copy(call);
+    for (int32_t pixel = 0; pixel < call->count; ++pixel) {
+      outputs[pixel] += call->inputs[0]->channels;
+    }
+  }
+}
+
+/* Computes `count` pixels whose pointers fit into `table`. */
+static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** table, int32_t y, int32_t x,
+                         int32_t count) {
+  const tflite_fuse_stage* stage = call->stage;
+  const ring output = ring_of(m, call->output);
+  int8_t** first = point_to_pixels(table, &output, y, x, count);
+  call->outputs = table;
+  call->count = count;
+  call->columns = (count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+  call->windows[0] = (const int8_t* const*)first;
+  if (stage->kind == TFLITE_FUSE_KIND_CONCATENATION) {
+    concatenate(m, call, table, first, y, x);
+    return;
+  }
+  int8_t** second = point_to_windows(first, m, call, call->inputs[0], y, x);
+  switch (stage->kind) {
+    case TFLITE_FUSE_KIND_CONV:
+    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
+      tflite_fuse_conv(call);
+      break;
+    case TFLITE_FUSE_KIND_DEPTHWISE:
+      tflite_fuse_depthwise(call);
+      break;
+    case TFLITE_FUSE_KIND_ADD:
+      call->windows[1] = (const int8_t* const*)second;
+      point_to_windows(second, m, call, call->inputs[1], y, x);
+      tflite_fuse_add(call);
+      break;
+    case TFLITE_FUSE_KIND_PAD:
+      tflite_fuse_copy(call);
+      break;
+    case TFLITE_FUSE_KIND_AVERAGE_POOL:
+      tflite_fuse_average_pool(call);
+      break;
+    default:
+      tflite_fuse_max_pool(call);
+  }
+}
+
+/* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
+static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
+                                      int32_t x, int32_t count) {
+  const tflite_fuse_source* source = &m->io->sources[output->operand];
+  const ring r = ring_of(m, output);
+  while (count > 0) {
+    const uint32_t slot = slot_of(&r, y, x);
+    const int32_t piece = tflite_fuse_min(count, (int32_t)(r.capacity - slot));
+    if (source->read(source->user, y, x, piece, r.pixels + (size_t)slot * (size_t)r.channels) != 0) {
+      return TFLITE_FUSE_SOURCE_FAILED;
+    }
+    x += piece;
+    count -= piece;
+  }
+  return TFLITE_FUSE_OK;
+}
+
+tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
+                                       int32_t x, int32_t count) {
+  if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
+    return read_source(m, &m->block->tensors[stage->output], y, x, count);
+  }
+  int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
+  int8_t** table = on_stack;
+  int32_t at_once = count;
+  while (at_once > 1 && tflite_fuse_pointers(stage, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+    --at_once;
+  }
+  if (tflite_fuse_pointers(stage, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+    const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
+    table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
+  }
+  tflite_fuse_call call = call_of(m, stage);
+  for (int32_t end = x + count; x < end; x += at_once) {
+    compute_some(m, &call, table, y, x, tflite_fuse_min(at_once, end - x));
+  }
+  return TFLITE_FUSE_OK;
+}
+
+/* ---- Stages that sum ---- */
+
+static void* sums_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+  return (uint8_t*)m->io->scratch + stage->accumulator_offset;
+}
+
+void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
+  const tflite_fuse_tensor* output = &m->block->tensors[stage->output];
+  memset(sums_of(m, stage), 0, (size_t)tflite_fuse_accumulator_bytes(stage, input, output));
+}
+
+void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y, int32_t x,
+                            int32_t count) {
+  int8_t* pixels[TFLITE_FUSE_STACK_POINTERS];
+  tflite_fuse_call call = call_of(m, stage);
+  const ring input = ring_of(m, call.inputs[0]);
+  call.windows[0] = (const int8_t* const*)pixels;
+  for (int32_t end = x + count; x < end; x += call.count) {
+    call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
+    point_to_pixels(pixels, &input, y, x, call.count);
+    if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
+      tflite_fuse_global_average_sum(&call, sums_of(m, stage));
+    } else {
+      tflite_fuse_fully_connected_sum(&call, y * call.inputs[0]->width + x, sums_of(m, stage));
+    }
+  }
+}
+
+void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+  tflite_fuse_call call = call_of(m, stage);
+  int8_t* pixel = ring_of(m, call.output).pixels;
+  call.outputs = &pixel;
+  if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
+    tflite_fuse_global_average_finish(&call, sums_of(m, stage));
+  } else {
+    tflite_fuse_fully_connected_finish(&call, sums_of(m, stage));
+  }
+}
+

@@ -1,0 +1,170 @@
+/* Finds a block's parts in its options, a FlatBuffer read in place, and answers questions about it. */
+#include <string.h>
+
+#include "tflite_fuse_machine.h"
+
+/* ---- FlatBuffer ---- */
+
+typedef struct {
+  const uint8_t* data;
+  size_t size;
+} buffer;
+
+static uint32_t load_u32(const uint8_t* from) {
+  uint32_t value;
+  memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+static uint16_t load_u16(const uint8_t* from) {
+  uint16_t value;
+  memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+/* Where the root table keeps a field of `bytes` bytes, a multiple of 4; NULL if it is absent or damaged. */
+static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
+  const uint32_t root = load_u32(b->data);
+  if (root % 4 != 0 || root > b->size - 4) {
+    return NULL;
+  }
+  const int64_t vtable = (int64_t)root - (int32_t)load_u32(b->data + root);
+  if (vtable < 0 || vtable % 2 != 0 || vtable > (int64_t)b->size - 4) {
+    return NULL;
+  }
+  const size_t vtable_size = load_u16(b->data + vtable);
+  const size_t table_size = load_u16(b->data + vtable + 2);
+  const size_t slot = 4 + 2 * (size_t)id;
+  if ((size_t)vtable + vtable_size > b->size || root + table_size > b->size || slot + 2 > vtable_size) {
+    return NULL;
+  }
+  const size_t offset = load_u16(b->data + vtable + slot);
+  if (offset < 4 || offset % 4 != 0 || offset + bytes > table_size) {
+    return NULL;
+  }
+  return b->data + root + offset;
+}
+
+/* The elements of a vector of structs, or NULL. */
+static const void* find_vector(const buffer* b, uint32_t id, size_t element_bytes, uint32_t* count) {
+  const uint8_t* field = find_field(b, id, 4);
+  if (field == NULL) {
+    return NULL;
+  }
+  const size_t position = (size_t)(field - b->data);
+  const uint32_t offset = load_u32(field);
+  if (offset % 4 != 0 || offset > b->size - position || b->size - position - offset < 4) {
+    return NULL;
+  }
+  *count = load_u32(field + offset);
+  return *count <= (b->size - position - offset - 4) / element_bytes ? field + offset + 4 : NULL;
+}
+
+static tflite_fuse_status read_options(tflite_fuse_block* block, const void* options, size_t options_bytes,
+                                       uint32_t* stage_input_count) {
+  const buffer b = {options, options_bytes};
+  if (options == NULL || (uintptr_t)options % 4 != 0 || options_bytes < 8 || options_bytes > INT32_MAX ||
+      memcmp(b.data + 4, TFLITE_FUSE_IDENTIFIER, 4) != 0) {
+    return TFLITE_FUSE_BAD_BUFFER;
+  }
+  const uint8_t* version = find_field(&b, 0, 4);
+  if (version == NULL) {
+    return TFLITE_FUSE_BAD_BUFFER;
+  }
+  if (load_u32(version) != TFLITE_FUSE_VERSION) {
+    return TFLITE_FUSE_BAD_VERSION;
+  }
+  uint32_t tensors = 0, stages = 0;
+  block->header = (const tflite_fuse_header*)(const void*)find_field(&b, 1, sizeof(tflite_fuse_header));
+  block->tensors = find_vector(&b, 2, sizeof(tflite_fuse_tensor), &tensors);
+  block->stages = find_vector(&b, 3, sizeof(tflite_fuse_stage), &stages);
+  block->stage_inputs = find_vector(&b, 4, sizeof(int32_t), stage_input_count);
+  if (block->header == NULL || block->tensors == NULL || block->stages == NULL || block->stage_inputs == NULL) {
+    return TFLITE_FUSE_BAD_BUFFER;
+  }
+  if (tensors < 1 || tensors > UINT8_MAX || stages < 1 || stages > UINT8_MAX) {
+    return TFLITE_FUSE_BAD_HEADER;
+  }
+  block->tensor_count = (uint8_t)tensors;
+  block->stage_count = (uint8_t)stages;
+  return TFLITE_FUSE_OK;
+}
+
+tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options, size_t options_bytes,
+                                       const void* constants, size_t constants_bytes) {
+  uint32_t stage_input_count = 0;
+  memset(block, 0, sizeof(*block));
+  const tflite_fuse_status status = read_options(block, options, options_bytes, &stage_input_count);
+  if (status != TFLITE_FUSE_OK) {
+    return status;
+  }
+  if (constants == NULL || (uintptr_t)constants % 4 != 0) {
+    return TFLITE_FUSE_BAD_CONSTANTS;
+  }
+  block->constants = constants;
+  return tflite_fuse_validate(block, stage_input_count, constants_bytes);
+}
+
+/* ---- Questions ---- */
+
+/* Whether a tensor is an operand of this kind. */
+static bool is_operand(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor, tflite_fuse_operand operand) {
+  if (operand == TFLITE_FUSE_SOURCE) {
+    return tensor->producer != TFLITE_FUSE_NONE && block->stages[tensor->producer].kind == TFLITE_FUSE_KIND_SOURCE;
+  }
+  return tensor->storage == (int32_t)operand;
+}
+
+int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand) {
+  int32_t count = 0;
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    if (is_operand(block, &block->tensors[t], operand)) {
+      count = tflite_fuse_max(count, block->tensors[t].operand + 1);
+    }
+  }
+  return count;
+}
+
+int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number) {
+  int32_t bytes = 0;
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &block->tensors[t];
+    if (tensor->operand == number && is_operand(block, tensor, operand)) {
+      bytes = tflite_fuse_max(bytes, tflite_fuse_pixels(tensor) * tensor->channels);
+    }
+  }
+  return bytes;
+}
+
+int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block) { return block->header->scratch_bytes; }
+
+const char* tflite_fuse_message(tflite_fuse_status status) {
+  switch (status) {
+    case TFLITE_FUSE_OK:
+      return "the block is sound";
+    case TFLITE_FUSE_BAD_BUFFER:
+      return "the options are truncated, misaligned or no fused block";
+    case TFLITE_FUSE_BAD_VERSION:
+      return "the options are of another version: rewrite the model with the tflite-fuse of this library";
+    case TFLITE_FUSE_BAD_HEADER:
+      return "tiles, chunk or counts in the options are out of range";
+    case TFLITE_FUSE_BAD_TENSOR:
+      return "a tensor in the options is out of range";
+    case TFLITE_FUSE_BAD_SCRATCH:
+      return "the options place a tensor outside the scratch memory";
+    case TFLITE_FUSE_BAD_STAGE:
+      return "a stage in the options is out of range";
+    case TFLITE_FUSE_BAD_SHAPE:
+      return "the tensors of a stage in the options do not fit together";
+    case TFLITE_FUSE_BAD_CONSTANTS:
+      return "the constants are misaligned, too short for a stage, or out of range";
+    case TFLITE_FUSE_TOO_MUCH_WORK:
+      return "the options ask for more work than TFLITE_FUSE_MAX_WORK";
+    case TFLITE_FUSE_BAD_MEMORY:
+      return "the scratch memory is misaligned or overlaps an input or output";
+    case TFLITE_FUSE_SOURCE_FAILED:
+      return "the source of the input reported an error";
+    default:
+      return "unknown status";
+  }
+}

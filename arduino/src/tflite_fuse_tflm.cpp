@@ -1,0 +1,228 @@
+// The operator TFLITE_FUSE for TensorFlow Lite Micro. Compiled to nothing where its headers are not at hand.
+//
+// Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
+// int8 tensor nobody reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused in
+// Prepare, with a message.
+#if defined(__has_include)
+#if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
+
+#include "tflite_fuse_tflm.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "tensorflow/lite/c/common.h"
+#include "tensorflow/lite/micro/kernels/kernel_util.h"
+
+#if __has_include("tensorflow/lite/micro/micro_context.h")
+#include "tensorflow/lite/micro/micro_context.h"
+#define TFLITE_FUSE_HAS_MICRO_CONTEXT
+#endif
+
+#if __has_include("tensorflow/lite/micro/micro_log.h")
+#include "tensorflow/lite/micro/micro_log.h"
+#define TFLITE_FUSE_LOG(context, ...) MicroPrintf("TFLITE_FUSE: " __VA_ARGS__)
+#else
+#define TFLITE_FUSE_LOG(context, ...) TF_LITE_KERNEL_LOG(context, "TFLITE_FUSE: " __VA_ARGS__)
+#endif
+
+namespace tflite {
+namespace micro {
+namespace fused {
+namespace {
+
+const tflite_fuse_outside* outside_of_all = nullptr;
+
+// ---- What differs between generations of TFLM ----
+
+void* AllocatePersistent(TfLiteContext* context, size_t bytes) {
+#ifdef TFLITE_FUSE_HAS_MICRO_CONTEXT
+  return MicroContextAllocatePersistentBuffer(context, bytes);
+#else
+  return context->AllocatePersistentBuffer(context, bytes);
+#endif
+}
+
+const tflite_fuse_outside* FindOutside(TfLiteContext* context) {
+#ifdef TFLITE_FUSE_HAS_MICRO_CONTEXT
+  const tflite_fuse_outside* outside =
+      static_cast<const tflite_fuse_outside*>(GetMicroContext(context)->external_context());
+  if (outside != nullptr && outside->mark == TFLITE_FUSE_OUTSIDE_MARK) {
+    return outside;
+  }
+#else
+  (void)context;
+#endif
+  return outside_of_all;
+}
+
+// ---- Tensors ----
+
+const TfLiteEvalTensor* InputAt(TfLiteContext* context, TfLiteNode* node, int position) {
+  return node->inputs->data[position] < 0 ? nullptr : GetEvalInput(context, node, position);
+}
+
+TfLiteEvalTensor* OutputAt(TfLiteContext* context, TfLiteNode* node, int position) {
+  return node->outputs->data[position] < 0 ? nullptr : GetEvalOutput(context, node, position);
+}
+
+// Bytes of an int8 tensor, or -1 if it is of another type or its extents make no sense.
+int32_t Int8Bytes(const TfLiteEvalTensor* tensor) {
+  if (tensor == nullptr || tensor->type != kTfLiteInt8 || tensor->dims == nullptr) {
+    return -1;
+  }
+  int32_t bytes = 1;
+  for (int axis = 0; axis < tensor->dims->size; ++axis) {
+    const int extent = tensor->dims->data[axis];
+    if (extent < 0 || (extent > 0 && bytes > INT32_MAX / extent)) {
+      return -1;
+    }
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+bool HasMemory(const TfLiteEvalTensor* tensor) {
+  return tensor != nullptr && (GetTensorData<int8_t>(tensor) != nullptr || Int8Bytes(tensor) == 0);
+}
+
+// ---- The operator ----
+
+TfLiteStatus Refuse(TfLiteContext* context, const char* reason) {
+  TFLITE_FUSE_LOG(context, "%s", reason);
+  (void)context;
+  return kTfLiteError;
+}
+
+void* Init(TfLiteContext* context, const char*, size_t) {
+  void* block = AllocatePersistent(context, sizeof(tflite_fuse_block));
+  if (block != nullptr) {
+    std::memset(block, 0, sizeof(tflite_fuse_block));
+  }
+  return block;
+}
+
+TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expected, int found) {
+  if (expected != found) {
+    TFLITE_FUSE_LOG(context, "the options speak of %d %s tensors but the operator has %d", static_cast<int>(expected),
+                    kind, found);
+    (void)context;
+    return kTfLiteError;
+  }
+  return kTfLiteOk;
+}
+
+TfLiteStatus CheckSize(TfLiteContext* context, const char* kind, int number, int32_t expected,
+                       const TfLiteEvalTensor* tensor) {
+  if (Int8Bytes(tensor) != expected) {
+    TFLITE_FUSE_LOG(context, "%s %d must be int8 of %d bytes", kind, number, static_cast<int>(expected));
+    (void)context;
+    return kTfLiteError;
+  }
+  return kTfLiteOk;
+}
+
+TfLiteStatus CheckOperands(TfLiteContext* context, TfLiteNode* node, const tflite_fuse_block* block) {
+  const int inputs = node->inputs->size - 1;
+  const int outputs = node->outputs->size - 1;
+  TfLiteStatus status = CheckCount(context, "input", tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT), inputs);
+  for (int number = 0; status == kTfLiteOk && number < inputs; ++number) {
+    status = CheckSize(context, "input", number, tflite_fuse_operand_bytes(block, TFLITE_FUSE_INPUT, number),
+                       InputAt(context, node, number));
+  }
+  if (status == kTfLiteOk) {
+    status = CheckCount(context, "output", tflite_fuse_operand_count(block, TFLITE_FUSE_OUTPUT), outputs);
+  }
+  for (int number = 0; status == kTfLiteOk && number < outputs; ++number) {
+    status = CheckSize(context, "output", number, tflite_fuse_operand_bytes(block, TFLITE_FUSE_OUTPUT, number),
+                       OutputAt(context, node, number));
+  }
+  return status;
+}
+
+TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
+  tflite_fuse_block* block = static_cast<tflite_fuse_block*>(node->user_data);
+  if (block == nullptr) {
+    return Refuse(context, "no memory for the operator's state");
+  }
+  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > TFLITE_FUSE_MAX_OPERANDS + 1 ||
+      node->outputs->size > TFLITE_FUSE_MAX_OPERANDS + 1) {
+    return Refuse(context, "the constants or the scratch tensor is missing, or there are too many tensors");
+  }
+  const TfLiteEvalTensor* constants = InputAt(context, node, node->inputs->size - 1);
+  const int32_t constant_bytes = Int8Bytes(constants);
+  if (constant_bytes < 0 || GetTensorData<int8_t>(constants) == nullptr) {
+    return Refuse(context, "the last input must be a constant int8 tensor");
+  }
+  const size_t options_bytes =
+      node->custom_initial_data_size < 0 ? 0 : static_cast<size_t>(node->custom_initial_data_size);
+  const tflite_fuse_status status =
+      tflite_fuse_prepare(block, node->custom_initial_data, options_bytes, GetTensorData<int8_t>(constants),
+                          static_cast<size_t>(constant_bytes));
+  if (status != TFLITE_FUSE_OK) {
+    return Refuse(context, tflite_fuse_message(status));
+  }
+  if (Int8Bytes(OutputAt(context, node, node->outputs->size - 1)) < tflite_fuse_scratch_bytes(block)) {
+    return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
+  }
+  return CheckOperands(context, node, block);
+}
+
+TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
+  const tflite_fuse_block* block = static_cast<const tflite_fuse_block*>(node->user_data);
+  const int input_count = node->inputs->size - 1;
+  const int output_count = node->outputs->size - 1;
+  const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
+  int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS + 1];  // the last one is scratch
+  for (int i = 0; i < input_count; ++i) {
+    const TfLiteEvalTensor* tensor = InputAt(context, node, i);
+    if (!HasMemory(tensor)) {
+      return Refuse(context, "one of the tensors has no memory");
+    }
+    inputs[i] = GetTensorData<int8_t>(tensor);
+  }
+  for (int i = 0; i <= output_count; ++i) {
+    TfLiteEvalTensor* tensor = OutputAt(context, node, i);
+    if (!HasMemory(tensor)) {
+      return Refuse(context, "one of the tensors has no memory");
+    }
+    outputs[i] = GetTensorData<int8_t>(tensor);
+  }
+  const tflite_fuse_outside* outside = FindOutside(context);
+  if (!tflite_fuse_outside_serves(outside, block)) {
+    return Refuse(context, "the block reads memory outside the arena: hand it over with SetMicroExternalContext or "
+                           "tflite_fuse_set_outside, in the right size");
+  }
+  tflite_fuse_io io;
+  io.inputs = inputs;
+  io.outputs = outputs;
+  io.externals = outside == nullptr ? nullptr : outside->externals;
+  io.sources = outside == nullptr ? nullptr : outside->sources;
+  io.scratch = outputs[output_count];
+  const tflite_fuse_status status = tflite_fuse_invoke(block, &io);
+  return status == TFLITE_FUSE_OK ? kTfLiteOk : Refuse(context, tflite_fuse_message(status));
+}
+
+// Resolvers copy a registration and only read it, also where they ask for a pointer to one they could change.
+typedef std::remove_const<std::remove_pointer<RegistrationPointer>::type>::type Registration;
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
+const Registration registration = {Init, nullptr, Prepare, Invoke};
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+}  // namespace
+
+RegistrationPointer GetRegistration() { return const_cast<RegistrationPointer>(&registration); }
+
+}  // namespace fused
+}  // namespace micro
+}  // namespace tflite
+
+void tflite_fuse_set_outside(const tflite_fuse_outside* outside) { tflite::micro::fused::outside_of_all = outside; }
+
+#endif
+#endif

@@ -1,0 +1,381 @@
+/* Checks, once, everything the executor and the kernels rely on.
+ *
+ * Options and constants come from a file and are treated as hostile: every offset, index and extent is checked before
+ * it is used, in 64-bit arithmetic, and the memory a run touches is shown to lie inside what it is given. What is not
+ * checked is whether the rings are long enough for the schedule: positions are taken modulo the capacity, so one that
+ * is too short makes wrong values but no wild access.
+ */
+#include "tflite_fuse_machine.h"
+
+enum {
+  MAX_OPERANDS = 255,        /* inputs of one stage, numbers of operands */
+  MAX_CHUNK = 255,           /* the length of a run, too */
+  MAX_EXTENT = 65535,        /* rows and columns are kept in 16 bits */
+  MAX_WINDOW = 32767,        /* kernel, stride, dilation, padding */
+  MAX_POSITION = 1 << 30,    /* rows and columns a window may reach */
+  MAX_TAPS = 1 << 20,        /* pixels under one window */
+  MAX_AVERAGED = 1 << 23,    /* pixels of a global average: the sum of as many int8 fits int32 */
+  MAX_ADD_SHIFT = 20,        /* nine bits shifted left by this, twice, fit int32 */
+  STEPS_PER_PIXEL = 64       /* work of the executor itself */
+};
+
+/* ---- Ranges ---- */
+
+static bool within(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
+
+/* a * b, any product above INT32_MAX being just that. 0 <= a, b <= INT32_MAX + 1. */
+static int64_t bounded(int64_t a, int64_t b) {
+  const int64_t product = a * b;
+  return product > INT32_MAX ? (int64_t)INT32_MAX + 1 : product;
+}
+
+/* Whether `bytes` bytes from `offset` on lie in [low, high), `offset` a multiple of 4 where that matters. */
+static bool fits(int32_t offset, int64_t bytes, int32_t low, int64_t high) {
+  return offset >= low && offset + bytes <= high;
+}
+
+static bool fits_aligned(int32_t offset, int64_t bytes, int32_t low, int64_t high) {
+  return offset % 4 == 0 && fits(offset, bytes, low, high);
+}
+
+/* ---- Tensors ---- */
+
+static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor, int32_t index) {
+  const bool is_made = tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_OUTPUT;
+  if (!is_made) {
+    return tensor->producer == TFLITE_FUSE_NONE;
+  }
+  return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index;
+}
+
+static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
+  const tflite_fuse_tensor* t = &block->tensors[index];
+  return within(t->height, 1, MAX_EXTENT) && within(t->width, 1, MAX_EXTENT) && t->channels >= 1 &&
+         bounded(bounded(t->height, t->width), t->channels) <= INT32_MAX &&
+         within(t->zero_point, INT8_MIN, INT8_MAX) &&
+         within(t->storage, TFLITE_FUSE_STORAGE_SCRATCH, TFLITE_FUSE_STORAGE_EXTERNAL) &&
+         within(t->operand, 0, MAX_OPERANDS) && storage_is_sound(block, t, index);
+}
+
+/* ---- Stages ---- */
+
+/* What each kind of stage looks like. */
+typedef struct {
+  uint8_t min_inputs, max_inputs;
+  bool has_window;     /* kernel and stride may differ from 1, taps may fall outside the image */
+  bool keeps_channels; /* as many output channels as input channels */
+} kind_rule;
+
+static const kind_rule KINDS[] = {
+    {0, 0, false, false},
+    [TFLITE_FUSE_KIND_CONV] = {1, 1, true, false},
+    [TFLITE_FUSE_KIND_DEPTHWISE] = {1, 1, true, false},
+    [TFLITE_FUSE_KIND_ADD] = {2, 2, false, true},
+    [TFLITE_FUSE_KIND_PAD] = {1, 1, false, true},
+    [TFLITE_FUSE_KIND_AVERAGE_POOL] = {1, 1, true, true},
+    [TFLITE_FUSE_KIND_MAX_POOL] = {1, 1, true, true},
+    [TFLITE_FUSE_KIND_GLOBAL_AVERAGE] = {1, 1, false, true},
+    [TFLITE_FUSE_KIND_FULLY_CONNECTED] = {1, 1, false, false},
+    [TFLITE_FUSE_KIND_CONCATENATION] = {1, MAX_OPERANDS, false, false},
+    [TFLITE_FUSE_KIND_SOURCE] = {0, 0, false, false},
+};
+
+static bool is_tail(const tflite_fuse_block* block, int32_t s) { return s >= block->header->spatial_stages; }
+
+/* Numbers in range: kind, tensors, clamp, window. Nothing here relates tensors to each other. */
+static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t stage_input_count) {
+  const tflite_fuse_stage* stage = &block->stages[s];
+  if (!within(stage->kind, TFLITE_FUSE_KIND_CONV, TFLITE_FUSE_KIND_SOURCE)) {
+    return false;
+  }
+  const kind_rule* rule = &KINDS[stage->kind];
+  if (!within(stage->input_count, rule->min_inputs, rule->max_inputs) || stage->first_input < 0 ||
+      (uint64_t)stage->first_input + (uint64_t)stage->input_count > stage_input_count ||
+      !within(stage->output, 0, block->tensor_count - 1) || block->tensors[stage->output].producer != s) {
+    return false;
+  }
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    const int32_t input = block->stage_inputs[stage->first_input + i];
+    if (!within(input, 0, block->tensor_count - 1) || block->tensors[input].producer >= s) {
+      return false;
+    }
+  }
+  const bool pads = rule->has_window || stage->kind == TFLITE_FUSE_KIND_PAD;
+  const int32_t most = rule->has_window ? MAX_WINDOW : 1;
+  return within(stage->kernel_height, 1, most) && within(stage->kernel_width, 1, most) &&
+         within(stage->stride_height, 1, most) && within(stage->stride_width, 1, most) &&
+         within(stage->dilation_height, 1, most) && within(stage->dilation_width, 1, most) &&
+         within(stage->pad_top, 0, pads ? MAX_WINDOW : 0) && within(stage->pad_left, 0, pads ? MAX_WINDOW : 0) &&
+         within(stage->activation_min, INT8_MIN, stage->activation_max) &&
+         within(stage->activation_max, INT8_MIN, INT8_MAX) && stage->weight_layout == 0;
+}
+
+/* The last row (or column) the windows reach, counted from the input's first. */
+static int64_t reach(int32_t size, int32_t stride, int32_t kernel, int32_t dilation, int32_t pad) {
+  return (int64_t)(size - 1) * stride + (int64_t)(kernel - 1) * dilation - pad;
+}
+
+static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                         const tflite_fuse_tensor* output) {
+  return stage->pad_top > 0 || stage->pad_left > 0 ||
+         reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) >=
+             input->height ||
+         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) >= input->width;
+}
+
+static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
+  const int64_t extent_width = (int64_t)(stage->kernel_width - 1) * stage->dilation_width + 1;
+  return reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) < MAX_POSITION &&
+         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) < MAX_POSITION &&
+         stage->kernel_height * extent_width <= MAX_TAPS;
+}
+
+/* Whether every window of a pool holds a pixel of the image: else the average would divide by zero. */
+static bool pool_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                          const tflite_fuse_tensor* output) {
+  return stage->dilation_height == 1 && stage->dilation_width == 1 && stage->pad_top < stage->kernel_height &&
+         stage->pad_left < stage->kernel_width &&
+         reach(output->height, stage->stride_height, 1, 1, stage->pad_top) < input->height &&
+         reach(output->width, stage->stride_width, 1, 1, stage->pad_left) < input->width;
+}
+
+static bool same_extent(const tflite_fuse_tensor* a, const tflite_fuse_tensor* b) {
+  return a->height == b->height && a->width == b->width;
+}
+
+static bool concatenation_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  int64_t channels = 0;
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
+    channels += input->channels;
+    if (!same_extent(input, output)) {
+      return false;
+    }
+  }
+  return channels == output->channels;
+}
+
+static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {
+  const tflite_fuse_stage* stage = &block->stages[s];
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  if (is_tail(block, s) && tflite_fuse_pixels(output) != 1) {
+    return false;
+  }
+  if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
+    return !is_tail(block, s) && output->storage == TFLITE_FUSE_STORAGE_SCRATCH;
+  }
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  if (KINDS[stage->kind].keeps_channels && input->channels != output->channels) {
+    return false;
+  }
+  if (tflite_fuse_accumulates(stage, input)) {
+    const bool is_driven = input == &block->tensors[block->header->driven];
+    return is_tail(block, s) && tflite_fuse_pixels(output) == 1 &&
+           (is_driven || tflite_fuse_pixels(input) == 1) && tflite_fuse_pixels(input) <= MAX_AVERAGED;
+  }
+  if (is_tail(block, s) && tflite_fuse_pixels(input) != 1) {
+    return false;
+  }
+  switch (stage->kind) {
+    case TFLITE_FUSE_KIND_DEPTHWISE:
+      return stage->depth_multiplier >= 1 && bounded(input->channels, stage->depth_multiplier) == output->channels &&
+             window_is_sound(stage, output);
+    case TFLITE_FUSE_KIND_ADD:
+      return same_extent(input, output) && same_extent(tflite_fuse_input_of(block, stage, 1), output) &&
+             tflite_fuse_input_of(block, stage, 1)->channels == output->channels;
+    case TFLITE_FUSE_KIND_AVERAGE_POOL:
+    case TFLITE_FUSE_KIND_MAX_POOL:
+      return window_is_sound(stage, output) && pool_is_sound(stage, input, output);
+    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
+      return same_extent(input, output);
+    case TFLITE_FUSE_KIND_CONCATENATION:
+      return concatenation_is_sound(block, stage);
+    default:
+      return window_is_sound(stage, output);
+  }
+}
+
+/* ---- Constants ---- */
+
+/* Weights of a stage in bytes. */
+static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
+  const int64_t taps = (int64_t)stage->kernel_height * stage->kernel_width;
+  switch (stage->kind) {
+    case TFLITE_FUSE_KIND_CONV:
+      return bounded(bounded(taps, input->channels), output->channels);
+    case TFLITE_FUSE_KIND_DEPTHWISE:
+      return bounded(taps, output->channels);
+    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
+      return bounded(bounded(tflite_fuse_pixels(input), input->channels), output->channels);
+    default:
+      return 0;
+  }
+}
+
+/* Entries of a stage's table of biases, multipliers and shifts. */
+static int32_t channel_entries(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
+  switch (stage->kind) {
+    case TFLITE_FUSE_KIND_CONV:
+    case TFLITE_FUSE_KIND_DEPTHWISE:
+    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
+      return output->channels;
+    case TFLITE_FUSE_KIND_GLOBAL_AVERAGE:
+      return stage->table_offset == TFLITE_FUSE_NONE ? 0 : 1;
+    default:
+      return 0;
+  }
+}
+
+static bool channels_are_sound(const tflite_fuse_channel* table, int32_t entries) {
+  for (int32_t c = 0; c < entries; ++c) {
+    if (table[c].multiplier == INT32_MIN || !within(table[c].shift, -31, 30)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool addition_is_sound(const tflite_fuse_addition* table) {
+  return within(table->left_shift, 0, MAX_ADD_SHIFT) && table->inputs[0].multiplier >= 0 &&
+         table->inputs[1].multiplier >= 0 && table->output.multiplier >= 0 && within(table->inputs[0].shift, -31, 0) &&
+         within(table->inputs[1].shift, -31, 0) && within(table->output.shift, -31, 0);
+}
+
+static bool constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size) {
+  if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
+    return true;
+  }
+  const int64_t end = size > INT32_MAX ? INT32_MAX : (int64_t)size;
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  const int64_t weights = weight_bytes(stage, input, output);
+  if (weights > 0 && !fits(stage->weights_offset, weights, 0, end)) {
+    return false;
+  }
+  const int32_t entries = channel_entries(stage, output);
+  const void* table = block->constants + tflite_fuse_max(stage->table_offset, 0);
+  if (entries > 0 && (!fits_aligned(stage->table_offset, entries * (int64_t)sizeof(tflite_fuse_channel), 0, end) ||
+                      !channels_are_sound(table, entries))) {
+    return false;
+  }
+  if (stage->kind == TFLITE_FUSE_KIND_ADD &&
+      (!fits_aligned(stage->table_offset, sizeof(tflite_fuse_addition), 0, end) || !addition_is_sound(table))) {
+    return false;
+  }
+  const bool sees_padding = !tflite_fuse_accumulates(stage, input) && leaves_image(stage, input, output);
+  return !sees_padding || fits(stage->pad_offset, input->channels, 0, end);
+}
+
+/* ---- The block ---- */
+
+/* Adds an upper bound of the steps one stage takes over all tiles; false if the total is absurd. */
+static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* stage, uint64_t* total) {
+  const tflite_fuse_header* header = block->header;
+  const tflite_fuse_tensor* driven = &block->tensors[header->driven];
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  uint64_t per_pixel = (uint64_t)(STEPS_PER_PIXEL + (int64_t)output->channels);
+  uint64_t work = 0;
+  if (stage->kind != TFLITE_FUSE_KIND_SOURCE) {
+    const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+    const int64_t under_window = (int64_t)stage->kernel_height * tflite_fuse_extent_width(stage);
+    per_pixel += (uint64_t)(bounded(under_window, output->channels) + weight_bytes(stage, input, output));
+    work = (uint64_t)tflite_fuse_pixels(input) * (uint64_t)(STEPS_PER_PIXEL + (int64_t)input->channels);
+  }
+  work += (uint64_t)tflite_fuse_pixels(output) * per_pixel;
+  if (work > TFLITE_FUSE_MAX_WORK) {
+    return false;
+  }
+  work *= (uint64_t)((driven->height + header->tile_height - 1) / header->tile_height);
+  if (work > TFLITE_FUSE_MAX_WORK) {
+    return false;
+  }
+  *total += work * (uint64_t)((driven->width + header->tile_width - 1) / header->tile_width);
+  return *total <= TFLITE_FUSE_MAX_WORK;
+}
+
+static bool header_is_sound(const tflite_fuse_block* block) {
+  const tflite_fuse_header* header = block->header;
+  return within(header->tile_height, 1, MAX_EXTENT) && within(header->tile_width, 1, MAX_EXTENT) &&
+         within(header->chunk, 1, MAX_CHUNK) && within(header->driven, 0, block->tensor_count - 1) &&
+         within(header->spatial_stages, 0, block->stage_count) && header->scratch_bytes >= 0 &&
+         block->tensors[header->driven].producer < header->spatial_stages;
+}
+
+/* Bytes at the start of scratch that hold no pixels; needs sound windows. */
+static int64_t count_reserved(const tflite_fuse_block* block) {
+  int64_t pointers = 0;
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    if (block->stages[s].kind != TFLITE_FUSE_KIND_SOURCE) {
+      const int64_t needed = tflite_fuse_pointers(&block->stages[s], 1);
+      pointers = needed > TFLITE_FUSE_STACK_POINTERS && needed > pointers ? needed : pointers;
+    }
+  }
+  return tflite_fuse_cursor_bytes(block->header->spatial_stages) + pointers * TFLITE_FUSE_POINTER_BYTES;
+}
+
+static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  return !tflite_fuse_accumulates(stage, input) ||
+         fits_aligned(stage->accumulator_offset, tflite_fuse_accumulator_bytes(stage, input, output),
+                      block->reserved_bytes, block->header->scratch_bytes);
+}
+
+static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t stage_input_count,
+                                       size_t constants_bytes) {
+  uint64_t work = 0;
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    const tflite_fuse_stage* stage = &block->stages[s];
+    if (!stage_is_sound(block, s, stage_input_count)) {
+      return TFLITE_FUSE_BAD_STAGE;
+    }
+    if (!shapes_fit(block, s)) {
+      return TFLITE_FUSE_BAD_SHAPE;
+    }
+    if (!constants_are_sound(block, stage, constants_bytes)) {
+      return TFLITE_FUSE_BAD_CONSTANTS;
+    }
+    if (!add_work(block, stage, &work)) {
+      return TFLITE_FUSE_TOO_MUCH_WORK;
+    }
+  }
+  return TFLITE_FUSE_OK;
+}
+
+static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
+  const int64_t reserved = count_reserved(block);
+  if (reserved > block->header->scratch_bytes) {
+    return TFLITE_FUSE_BAD_SCRATCH;
+  }
+  block->reserved_bytes = (int32_t)reserved;
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &block->tensors[t];
+    if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
+        (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
+         !fits(tensor->offset, (int64_t)tensor->capacity * tensor->channels, block->reserved_bytes,
+               block->header->scratch_bytes))) {
+      return TFLITE_FUSE_BAD_SCRATCH;
+    }
+  }
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    if (block->stages[s].kind != TFLITE_FUSE_KIND_SOURCE && !accumulators_are_sound(block, &block->stages[s])) {
+      return TFLITE_FUSE_BAD_SCRATCH;
+    }
+  }
+  return TFLITE_FUSE_OK;
+}
+
+tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes) {
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    if (!tensor_is_sound(block, t)) {
+      return TFLITE_FUSE_BAD_TENSOR;
+    }
+  }
+  if (!header_is_sound(block)) {
+    return TFLITE_FUSE_BAD_HEADER;
+  }
+  const tflite_fuse_status status = check_stages(block, stage_input_count, constants_bytes);
+  return status == TFLITE_FUSE_OK ? check_scratch(block) : status;
+}

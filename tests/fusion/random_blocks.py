@@ -1,0 +1,249 @@
+"""Random blocks and configurations: every kind of stage, any window, residuals, joins, several inputs, folded tails.
+
+All randomness comes from one ``random.Random``, so that both a seed and hypothesis (``st.randoms``) can drive it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from tflite_fuse.fusion.block import (
+    AddParameters,
+    Block,
+    BlockConfig,
+    BlockTensor,
+    Int8Array,
+    Requantization,
+    Stage,
+    StageKind,
+    Storage,
+)
+
+WINDOWED = (StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
+
+
+class BlockMaker:
+    """Grows a block stage by stage; every stage reads the newest tensor, so that none is dead."""
+
+    def __init__(self, rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> None:
+        self.rng = rng
+        self.largest = largest
+        self.plain_inputs = plain_inputs
+        self.noise = np.random.default_rng(rng.randrange(2**32))
+        self.tensors: list[BlockTensor] = []
+        self.stages: list[Stage] = []
+        self.newest = self.add_input((rng.randint(1, largest), rng.randint(1, largest), rng.randint(1, 6)))
+
+    def add_tensor(self, shape: tuple[int, int, int], storage: Storage = Storage.SCRATCH) -> int:
+        index = len(self.tensors)
+        self.tensors.append(BlockTensor(f"t{index}", *shape, self.rng.randint(-128, 127), storage))
+        return index
+
+    def add_input(self, shape: tuple[int, int, int]) -> int:
+        kind = Storage.INPUT if self.plain_inputs else self.rng.choice([Storage.INPUT] * 4 + [Storage.EXTERNAL, None])
+        if kind is not None:
+            return self.add_tensor(shape, kind)
+        index = self.add_tensor(shape)
+        self.stages.append(Stage(StageKind.SOURCE, (), index))
+        return index
+
+    def add_stage(self, stage: Stage, shape: tuple[int, int, int]) -> None:
+        self.newest = self.add_tensor(shape)
+        low = self.rng.randint(-128, 20) if self.rng.random() < 0.3 else -128
+        high = self.rng.randint(low, 127) if self.rng.random() < 0.3 else 127
+        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION):
+            low, high = -128, 127
+        self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
+
+    @property
+    def source(self) -> BlockTensor:
+        return self.tensors[self.newest]
+
+    def requantization(self, channels: int, depth: int) -> Requantization:
+        usual = -round(math.log2(math.sqrt(depth) * 70))
+        spread = (usual - 1, usual + 2) if self.rng.random() < 0.9 else (-31, 30)
+        return Requantization(
+            self.noise.integers(2**30, 2**31, channels).astype(np.int32),
+            self.noise.integers(spread[0], spread[1] + 1, channels).astype(np.int32),
+        )
+
+    def weights(self, *shape: int) -> Int8Array:
+        return self.noise.integers(-127, 128, shape).astype(np.int8)
+
+    def bias(self, channels: int) -> np.ndarray | None:
+        if self.rng.random() < 0.2:
+            return None
+        most = 2**31 - 1 if self.rng.random() < 0.05 else 5000
+        return self.noise.integers(-most, most + 1, channels).astype(np.int32)
+
+    def window(self, kind: StageKind) -> tuple[Stage, tuple[int, int]]:
+        """Kernel, stride, dilation and padding that fit the newest tensor, and the output's rows and columns."""
+        axes = []
+        for size in (self.source.height, self.source.width):
+            kernel = self.rng.choice([1, 1, 2, 3, 3, 3, self.rng.randint(1, 7)])
+            stride = self.rng.choice([1, 1, 1, 2, self.rng.randint(1, 3)])
+            dilation = 2 if kind in (StageKind.CONV, StageKind.DEPTHWISE) and self.rng.random() < 0.1 else 1
+            extent = (kernel - 1) * dilation + 1
+            before, after = self.rng.randint(0, extent - 1), self.rng.randint(0, extent - 1)
+            if size + before + after < extent:
+                kernel, dilation, extent, before, after = 1, 1, 1, 0, 0
+            axes.append((kernel, stride, dilation, before, (size + before + after - extent) // stride + 1))
+        (kh, sh, dh, top, height), (kw, sw, dw, left, width) = axes
+        stage = Stage(kind, (self.newest,), -1, -1, (kh, kw), (sh, sw), (dh, dw), (top, left))
+        return stage, (height, width)
+
+    def windowed(self) -> None:
+        kind = self.rng.choice(WINDOWED)
+        stage, (height, width) = self.window(kind)
+        channels = self.source.channels
+        if kind is StageKind.CONV:
+            out = self.rng.choice([1, 2, 3, 4, 5, 8, 9])
+            weights = self.weights(out, *stage.kernel_size, channels)
+        elif kind is StageKind.DEPTHWISE:
+            multiplier = self.rng.choice([1, 1, 1, 2, 3]) if channels < 10 else 1
+            out = channels * multiplier
+            weights = self.weights(*stage.kernel_size, out)
+            stage = replace(stage, depth_multiplier=multiplier)
+        else:
+            self.add_stage(stage, (height, width, channels))
+            return
+        depth = weights.size // out
+        stage = replace(stage, weights=weights, bias=self.bias(out), requantization=self.requantization(out, depth))
+        self.add_stage(stage, (height, width, out))
+
+    def keeping(self) -> None:
+        """A convolution that keeps the extent, so that a residual can follow."""
+        kernel = self.rng.choice([1, 3, 3, 5])
+        channels = self.source.channels
+        stage = Stage(StageKind.CONV, (self.newest,), -1, -1, (kernel, kernel), padding=(kernel // 2, kernel // 2))
+        weights = self.weights(channels, kernel, kernel, channels)
+        table = self.requantization(channels, weights.size // channels)
+        stage = replace(stage, weights=weights, bias=self.bias(channels), requantization=table)
+        self.add_stage(stage, (self.source.height, self.source.width, channels))
+
+    def padding(self) -> None:
+        top, bottom, left, right = (self.rng.randint(0, 3) for _ in range(4))
+        shape = self.source.height + top + bottom, self.source.width + left + right, self.source.channels
+        value = self.rng.randint(-128, 127)
+        self.add_stage(Stage(StageKind.PAD, (self.newest,), -1, padding=(top, left), pad_value=value), shape)
+
+    def partner(self, *, same_channels: bool) -> int:
+        """An older tensor of the newest one's extent, or another input."""
+        shape = (self.source.height, self.source.width, self.source.channels)
+        alike = [
+            index
+            for index, tensor in enumerate(self.tensors)
+            if (tensor.height, tensor.width) == shape[:2] and (tensor.channels == shape[2] or not same_channels)
+        ]
+        return self.rng.choice(alike) if self.rng.random() < 0.85 else self.add_input(shape)
+
+    def addition(self) -> None:
+        newest, partner = self.newest, self.partner(same_channels=True)
+        inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
+        multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
+        shifts = (-self.rng.randint(0, 3), -self.rng.randint(0, 3), -self.rng.randint(17, 22))
+        add = AddParameters(20, multipliers[0], shifts[0], multipliers[1], shifts[1], multipliers[2], shifts[2])
+        self.newest = newest
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.ADD, inputs, -1, add=add), shape)
+
+    def concatenation(self) -> None:
+        newest = self.newest
+        inputs = [newest, *(self.partner(same_channels=False) for _ in range(self.rng.randint(1, 2)))]
+        self.rng.shuffle(inputs)
+        channels = sum(self.tensors[index].channels for index in inputs)
+        if channels <= 24:
+            shape = (self.tensors[newest].height, self.tensors[newest].width, channels)
+            self.add_stage(Stage(StageKind.CONCATENATION, tuple(inputs), -1), shape)
+
+    def tail(self) -> None:
+        if self.rng.random() < 0.6:
+            depth = self.source.pixels
+            table = None
+            if self.rng.random() < 0.5:
+                shift = -round(math.log2(depth)) if self.rng.random() < 0.9 else self.rng.randint(-31, 3)
+                table = Requantization(
+                    self.noise.integers(2**30, 2**31, 1).astype(np.int32), np.array([shift], np.int32)
+                )
+            stage = Stage(StageKind.GLOBAL_AVERAGE, (self.newest,), -1, requantization=table)
+            self.add_stage(stage, (1, 1, self.source.channels))
+        else:
+            self.fully_connected()
+        for _ in range(self.rng.randint(0, 2)):
+            if self.rng.random() < 0.7:
+                self.fully_connected()
+            else:
+                stage = Stage(StageKind.GLOBAL_AVERAGE, (self.newest,), -1)
+                self.add_stage(stage, (1, 1, self.source.channels))
+
+    def fully_connected(self) -> None:
+        out, depth = self.rng.randint(1, 7), self.source.nbytes
+        stage = Stage(
+            StageKind.FULLY_CONNECTED,
+            (self.newest,),
+            -1,
+            weights=self.weights(out, depth),
+            bias=self.bias(out),
+            requantization=self.requantization(out, depth),
+        )
+        self.add_stage(stage, (1, 1, out))
+
+    def finish(self, *, extra_outputs: bool) -> Block:
+        chosen = {self.newest}
+        written = [stage.output for stage in self.stages if stage.kind is not StageKind.SOURCE]
+        if extra_outputs:
+            chosen.update(index for index in written if self.rng.random() < 0.3)
+        tensors = [
+            replace(tensor, storage=Storage.OUTPUT) if index in chosen else tensor
+            for index, tensor in enumerate(self.tensors)
+        ]
+        outputs = sorted(chosen, key=lambda _: self.rng.random())
+        inputs = [index for index, tensor in enumerate(tensors) if tensor.storage is Storage.INPUT]
+        self.rng.shuffle(inputs)
+        return Block(tuple(tensors), tuple(self.stages), tuple(inputs), tuple(outputs))
+
+
+def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> Block:
+    """A block of one to about nine stages."""
+    maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
+    steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
+    maker.windowed()
+    for _ in range(rng.randint(0, 6)):
+        rng.choice(steps)()
+    if rng.random() < 0.3:
+        maker.tail()
+    return maker.finish(extra_outputs=rng.random() < 0.15)
+
+
+def random_config(rng: Random, block: Block) -> BlockConfig:
+    """Whole, strips, bands or tiles, and a chunk."""
+    tensor = max(block.tensors, key=lambda tensor: tensor.pixels)
+    whole = rng.random() < 0.3
+    height = 65535 if whole or rng.random() < 0.4 else rng.randint(1, tensor.height)
+    width = 65535 if whole or rng.random() < 0.2 else rng.randint(1, tensor.width)
+    return BlockConfig(height, width, rng.choice([1, 2, 3, 4, 4, 5, 8, 100]))
+
+
+def one_tile(config: BlockConfig) -> BlockConfig:
+    return replace(config, tile_height=65535, tile_width=65535)
+
+
+def random_operands(rng: Random, block: Block) -> tuple[list[Int8Array], list[Int8Array], list[Int8Array]]:
+    """Values for the block's inputs, external tensors and sources: int8 [H, W, C] each."""
+    noise = np.random.default_rng(rng.randrange(2**32))
+
+    def image(index: int) -> Int8Array:
+        tensor = block.tensors[index]
+        shape = (tensor.height, tensor.width, tensor.channels)
+        if rng.random() < 0.1:
+            return np.full(shape, rng.choice([-128, 127]), np.int8)
+        return noise.integers(-128, 128, shape).astype(np.int8)
+
+    external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
+    sources = [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
+    groups = (block.inputs, external, sources)
+    return tuple([image(index) for index in group] for group in groups)  # type: ignore[return-value]

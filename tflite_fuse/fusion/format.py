@@ -1,0 +1,88 @@
+"""The options of a fused block as Python sees them: the structs of ``schemas/fused_block.fbs``, field by field.
+
+The schema says what each field means; names and order here, there and in ``arduino/src/tflite_fuse_format.h`` are the
+same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VERSION = 1
+IDENTIFIER = b"TFFB"
+NONE = -1
+"""Offsets and indices that point nowhere."""
+
+ALIGNMENT = 16
+"""Every section of the constants starts at a multiple of this many bytes."""
+
+MAX_STAGES = MAX_TENSORS = 255
+MAX_CHUNK = 255
+MAX_EXTENT = 65535
+MAX_WINDOW = 32767
+"""Largest kernel, stride, dilation and padding."""
+MAX_TAPS = 1 << 20
+"""Most pixels one window may span: kernel rows times columns."""
+MAX_AVERAGED = 1 << 23
+"""Most pixels of a global average."""
+MAX_BYTES = 2**31 - 1
+"""Largest tensor, constants and scratch."""
+
+
+class Header(NamedTuple):
+    """``BlockHeader``."""
+
+    tile_height: int
+    tile_width: int
+    chunk: int
+    driven: int
+    spatial_stages: int
+    scratch_bytes: int
+
+
+class TensorDesc(NamedTuple):
+    """``TensorDesc``."""
+
+    height: int
+    width: int
+    channels: int
+    zero_point: int
+    storage: int
+    operand: int
+    producer: int
+    capacity: int
+    offset: int
+
+
+class StageDesc(NamedTuple):
+    """``StageDesc``."""
+
+    kind: int
+    output: int
+    first_input: int
+    input_count: int
+    kernel_height: int
+    kernel_width: int
+    stride_height: int
+    stride_width: int
+    dilation_height: int
+    dilation_width: int
+    pad_top: int
+    pad_left: int
+    depth_multiplier: int
+    activation_min: int
+    activation_max: int
+    weight_layout: int
+    weights_offset: int
+    table_offset: int
+    pad_offset: int
+    accumulator_offset: int
+
+
+class Options(NamedTuple):
+    """``FusedBlock`` without its version."""
+
+    header: Header
+    tensors: tuple[TensorDesc, ...]
+    stages: tuple[StageDesc, ...]
+    stage_inputs: tuple[int, ...]
