@@ -94,7 +94,10 @@ class Residency:
 
 
 def cut_graph(graph: LayerGraph, restriction: Restriction, chunk: int = 1, alignment: int = 1) -> nx.DiGraph:
-    """Builds the cut graph. Every edge has the attribute ``options``, an ``Options``.
+    """Builds the cut graph.
+
+    Every edge has the attribute ``options``, an ``Options``; the graph's attribute ``start`` holds the bytes that are
+    live before the first operator, the network's inputs.
 
     Args:
         graph: operators in the order they will run.
@@ -103,7 +106,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, chunk: int = 1, align
         alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
     """
     residency = Residency(graph, alignment)
-    cuts = nx.DiGraph()
+    cuts = nx.DiGraph(start=sum(residency.rounded(graph.sizes[tensor]) for tensor in graph.inputs))
     cuts.add_nodes_from(range(len(graph.layers) + 1))
     for index, layer in enumerate(graph.layers):
         ram = np.array([residency.outside(index, index)])

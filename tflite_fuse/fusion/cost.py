@@ -26,6 +26,8 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, chunk: int 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
     """
+    if not graph.layers[last].fusable or not graph.is_read(graph.layers[last].outputs[0]):
+        return
     tail = find_tail(graph, last)
     if tail != last:
         yield from Walk(graph, last, tile_sizes, chunk).run()

@@ -36,6 +36,13 @@ class Reach:
         )
 
 
+Reaches = tuple[Reach, Reach]
+"""Of rows and columns."""
+
+Windows = tuple[AxisWindow, AxisWindow]
+"""On rows and columns."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """One stage that reads a tensor.
@@ -44,21 +51,13 @@ class Reader:
         layer: its index.
         windows: how it looks at the tensor's rows and columns.
         reaches: those of what it writes, rows and columns.
+        asked: those it needs of the tensor, rows and columns.
     """
 
     layer: int
-    windows: tuple[AxisWindow, AxisWindow]
-    reaches: tuple[Reach, Reach]
-
-    def padded(self, padding: tuple[int, int]) -> Reader:
-        """The same stage with so many more rows and columns of padding before its input."""
-        windows = (replace(w, padding=w.padding + more) for w, more in zip(self.windows, padding, strict=True))
-        rows, columns = windows
-        return replace(self, windows=(rows, columns))
-
-    def asked(self, axis: int) -> Reach:
-        """What it needs of the tensor."""
-        return self.reaches[axis].through(self.windows[axis])
+    windows: Windows
+    reaches: Reaches
+    asked: Reaches
 
     def next_needed(self, axis: int, join: Reach, step: int) -> int:
         """Relative to p, the oldest position it still needs in mid-tile.
@@ -69,15 +68,30 @@ class Reader:
         return (reach.ahead - step * (reach.scale // join.scale) + 1) * window.stride - window.padding
 
 
-def joint_reach(readers: Sequence[Reader], axis: int) -> Reach:
-    """The reach of a tensor: what all its readers need."""
-    asked = [reader.asked(axis) for reader in readers]
-    return Reach(asked[0].scale, max(each.behind for each in asked), max(each.ahead for each in asked))
+def make_reader(layer: int, windows: Windows, reaches: Reaches) -> Reader:
+    """A reader whose output has the given reaches."""
+    return Reader(layer, windows, reaches, (reaches[0].through(windows[0]), reaches[1].through(windows[1])))
 
 
-def fifo_pixels(
-    readers: Sequence[Reader], join: tuple[Reach, Reach], height: IntArray, width: IntArray, chunk: int
-) -> IntArray:
+def add_padding(reader: Reader, padding: tuple[int, int]) -> Reader:
+    """The same stage with so many more rows and columns of padding before its input."""
+    (rows, columns), (top, left) = reader.windows, padding
+    windows = replace(rows, padding=rows.padding + top), replace(columns, padding=columns.padding + left)
+    return make_reader(reader.layer, windows, reader.reaches)
+
+
+def joint_reaches(readers: Sequence[Reader]) -> Reaches:
+    """The reaches of a tensor: what all its readers need."""
+    if len(readers) == 1:
+        return readers[0].asked
+    rows, columns = (
+        Reach(asked[0].scale, max(each.behind for each in asked), max(each.ahead for each in asked))
+        for asked in zip(*(reader.asked for reader in readers), strict=True)
+    )
+    return rows, columns
+
+
+def fifo_pixels(readers: Sequence[Reader], join: Reaches, height: IntArray, width: IntArray, chunk: int) -> IntArray:
     """Capacity of a FIFO in pixels.
 
     Args:
@@ -89,30 +103,30 @@ def fifo_pixels(
     region: IntArray = height * width
     if len(readers) == 1:
         rows, columns = readers[0].windows
-        separations = [(rows.extent - 1, (chunk - 1) * columns.stride + columns.extent)]
-    elif any(len({reader.asked(axis).scale for reader in readers}) > 1 for axis in (0, 1)):
+        lag, span = rows.extent - 1, (chunk - 1) * columns.stride + columns.extent
+        return np.minimum(region, lag * width + np.minimum(width, span), out=region)
+    if any(len({reader.asked[axis].scale for reader in readers}) > 1 for axis in (0, 1)):
         return region
-    else:
-        separations = [_in_mid_tile(readers, join, chunk), _at_the_start(readers, join, chunk)]
+    separations = [_in_mid_tile(readers, join, chunk), _at_the_start(readers, join, chunk)]
     return np.minimum(region, np.maximum.reduce([lag * width + np.minimum(width, span) for lag, span in separations]))
 
 
-def _in_mid_tile(readers: Sequence[Reader], join: tuple[Reach, Reach], chunk: int) -> tuple[int, int]:
+def _in_mid_tile(readers: Sequence[Reader], join: Reaches, chunk: int) -> tuple[int, int]:
     """Full rows between the slowest reader and the newest pixel, and pixels in the row."""
     (lag, span) = (
-        max(reader.asked(axis).ahead for reader in readers)
+        max(reader.asked[axis].ahead for reader in readers)
         - min(reader.next_needed(axis, join[axis], step) for reader in readers)
         for axis, step in ((0, 1), (1, chunk))
     )
     return lag, span + 1
 
 
-def _at_the_start(readers: Sequence[Reader], join: tuple[Reach, Reach], chunk: int) -> tuple[int, int]:
+def _at_the_start(readers: Sequence[Reader], join: Reaches, chunk: int) -> tuple[int, int]:
     """The same when one reader has pulled all it needs for the first step and another has not begun."""
     pairs = [(quick, slow) for quick in readers for slow in readers if quick is not slow]
     (lag, span) = (
-        max(quick.asked(axis).ahead + slow.asked(axis).behind for quick, slow in pairs)
-        - (join[axis].ahead + join[axis].behind) * (readers[0].asked(axis).scale // join[axis].scale)
+        max(quick.asked[axis].ahead + slow.asked[axis].behind for quick, slow in pairs)
+        - (join[axis].ahead + join[axis].behind) * (readers[0].asked[axis].scale // join[axis].scale)
         for axis in (0, 1)
     )
-    return lag, span + (chunk - 1) * (readers[0].asked(1).scale // join[1].scale) + 1
+    return lag, span + (chunk - 1) * (readers[0].asked[1].scale // join[1].scale) + 1

@@ -54,7 +54,7 @@ class Front:
     """All points of a model, RAM ascending, multiply-accumulates descending.
 
     Attributes:
-        points: at least one; the last one recomputes nothing.
+        points: at least one; the last one recomputes nothing (it may even skip pixels the model computes for nobody).
         unfused: the model as it is, for comparison (it need not be on the front).
         optimal: True: no way to run the model within the search space beats any of them.
         graph: what was searched.
@@ -94,8 +94,8 @@ class Front:
         )
 
     def zero_recompute(self) -> Point:
-        """The point of least RAM at a compute factor of exactly 1."""
-        return self.points[-1]
+        """The point of least RAM that executes no more multiply-accumulates than the unfused model."""
+        return self.least_ram(1.0)
 
     def explain(self, point: Point) -> tuple[str, ...]:
         """One sentence for each operator that ``point`` leaves unfused: why."""

@@ -82,6 +82,10 @@ class LayerGraph:
                 found[tensor] = index
         return tuple(found)
 
+    def is_read(self, tensor: int) -> bool:
+        """Whether any layer or the network's user reads a tensor."""
+        return bool(self.consumers[tensor]) or tensor in self.outputs
+
     def through_views(self, tensor: int) -> int:
         """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
         while self.producer[tensor] >= 0 and self.layers[self.producer[tensor]].view:

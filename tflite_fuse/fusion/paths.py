@@ -75,24 +75,28 @@ def search_paths(cuts: nx.DiGraph) -> tuple[Path, ...]:
     for cut in range(1, end + 1):
         labels.append(_extend(cuts, cut, labels, (floor, ceiling), places))
     paths: list[Path] = []
-    for index, (peak, cost) in enumerate(zip(labels[end].peak, labels[end].cost, strict=True)):
+    for index, cost in enumerate(labels[end].cost):
         macs = int(cost) // places**2
         if not paths or macs < paths[-1].macs:
             steps = _trace(labels, end, index)
-            paths.append(Path(_peak_of(cuts, steps, int(peak)), macs, steps))
+            paths.append(Path(_peak_of(cuts, steps), macs, steps))
     return tuple(paths)
 
 
-def _peak_of(cuts: nx.DiGraph, steps: tuple[Step, ...], bound: int) -> int:
-    """The largest RAM of a path's edges; never above the label's."""
-    ram = (int(cuts.edges[step.first, step.last + 1]["options"].ram[step.option]) for step in steps)
-    return max(ram, default=bound)
+def _peak_of(cuts: nx.DiGraph, steps: tuple[Step, ...]) -> int:
+    """The largest RAM of a path's edges (its label says at least the lower bound of all paths)."""
+    ram = [int(cuts.edges[step.first, step.last + 1]["options"].ram[step.option]) for step in steps]
+    return max([_start(cuts), *ram])
+
+
+def _start(cuts: nx.DiGraph) -> int:
+    return int(cuts.graph.get("start", 0))
 
 
 def _bounds(cuts: nx.DiGraph) -> tuple[int, int]:
     """The least peak of any path, and the least peak of the paths with the fewest multiply-accumulates."""
-    least: list[int] = [0]
-    cheapest: list[tuple[int, int]] = [(0, 0)]
+    least: list[int] = [_start(cuts)]
+    cheapest: list[tuple[int, int]] = [(0, _start(cuts))]
     for cut in range(1, cuts.number_of_nodes()):
         peaks: list[int] = []
         pairs: list[tuple[int, int]] = []
@@ -105,6 +109,19 @@ def _bounds(cuts: nx.DiGraph) -> tuple[int, int]:
     return least[-1], cheapest[-1][1]
 
 
+@dataclass(frozen=True)
+class _Extension:
+    """The labels at one cut extended along one edge: ``peak`` and ``cost`` of every label with every option.
+
+    Entry i is label ``i // len(options)`` with option ``first + i % len(options)``.
+    """
+
+    source: int
+    peak: IntArray
+    cost: IntArray
+    options: range
+
+
 def _extend(cuts: nx.DiGraph, cut: int, labels: list[_Labels], bounds: tuple[int, int], places: int) -> _Labels:
     """Extends all labels along all edges into one cut and keeps those nothing beats."""
     found = [
@@ -114,26 +131,32 @@ def _extend(cuts: nx.DiGraph, cut: int, labels: list[_Labels], bounds: tuple[int
     ]
     if not found:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 5)
-    merged = _Labels(*(np.concatenate(column) for column in zip(*(each.columns() for each in found), strict=True)))
-    best = pareto(merged.peak, merged.cost)
-    return _Labels(*(column[best] for column in merged.columns()))
+    peak, cost = np.concatenate([each.peak for each in found]), np.concatenate([each.cost for each in found])
+    best = pareto(peak, cost)
+    ends = np.cumsum([len(each.peak) for each in found])
+    edge = np.searchsorted(ends, best, side="right")
+    within = best - np.array([0, *ends])[edge]
+    count = np.array([len(each.options) for each in found])[edge]
+    return _Labels(
+        peak[best],
+        cost[best],
+        np.array([each.source for each in found])[edge],
+        within // count,
+        np.array([each.options.start for each in found])[edge] + within % count,
+    )
 
 
-def _along(before: _Labels, options: Options, source: int, cut: int, bounds: tuple[int, int], places: int) -> _Labels:
+def _along(
+    before: _Labels, options: Options, source: int, cut: int, bounds: tuple[int, int], places: int
+) -> _Extension:
     """All labels at one cut extended by all options of one edge, but for those the bounds rule out."""
     floor, ceiling = bounds
-    start = max(int(np.searchsorted(options.ram, floor, side="right")) - 1, 0)
-    chosen = np.arange(start, int(np.searchsorted(options.ram, ceiling, side="right")))
-    fused = options.tile_height[chosen] > 0
-    cost = options.macs[chosen] * places**2 + fused * ((cut - source) * places + 1)
-    label = np.repeat(np.arange(len(before.peak)), len(chosen))
-    return _Labels(
-        np.maximum.outer(before.peak, np.maximum(options.ram[chosen], floor)).ravel(),
-        np.add.outer(before.cost, cost).ravel(),
-        np.full(len(label), source),
-        label,
-        np.tile(chosen, len(before.peak)),
-    )
+    first = max(int(np.searchsorted(options.ram, floor, side="right")) - 1, 0)
+    end = int(np.searchsorted(options.ram, ceiling, side="right"))
+    changes = (options.tile_height[first:end] > 0) * ((cut - source) * places + 1)
+    ram, cost = np.maximum(options.ram[first:end], floor), options.macs[first:end] * places**2 + changes
+    peaks, costs = np.maximum.outer(before.peak, ram), np.add.outer(before.cost, cost)
+    return _Extension(source, peaks.ravel(), costs.ravel(), range(first, end))
 
 
 def _trace(labels: list[_Labels], cut: int, index: int) -> tuple[Step, ...]:

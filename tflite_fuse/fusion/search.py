@@ -58,7 +58,7 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
 
 def _unfused(cuts: nx.DiGraph) -> Path:
     """Every operator as it is."""
-    steps, peak, macs = [], 0, 0
+    steps, peak, macs = [], int(cuts.graph["start"]), 0
     for cut in range(cuts.number_of_nodes() - 1):
         edge: Options = cuts.edges[cut, cut + 1]["options"]
         index = int((edge.tile_height == 0).argmax())

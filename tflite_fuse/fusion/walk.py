@@ -19,7 +19,16 @@ from tflite_fuse.fusion.cost_tables import (
     needed,
     union,
 )
-from tflite_fuse.fusion.fifo import Reach, Reader, fifo_pixels, joint_reach
+from tflite_fuse.fusion.fifo import (
+    Reach,
+    Reaches,
+    Reader,
+    Windows,
+    add_padding,
+    fifo_pixels,
+    joint_reaches,
+    make_reader,
+)
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schedule import (
     CURSOR_BYTES,
@@ -57,7 +66,7 @@ class BlockCosts:
     usable: npt.NDArray[np.bool_]
 
 
-def stage_windows(stage: Stage) -> tuple[AxisWindow, AxisWindow]:
+def stage_windows(stage: Stage) -> Windows:
     """How a stage looks at its input's rows and columns."""
     rows, columns = (AxisWindow(stage.stride[axis], stage.padding[axis], stage.extent[axis]) for axis in (0, 1))
     return rows, columns
@@ -95,7 +104,7 @@ class Walk:
         rows, columns = Ranges(self.heights.low, self.heights.high), Ranges(self.widths.low, self.widths.high)
         self.demands = {self.driven: _Demand(rows, columns)}
         self.meets: dict[int, int] = {last: last}
-        self.reaches: dict[int, tuple[Reach, Reach]] = {last: (Reach(), Reach())}
+        self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
 
     def run(self) -> Iterator[BlockCosts]:
         yield from self._climb(self.last)
@@ -127,12 +136,13 @@ class Walk:
         stage = layer.stage
         if stage is None:
             return False
+        height, rows = longest_and_total(demand.rows, self.heights)
+        width, columns = longest_and_total(demand.columns, self.widths)
         if demand.readers:
             self._follow(index, demand)
-            self._store(index, tensor, demand)
-        rows, columns = longest_and_total(demand.rows, self.heights), longest_and_total(demand.columns, self.widths)
-        per_pixel = layer.macs // self.graph.tensors[tensor].pixels
-        self.macs = self.macs + np.multiply.outer(rows[1], columns[1]) * per_pixel
+            self._store(index, tensor, demand, (height[:, None], width[None, :]))
+        if layer.macs:
+            self.macs = self.macs + np.multiply.outer(rows, columns) * (layer.macs // self.graph.tensors[tensor].pixels)
         self.stages += 1
         self.pointers = max(self.pointers, window_pointers(stage))
         for source in dict.fromkeys(layer.inputs):
@@ -145,7 +155,7 @@ class Walk:
         windows = stage_windows(stage)
         rows = needed(demand.rows, windows[0], extent.height)
         columns = needed(demand.columns, windows[1], extent.width)
-        self._merge(source, rows, columns, [Reader(index, windows, self.reaches[index])])
+        self._merge(source, rows, columns, [make_reader(index, windows, self.reaches[index])])
 
     def _stays_inside(self, tensor: int) -> bool:
         """Whether the block alone reads a tensor."""
@@ -164,7 +174,7 @@ class Walk:
             return
         rows = needed(demand.rows, AxisWindow(1, padding[0], 1), source.height)
         columns = needed(demand.columns, AxisWindow(1, padding[1], 1), source.width)
-        self._merge(layer.inputs[0], rows, columns, [reader.padded(padding) for reader in demand.readers])
+        self._merge(layer.inputs[0], rows, columns, [add_padding(reader, padding) for reader in demand.readers])
 
     def _merge(self, source: int, rows: Ranges, columns: Ranges, readers: list[Reader]) -> None:
         known = self.demands.get(source)
@@ -176,7 +186,7 @@ class Walk:
 
     def _follow(self, index: int, demand: _Demand) -> None:
         """Finds the reach of a layer's output and the layer where all paths from it meet again."""
-        self.reaches[index] = (joint_reach(demand.readers, 0), joint_reach(demand.readers, 1))
+        self.reaches[index] = joint_reaches(demand.readers)
         meeting = demand.readers[0].layer
         for reader in demand.readers[1:]:
             other = reader.layer
@@ -187,7 +197,7 @@ class Walk:
                     other = self.meets[other]
         self.meets[index] = meeting
 
-    def _store(self, index: int, tensor: int, demand: _Demand) -> None:
+    def _store(self, index: int, tensor: int, demand: _Demand, region: tuple[IntArray, IntArray]) -> None:
         """Finds room for a layer's output: in a FIFO, or whole outside the block's scratch."""
         extent = self.graph.tensors[tensor]
         if not self._stays_inside(tensor):
@@ -195,10 +205,8 @@ class Walk:
             columns = covers(demand.columns, self.widths, extent.width)
             self.usable = self.usable & np.logical_and.outer(rows, columns)
             return
-        height, _ = longest_and_total(demand.rows, self.heights)
-        width, _ = longest_and_total(demand.columns, self.widths)
         join = self.reaches[self.meets[index]]
-        pixels = fifo_pixels(demand.readers, join, height[:, None], width[None, :], self.chunk)
+        pixels = fifo_pixels(demand.readers, join, *region, self.chunk)
         self.rings = self.rings - (-pixels * extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
 
 
@@ -209,7 +217,7 @@ class FoldedWalk(Walk):
         driven = graph.through_views(graph.layers[tail].inputs[0])
         super().__init__(graph, last, tile_sizes, chunk, driven)
         visit = AxisWindow(1, 0, 1)
-        self.demands[driven].readers.append(Reader(last, (visit, visit), (Reach(), Reach())))
+        self.demands[driven].readers.append(make_reader(last, (visit, visit), (Reach(), Reach())))
         self.head = graph.producer[driven]
         self.tail = tail
 

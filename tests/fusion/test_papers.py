@@ -1,0 +1,120 @@
+"""Published figures against ours on the same networks. Skipped where the networks are not beside the project."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SHARED
+from tflite_fuse.fusion.front import Front
+from tflite_fuse.fusion.geometry import graph_from_layers
+from tflite_fuse.fusion.schemes import Scheme
+from tflite_fuse.fusion.search import SearchOptions, fusion_front
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_papers.py"
+
+TARGETS = {
+    "mbv2-w0.35": (84_000, 76_000),
+    "mcunet-in0": (18_500, 13_500),
+    "mcunet-in1": (43_000, 39_000),
+    "mcunet-in2": (115_000, 106_000),
+    "mcunet-in3": (143_000, 129_000),
+    "mcunet-in4": (148_000, 124_000),
+    "mcunet-vww0": (22_500, 20_500),
+    "mcunet-vww1": (32_500, 27_500),
+    "mcunet-vww2": (91_000, 85_000),
+    "proxyless-w0.3": (134_000, 122_000),
+}
+"""Bytes at zero recompute and at a compute factor of at most 1.1: input image and residuals counted."""
+
+SECONDS = 2.0
+"""For the whole front of any of these networks."""
+
+
+def shared(name: str) -> Path:
+    path = SHARED / name
+    if not path.is_file():
+        pytest.skip(f"no {name} beside the project")
+    return path
+
+
+def front_of(name: str, alignment: int = 1) -> Front:
+    graph = graph_from_layers(json.loads(shared(f"arch/{name}.json").read_text()))
+    return fusion_front(graph, SearchOptions(alignment=alignment))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_working_sets_with_the_image_resident(name: str) -> None:
+    start = time.process_time()
+    front = front_of(name, alignment=16)
+    assert time.process_time() - start < SECONDS
+    zero, little = TARGETS[name]
+    assert front.zero_recompute().ram_bytes <= zero
+    assert front.least_ram(1.1).ram_bytes <= little
+    assert front.zero_recompute().compute_factor == 1.0
+
+
+def test_every_row_of_msf_cnns_table_is_beaten() -> None:
+    with shared("facts/msf_cnn_table1.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    fronts = run_bench("msf-cnn")["fronts"]
+    for row in rows:
+        if row["ram_kb"]:
+            ram, factor = float(row["ram_kb"]) * 1000, float(row["compute_factor"])
+            points = [(point["ram_bytes"], point["compute_factor"]) for point in fronts[row["model"]]]
+            assert any(r <= ram and f <= factor and (r, f) != (ram, factor) for r, f in points), row
+
+
+def test_unfused_chains_need_what_the_paper_says() -> None:
+    rows = [row for row in run_bench("msf-cnn")["rows"] if row["constraint"] == "vanilla"]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["ours_ram_bytes"] == pytest.approx(row["theirs_ram_bytes"], rel=1e-3)
+
+
+def test_unfused_networks_need_what_their_descriptions_say() -> None:
+    for name in TARGETS:
+        description = json.loads(shared(f"arch/{name}.json").read_text())
+        front = front_of(name)
+        assert front.unfused.macs == description["macs_total"]
+        assert front.unfused.ram_bytes == description["peak_layerwise_with_residual"]
+
+
+def test_schemes_are_never_better_than_the_free_search_on_a_real_network() -> None:
+    free = front_of("mcunet-vww1")
+    for scheme in Scheme:
+        for point in fusion_front(free.graph, SearchOptions(scheme=scheme)).points:
+            assert any(o.ram_bytes <= point.ram_bytes and o.macs <= point.macs for o in free.points), scheme
+
+
+@pytest.mark.parametrize(("name", "reduction", "blocks"), [("mbv2-w0.35", 0.5, 2), ("mcunet-vww0", 0.5, 3)])
+def test_fused_inverted_residuals_halve_the_memory_with_few_blocks(name: str, reduction: float, blocks: int) -> None:
+    free = front_of(name)
+    fused = fusion_front(free.graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=(8, 8))).least_ram()
+    assert fused.ram_bytes <= (1 - reduction) * free.unfused.ram_bytes
+    assert len(fused.blocks) == blocks
+    assert free.least_ram(fused.compute_factor).ram_bytes < fused.ram_bytes
+
+
+@cache
+def run_bench(paper: str) -> dict[str, Any]:
+    shared("facts/msf_cnn_table1.csv")
+    command = [sys.executable, str(SCRIPT), "--paper", paper, "--json"]
+    result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert result["paper"] == paper and result["accounting"]
+    return result
+
+
+def test_the_benchmark_says_what_is_missing(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("bench_papers.py: ") and "--data" in done.stderr
