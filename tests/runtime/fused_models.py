@@ -1,0 +1,53 @@
+"""Models of which a piece is replaced by the custom operator, without the passes that would choose the piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tflite_fuse.fusion.block import Block, BlockConfig
+from tflite_fuse.fusion.encode import EncodedBlock, encode
+from tflite_fuse.fusion.extract import extract
+from tflite_fuse.fusion.schedule import schedule
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model import schema as s
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.runtime.shim import CUSTOM_CODE
+
+
+def whole(block: Block) -> BlockConfig:
+    """One tile, so no recompute: larger than any tensor in these tests."""
+    return BlockConfig(max(t.height for t in block.tensors), max(t.width for t in block.tensors))
+
+
+def fuse(model_bytes: bytes, operators: Iterable[int], config: BlockConfig | None = None) -> bytes:
+    """The model with these operators of its main subgraph run as one block."""
+    model = load_model(model_bytes)
+    extraction = extract(model, operators)
+    plan = schedule(extraction.block, config or whole(extraction.block))
+    return with_block(
+        model, extraction.operators, extraction.inputs, extraction.outputs, encode(extraction.block, plan)
+    )
+
+
+def with_block(
+    model: s.Model,
+    replaced: tuple[int, ...],
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    encoded: EncodedBlock,
+) -> bytes:
+    """The model with the encoded block in place of some operators."""
+    model, buffer = add_buffer(model, encoded.constants)
+    one = s.Quantization(scale=(1.0,), zero_point=(0,))
+    constant = s.Tensor((len(encoded.constants),), TensorType.INT8, buffer, "block constants", one)
+    model, constants = add_tensor(model, constant)
+    model, scratch = add_tensor(model, s.Tensor((encoded.scratch_bytes,), TensorType.INT8, 0, "block scratch", one))
+    model, code = add_operator_code(model, custom=CUSTOM_CODE)
+    block = s.Operator(code, (*inputs, constants), (*outputs, scratch), custom_options=encoded.options)
+    kept = [
+        block if index == max(replaced) else operator
+        for index, operator in enumerate(model.main.operators)
+        if index == max(replaced) or index not in replaced
+    ]
+    return serialize_model(prune(replace_operators(model, kept)))
