@@ -20,24 +20,33 @@ class Choice(Enum):
     TIGHTEST = "best fit"
     """The lowest one of the shortest range of free positions; above everything only if nothing else is free."""
     ENDS = "fit from both ends"
-    """The floor; else the ceiling, which is the lower bound; else the lowest one. Chains alternate between the two."""
+    """The floor; else the ceiling; else the highest one below the ceiling. Chains alternate between the two ends."""
 
 
-def fit(problem: Problem, order: Sequence[int], choice: Choice = Choice.LOWEST, *, share: bool = False) -> Offsets:
+def fit(
+    problem: Problem,
+    order: Sequence[int],
+    choice: Choice = Choice.LOWEST,
+    *,
+    ceiling: int | None = None,
+    share: bool = False,
+) -> Offsets:
     """Offsets in units of a placement in a given order.
 
     Args:
         problem: what to place.
         order: all items, each once.
         choice: which free position an item takes.
+        ceiling: height to aim at, for ``Choice.ENDS``; None = the lower bound.
         share: where an item may share memory with one already placed, try to before anything else.
     """
     offsets = [UNPLACED] * len(problem.sizes)
+    top = problem.lower_bound if ceiling is None else ceiling
     for item in order:
         forbidden = _forbidden(problem.rules[item], offsets)
         position = _shared_position(problem.rules[item], offsets, forbidden) if share else None
         if position is None:
-            position = _position(forbidden, choice, problem.lower_bound - problem.sizes[item])
+            position = _position(forbidden, choice, top - problem.sizes[item])
         offsets[item] = position
     return offsets
 
@@ -64,7 +73,7 @@ def _forbidden(rules: Sequence[Rule], offsets: Offsets) -> list[tuple[int, int]]
 
 
 def _position(forbidden: Sequence[tuple[int, int]], choice: Choice, ceiling: int) -> int:
-    """``ceiling``: the highest start that stays below the lower bound."""
+    """``ceiling``: the highest start at which the item still ends below the height aimed at."""
     if choice is Choice.LOWEST:
         return _lowest(forbidden)
     ranges, top = _free_ranges(forbidden)

@@ -15,7 +15,8 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.problem import Problem, build_problem
 
 _SEARCH_WORK = 2_000_000
-_MOST_STEPS = 4_000
+_STEPS_PER_ITEM = 16
+_SEARCHES = 20
 _STARTS = 4
 
 
@@ -68,9 +69,10 @@ def place(
     """
     deadline = time.monotonic() + time_limit
     problem = build_problem(graph, overlaps, alignment)
-    best = _by_order(problem, deadline)
+    starts = _by_order(problem, deadline)
+    best = starts[0]
     if best.top > problem.lower_bound:
-        best = _by_search(problem, best, deadline, seed)
+        best = _by_search(problem, starts, deadline, seed)
     bound = problem.lower_bound
     if best.top > bound:
         offsets, proven = prove(problem, best.offsets)
@@ -105,8 +107,8 @@ def _placement(graph: MemoryGraph, problem: Problem, best: _Candidate, bound: in
     return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
 
 
-def _by_order(problem: Problem, deadline: float) -> _Candidate:
-    """The best of a few fixed orders."""
+def _by_order(problem: Problem, deadline: float) -> list[_Candidate]:
+    """The best placements of a few fixed orders, best first."""
     candidates: list[_Candidate] = []
     for share in (False, True) if problem.shares else (False,):
         for name, key in _orders(problem).items():
@@ -115,9 +117,11 @@ def _by_order(problem: Problem, deadline: float) -> _Candidate:
                 offsets = fit(problem, order, choice, share=share)
                 method = f"{choice.value}, {name}"
                 candidates.append(_Candidate(height(problem, offsets), offsets, method, order, choice))
-                if candidates[-1].top <= problem.lower_bound or time.monotonic() > deadline:
-                    return min(candidates, key=lambda candidate: candidate.top)
-    return min(candidates, key=lambda candidate: candidate.top)
+                if candidates[-1].top <= problem.lower_bound:
+                    return [candidates[-1]]
+                if time.monotonic() > deadline:
+                    break
+    return sorted(candidates, key=lambda candidate: candidate.top)[:_STARTS]
 
 
 def _orders(problem: Problem) -> dict[str, Callable[[int], tuple[int, ...]]]:
@@ -145,20 +149,30 @@ def _pressure(problem: Problem) -> list[int]:
     return [max(alive[first + 1 : last + 2]) for first, last in problem.lives]
 
 
-def _by_search(problem: Problem, best: _Candidate, deadline: float, seed: int) -> _Candidate:
-    """Local searches from the best order, each with its own seed and way to place."""
+def _by_search(problem: Problem, starts: Sequence[_Candidate], deadline: float, seed: int) -> _Candidate:
+    """Many short local searches: from different orders, with different ways to place, each with its own seed."""
+    best = starts[0]
     work = len(problem.sizes) + sum(len(rules) for rules in problem.rules)
-    steps = min(_MOST_STEPS, max(1, _SEARCH_WORK // (work * _STARTS)))
-    start = best
-    for turn in range(_STARTS):
-        choice = (start.choice, Choice.LOWEST, Choice.ENDS)[turn % 3]
+    steps = max(1, min(_STEPS_PER_ITEM * len(problem.sizes), _SEARCH_WORK // (work * _SEARCHES)))
+    choices = tuple(Choice)
+    for turn in range(_SEARCHES):
+        start = starts[turn % len(starts)]
+        choice = start.choice if turn < len(starts) else choices[turn % len(choices)]
         share = problem.shares and turn % 2 == 0
+        # The lower bound may be out of reach: every other search only tries to beat the best height known.
+        target = problem.lower_bound if turn % 4 < 2 else best.top - 1
         offsets = search(
-            problem, start.order, steps=steps, seed=seed + turn, deadline=deadline, choice=choice, share=share
+            problem,
+            start.order,
+            target=target,
+            steps=steps,
+            seed=seed + turn,
+            deadline=deadline,
+            choice=choice,
+            share=share,
         )
-        top = height(problem, offsets)
-        if top < best.top:
-            best = _Candidate(top, offsets, "local search", start.order, choice)
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "local search", start.order, choice)
         if best.top <= problem.lower_bound or time.monotonic() > deadline:
             break
     return best

@@ -103,8 +103,10 @@ def predict_tail(model: Model, build: Build = ARM) -> Tail:
 def loading_bytes(model: Model, build: Build = ARM) -> int:
     """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
 
-    The plan is made in the still unused head, beside a tail that lacks nothing but the structs of the model's inputs
-    and outputs: on Arm 24 bytes for each tensor and scratch buffer, and 40 bytes for each buffer that is planned.
+    Two moments count. While the plan is made, in the still unused head, beside a tail that lacks nothing but the
+    structs of the model's inputs and outputs: on Arm 24 bytes for each tensor and scratch buffer, and 40 bytes for each
+    buffer that is planned. And while a kernel prepares itself: full structs of the operator's tensors; this part is an
+    upper bound, and counts in models of a few operators only.
 
     Raises:
         PlanError: the model's offline plan is damaged.
@@ -112,13 +114,29 @@ def loading_bytes(model: Model, build: Build = ARM) -> int:
     """
     requests = arena_requests(model, pointer_bytes=build.pointer)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
-    notes = (
-        build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
-        + build.pointer * len(model.subgraphs)
-        + build.allocation_info * (tensor_count(model) + scratch)
+    wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
+    notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
+    planning = round_up(wishes + notes) + round_up(_BYTES_PER_PLANNED_BUFFER * len(requests.buffers))
+    preparing = wishes + max(
+        (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
+        default=0,
     )
     tail = predict_tail(model, build)
-    return round_up(notes) + _BYTES_PER_PLANNED_BUFFER * len(requests.buffers) + round_up(tail.total - tail.edges)
+    return round_up(max(planning, preparing)) + round_up(tail.total - tail.edges)
+
+
+def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:
+    """Bytes of the full structs of an operator's tensors. Kernels that ask for them in two places have them twice."""
+    touched = (*(operator.outputs or ()), *(operator.inputs or ()))
+    return 2 * sum(sum(_full_struct(graph.tensors[index], build)) for index in touched if index >= 0)
+
+
+def _full_struct(tensor: Tensor, build: Build) -> tuple[int, ...]:
+    """Bytes of a TfLiteTensor, its quantization and its zero points."""
+    quantization = tensor.quantization
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        return (build.edge_tensor.bytes,)
+    return build.edge_tensor.bytes, build.quantization.bytes, _INT * (1 + len(quantization.scale))
 
 
 class _Cursor:
@@ -244,11 +262,9 @@ def _edges(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
     for edge in (model.main.inputs, model.main.outputs):
         yield "edges", build.pointer * len(edge), ALIGNMENT
         for index in edge:
-            yield "edges", build.edge_tensor.bytes, build.edge_tensor.align
-            quantization = model.main.tensors[index].quantization
-            if quantization is not None and quantization.scale and quantization.zero_point:
-                yield "edges", build.quantization.bytes, build.quantization.align
-                yield "edges", _INT * (1 + len(quantization.scale)), 4
+            aligns = (build.edge_tensor.align, build.quantization.align, _INT)
+            for size, align in zip(_full_struct(model.main.tensors[index], build), aligns, strict=False):
+                yield "edges", size, align
 
 
 def _tensor(graph: SubGraph, indices: tuple[int, ...] | None, position: int) -> Tensor | None:

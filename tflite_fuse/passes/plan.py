@@ -74,6 +74,8 @@ class Plan:
         kept_plan, notes = _judge_existing(model, graph, allowed, head, min(unplanned, *(p.head for p in planned)))
         if kept_plan is not None:
             return PassResult(model, False, (*notes, kept_plan))
+        if requests.unknown and head is head_bytes:
+            notes += (f"scratch buffers of {', '.join(requests.unknown)} are not known: figures leave them out",)
         return _choose(model, bare, unplanned, planned, notes)
 
     def _meter(self, bare: Model) -> Callable[[Model], int]:
@@ -184,6 +186,6 @@ def _choose(
             if optimal
             else f"with it the runtime would need {best.head:,} B, without it {unplanned:,} B; {end}"
         )
-        return PassResult(bare, bare is not model, (*notes, f"no plan written: {reason}"), optimal)
+        return PassResult(bare, bare is not model, (*notes, f"no plan written: {reason}"), optimal, "plan")
     note = f"planned ({best.placement.method}): the head shrinks from {unplanned:,} to {best.head:,} B, {end}"
-    return PassResult(best.model, True, (*notes, note), optimal)
+    return PassResult(best.model, True, (*notes, note), optimal, "plan")

@@ -1,0 +1,74 @@
+"""Graphs for the tests of placement: drawn by hypothesis, or read from the files beside the project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.overlap import Overlap
+
+
+def read_graph(path: Path) -> MemoryGraph:
+    """A graph of the JSON files: tensor name to bytes, operators by tensor names."""
+    content = json.loads(path.read_text())
+    index = {name: number for number, name in enumerate(content["tensors"])}
+
+    def numbers(names: list[str]) -> tuple[int, ...]:
+        return tuple(index[name] for name in names)
+
+    return MemoryGraph(
+        sizes=tuple(content["tensors"].values()),
+        ops=tuple(MemoryOp(op["name"], numbers(op["inputs"]), numbers(op["outputs"])) for op in content["ops"]),
+        inputs=numbers(content["inputs"]),
+        outputs=numbers(content["outputs"]),
+        names=tuple(content["tensors"]),
+    )
+
+
+@st.composite
+def memory_graphs(draw: st.DrawFn, most_ops: int = 8, most_bytes: int = 200) -> MemoryGraph:
+    """Graphs with several inputs and outputs, tensors read twice, and results nobody reads."""
+    inputs = draw(st.integers(1, 2))
+    sizes = [draw(st.integers(1, most_bytes)) for _ in range(inputs)]
+    ops = []
+    for number in range(draw(st.integers(1, most_ops))):
+        read = draw(st.lists(st.integers(max(0, len(sizes) - 4), len(sizes) - 1), min_size=1, max_size=3))
+        written = draw(st.integers(1, 2 if draw(st.booleans()) else 1))
+        outputs = tuple(range(len(sizes), len(sizes) + written))
+        sizes += [draw(st.integers(1, most_bytes)) for _ in outputs]
+        ops.append(MemoryOp(f"op{number}", tuple(read), outputs))
+    returned = draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1, max_size=2))
+    return MemoryGraph(tuple(sizes), tuple(ops), tuple(range(inputs)), tuple(sorted(returned)))
+
+
+@st.composite
+def sharing_graphs(
+    draw: st.DrawFn, most_ops: int = 8, most_bytes: int = 200
+) -> tuple[MemoryGraph, tuple[Overlap, ...]]:
+    """Graphs whose operators may write over their inputs, in place or diagonally."""
+    graph = draw(memory_graphs(most_ops, most_bytes))
+    ops, overlaps = [], []
+    for op in graph.ops:
+        in_place = []
+        for tensor in dict.fromkeys(op.inputs):
+            kind = draw(st.sampled_from(("none", "in place", "diagonal", "both")))
+            if kind in ("in place", "both"):
+                in_place.append((tensor, op.outputs[0]))
+            if kind in ("diagonal", "both"):
+                distance = draw(st.integers(-graph.sizes[tensor], graph.sizes[op.outputs[0]]))
+                overlaps.append(Overlap(tensor, op.outputs[0], distance))
+        ops.append(MemoryOp(op.name, op.inputs, op.outputs, in_place=tuple(in_place)))
+    return MemoryGraph(graph.sizes, tuple(ops), graph.inputs, graph.outputs), tuple(overlaps)
+
+
+def without_sharing(graph: MemoryGraph) -> MemoryGraph:
+    ops = tuple(MemoryOp(op.name, op.inputs, op.outputs) for op in graph.ops)
+    return MemoryGraph(graph.sizes, ops, graph.inputs, graph.outputs)
+
+
+def chain(sizes: list[int]) -> MemoryGraph:
+    ops = tuple(MemoryOp(f"op{i}", (i,), (i + 1,)) for i in range(len(sizes) - 1))
+    return MemoryGraph(tuple(sizes), ops, (0,), (len(sizes) - 1,))

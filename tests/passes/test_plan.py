@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from tests.builders import random_models
+from tests.memory.one_operator import I8, Maker
+from tests.memory.test_greedy import conditional_model
+from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.memory.from_model import arena_tensors, memory_graph
+from tflite_fuse.memory.greedy import head_bytes
+from tflite_fuse.memory.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model import schema as s
+from tflite_fuse.passes.base import Pass
+from tflite_fuse.passes.plan import Plan
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo import ModelBuilder
+
+needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+def measured(model: Model) -> int | None:
+    try:
+        return tflm.measure(serialize_model(model)).head_bytes
+    except ModelError:
+        return None
+
+
+def same_bytes(a: Model, b: Model, count: int = 8) -> bool:
+    return compare(serialize_model(a), serialize_model(b), generate_inputs(a, count)).first_difference is None
+
+
+def chain(*channels: int) -> Model:
+    """1x1 convolutions of an 8x8 image: each tensor has 64 bytes for each channel."""
+    builder = ModelBuilder(seed=0)
+    x = builder.input((1, 8, 8, channels[0]))
+    for count in channels[1:]:
+        x = builder.conv(x, count)
+    return builder.build([x])
+
+
+GREEDY_FAILS = chain(2, 1, 1, 2)
+"""The runtime puts both of the larger tensors at the bottom, and one of the smaller ones above the other."""
+
+
+def test_the_pass_is_a_pass() -> None:
+    step: Pass = Plan()
+    assert step.name == "plan"
+
+
+@needs_wheel
+def test_mobilenet_needs_a_quarter_less(shared_model: Path) -> None:
+    if shared_model.stem != "mlperf_tiny_vww96_int8":
+        pytest.skip("another model")
+    model = load_model(shared_model)
+    result = Plan(measure_head=measured).run(model)
+    assert measured(model) == 73_728
+    assert measured(result.model) == 55_296
+    assert (result.changed, result.optimal) == (True, True)
+    assert "from 73,728 to 55,296 B" in result.notes[-1]
+    assert same_bytes(model, result.model)
+
+
+def test_every_shared_model_meets_the_bound(shared_model: Path) -> None:
+    model = load_model(shared_model)
+    result = Plan().run(model)
+    assert result.optimal
+    assert head_bytes(result.model) <= head_bytes(model)
+    assert result.changed == (head_bytes(result.model) < head_bytes(model))
+
+
+@needs_wheel
+@given(random_models(most_operators=12, variables=True))
+@settings(max_examples=15, deadline=None)
+def test_random_models_need_no_more_and_compute_the_same(model: Model) -> None:
+    result = Plan(measure_head=measured).run(model)
+    before, after = measured(model), measured(result.model)
+    assert before is not None and after is not None
+    assert after < before if result.changed else result.model is model
+    assert result.changed == has_plan(result.model)
+    if result.changed:
+        assert after == head_bytes(result.model)
+        assert same_bytes(model, result.model, 4)
+
+
+def test_a_plan_leaves_the_rest_to_the_runtime() -> None:
+    result = Plan().run(GREEDY_FAILS)
+    offsets = read_plan(result.model)
+    assert offsets is not None
+    arena = arena_tensors(GREEDY_FAILS, GREEDY_FAILS.main)
+    assert {index for index, offset in enumerate(offsets) if offset != -1} == arena
+    check_plan(memory_graph(GREEDY_FAILS), offsets, height=head_bytes(result.model))
+    assert load_model(serialize_model(result.model)).main == GREEDY_FAILS.main
+
+
+def test_no_plan_is_written_where_it_saves_nothing() -> None:
+    model = chain(4, 4, 4)
+    result = Plan().run(model)
+    assert result.model is model
+    assert (result.changed, result.optimal) == (False, True)
+    assert result.notes == (
+        "no plan written: the runtime's own planner needs 512 B already, the least this order of operators allows",
+    )
+
+
+def test_the_measured_head_decides() -> None:
+    def stubborn(model: Model) -> int | None:
+        return 999 if has_plan(model) else 998
+
+    result = Plan(measure_head=stubborn).run(GREEDY_FAILS)
+    assert result.model is GREEDY_FAILS
+    assert not result.changed
+    assert "with it the runtime would need 999 B, without it 998 B" in result.notes[-1]
+
+
+def test_a_runtime_that_cannot_tell_is_recomputed() -> None:
+    result = Plan(measure_head=lambda model: None).run(GREEDY_FAILS)
+    assert result.changed
+    assert result.model == Plan().run(GREEDY_FAILS).model
+
+
+def mean_model() -> Model:
+    """MEAN asks for scratch of four bytes for each channel beside its input."""
+    builder = ModelBuilder(seed=0)
+    x = builder.conv(builder.input((1, 8, 8, 2)), 8)
+    return builder.build([builder.mean(builder.conv(x, 64), keep_dims=True)])
+
+
+def test_room_is_left_for_scratch_buffers() -> None:
+    model = mean_model()
+    result = Plan().run(model)
+    assert result.optimal
+    assert head_bytes(result.model) <= head_bytes(model)
+
+
+@needs_wheel
+@given(random_models(most_operators=6))
+@settings(max_examples=8, deadline=None)
+def test_scratch_never_makes_a_planned_model_larger(model: Model) -> None:
+    larger = _with_two_scratch_buffers(model)
+    result = Plan(measure_head=measured).run(larger)
+    before, after = measured(larger), measured(result.model)
+    assert before is not None and after is not None and after <= before
+    if result.changed:
+        assert same_bytes(larger, result.model, 4)
+
+
+def _with_two_scratch_buffers(model: Model) -> Model:
+    """The model with a REDUCE_MAX over everything behind its first output: two scratch buffers more."""
+    graph = model.main
+    source = graph.tensors[graph.outputs[0]]
+    axes = b"".join(axis.to_bytes(4, "little") for axis in range(1, len(source.dims)))
+    maker = Maker()
+    template = maker.model("REDUCE_MAX", [maker.data((4, 4))], [maker.data((4, 1))]).operator_codes[0]
+    tensors = (
+        *graph.tensors,
+        s.Tensor((len(source.dims) - 1,), 2, len(model.buffers), "axes"),
+        replace(source, shape=(1,) * len(source.dims), name="largest"),
+    )
+    operator = s.Operator(
+        len(model.operator_codes), (graph.outputs[0], len(graph.tensors)), (len(graph.tensors) + 1,), _keep_dims()
+    )
+    graph = replace(graph, tensors=tensors, operators=(*graph.operators, operator), outputs=(len(graph.tensors) + 1,))
+    return replace(
+        model,
+        subgraphs=(graph,),
+        buffers=(*model.buffers, s.Buffer(axes)),
+        operator_codes=(*model.operator_codes, template),
+        signature_defs=None,
+    )
+
+
+def _keep_dims() -> s.OptionsTable:
+    return s.OptionsTable(27, ((0, b"\x01"),))
+
+
+# ---- plans that are there already
+
+
+def test_an_existing_plan_is_redone() -> None:
+    poor = write_plan(GREEDY_FAILS, _spread(GREEDY_FAILS))
+    result = Plan().run(poor)
+    assert result.changed
+    assert result.model == Plan().run(GREEDY_FAILS).model
+    assert result.notes[0] == "the plan in the file was redone"
+
+
+def test_a_plan_that_corrupts_is_dropped_with_a_word() -> None:
+    model = chain(4, 4, 4)
+    offsets = [0 if offset != -1 else -1 for offset in _spread(model)]
+    result = Plan().run(write_plan(model, offsets))
+    assert result.changed
+    assert not has_plan(result.model)
+    assert result.model == model
+    assert result.notes[0].startswith("the plan in the file was dropped: output")
+
+
+def test_a_damaged_plan_is_dropped() -> None:
+    model = chain(4, 4, 4)
+    damaged = replace(model, metadata=(s.Metadata(METADATA_NAME, 0),))
+    result = Plan().run(damaged)
+    assert result.changed
+    assert not has_plan(result.model)
+    assert "announces" in result.notes[0] or "bytes" in result.notes[0]
+
+
+def test_a_sound_plan_that_is_better_stays() -> None:
+    model = add_chain()
+    planned = Plan(in_place="reference").run(model).model
+    result = Plan(in_place="reference", measure_head=_first_is_best(planned)).run(planned)
+    assert result.model is planned
+    assert not result.changed
+    assert "was kept" in result.notes[-1]
+
+
+def _first_is_best(best: Model) -> Callable[[Model], int]:
+    return lambda model: 1 if model is best else 1000
+
+
+def _spread(model: Model) -> list[int]:
+    arena = arena_tensors(model, model.main)
+    return [index * 4096 if index in arena else -1 for index in range(len(model.main.tensors))]
+
+
+# ---- permissions to share
+
+
+def add_chain() -> Model:
+    builder = ModelBuilder(seed=0)
+    x = builder.input((1, 8, 8, 4))
+    y = builder.add(builder.add(x, x), x)
+    return builder.build([builder.add(y, y)])
+
+
+@needs_wheel
+def test_in_place_is_opt_in() -> None:
+    model = add_chain()
+    plain, shared = Plan(measure_head=measured).run(model), Plan(measure_head=measured, in_place="reference").run(model)
+    assert measured(plain.model) == 768
+    assert measured(shared.model) == 512
+    assert same_bytes(model, shared.model)
+
+
+@needs_wheel
+def test_in_place_saves_where_it_can() -> None:
+    builder = ModelBuilder(seed=0)
+    x = builder.input((1, 8, 8, 4))
+    y = builder.input((1, 8, 8, 4))
+    model = builder.build([builder.softmax(builder.add(x, y))])
+    result = Plan(measure_head=measured, in_place="reference").run(model)
+    assert (measured(model), measured(result.model)) == (768, 512)
+    assert result.optimal
+    assert same_bytes(model, result.model)
+
+
+def test_an_unknown_kernel_set_is_refused() -> None:
+    with pytest.raises(UsageError, match="no kernel set"):
+        Plan(in_place="mkl").run(GREEDY_FAILS)
+
+
+def test_overlaps_from_outside_are_used() -> None:
+    model = chain(4, 4)
+    source, target = model.main.inputs[0], model.main.outputs[0]
+
+    def overlaps(model: Model) -> Sequence[Overlap]:
+        return (Overlap(source, target, 32),)
+
+    result = Plan(overlaps=overlaps).run(model)
+    assert (head_bytes(model), head_bytes(result.model)) == (512, 288)
+    assert result.optimal
+    offsets = read_plan(result.model)
+    assert offsets is not None
+    assert (offsets[target], offsets[source]) == (0, 32)
+
+
+# ---- models that are not planned, or not wholly
+
+
+def test_control_flow_is_left_alone() -> None:
+    model = conditional_model()
+    result = Plan().run(model)
+    assert result.model is model
+    assert not result.changed
+    assert result.notes == ("not planned: the model calls other subgraphs (IF)",)
+
+
+def test_control_flow_with_a_plan_keeps_it() -> None:
+    model = conditional_model()
+    planned = write_plan(model, [-1] * sum(len(graph.tensors) for graph in model.subgraphs))
+    result = Plan().run(planned)
+    assert result.model is planned
+    assert result.notes[0].endswith("the plan in the file was left as it is")
+
+
+@needs_wheel
+def test_other_subgraphs_are_left_to_the_runtime() -> None:
+    extra = s.SubGraph(GREEDY_FAILS.main.tensors[:1], (0,), (0,), (), "extra")
+    model = replace(GREEDY_FAILS, subgraphs=(GREEDY_FAILS.main, extra))
+    result = Plan(measure_head=measured).run(model)
+    offsets = read_plan(result.model)
+    assert result.changed
+    assert offsets is not None
+    assert offsets[-1] == -1
+    assert len(offsets) == len(GREEDY_FAILS.main.tensors) + 1
+    assert same_bytes(model, result.model)
+
+
+def test_variables_of_other_subgraphs_are_a_reason_not_to_plan() -> None:
+    variable = replace(GREEDY_FAILS.main.tensors[0], is_variable=True)
+    extra = s.SubGraph((variable,), (), (), (), "extra")
+    result = Plan().run(replace(GREEDY_FAILS, subgraphs=(GREEDY_FAILS.main, extra)))
+    assert not result.changed
+    assert result.notes[0].startswith("not planned: a subgraph other than the first has variables")
+
+
+def test_unknown_scratch_is_admitted() -> None:
+    maker = Maker()
+    model = maker.model("FOREIGN", [maker.data((64,), I8)], [maker.data((64,), I8)])
+    assert "scratch buffers of FOREIGN_0 are not known" in Plan().run(model).notes[0]
