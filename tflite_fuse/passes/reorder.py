@@ -1,0 +1,79 @@
+"""The reorder pass: the operators of the first subgraph in an order of least peak memory usage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.in_place import with_in_place
+from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.order import OrderResult, minimal_peak_order
+from tflite_fuse.memory.working_set import peak
+from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.base import PassResult
+
+
+@dataclass(frozen=True)
+class ReorderResult(PassResult):
+    """What the pass did.
+
+    Attributes:
+        order: the order it found and what is proven about it; sizes are rounded up to the pass's alignment.
+    """
+
+    order: OrderResult | None = None
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Run the operators of the first subgraph in an order of least peak.
+
+    The default order wins ties. Operators with effects beyond their outputs keep their relative order. A plan in the
+    file (``OfflineMemoryAllocation``) belongs to the old order and is dropped if the order changes. Other subgraphs
+    stay as they are.
+
+    Attributes:
+        time_limit: seconds for the search; None to go on until the optimum is proven.
+        in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
+        alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
+    """
+
+    time_limit: float | None = None
+    in_place: str | None = None
+    alignment: int = 16
+
+    name: ClassVar[str] = "reorder"
+
+    def run(self, model: Model) -> ReorderResult:
+        """Reorder a model.
+
+        Raises:
+            ModelError: an arena tensor has a dynamic shape or elements without a size.
+            UsageError: an unknown kernel set.
+        """
+        graph = memory_graph(model)
+        if self.in_place is not None:
+            graph = with_in_place(graph, model, self.in_place)
+        graph = replace(graph, sizes=tuple(-(-size // self.alignment) * self.alignment for size in graph.sizes))
+        shares = self.in_place is not None
+        result = minimal_peak_order(graph, self.time_limit, in_place=shares)
+        note = _note(result, peak(graph, in_place=shares))
+        if result.order == tuple(range(len(graph.ops))):
+            return ReorderResult(model, False, (note,), result.optimal, "order", result)
+        notes = (note, "the offline memory plan in the file belonged to the old order and was dropped")
+        operators = [model.main.operators[index] for index in result.order]
+        reordered = replace_operators(remove_plan(model), operators)
+        return ReorderResult(reordered, True, notes if has_plan(model) else notes[:1], result.optimal, "order", result)
+
+
+def _note(result: OrderResult, before: int) -> str:
+    proof = "proven to be the least of any order"
+    if not result.optimal:
+        proof = (
+            f"no order needs less than {result.lower_bound:,} B, but the time limit ended the search for a better one"
+        )
+    if result.peak == before:
+        return f"order of operators kept: its peak is {before:,} B, {proof}"
+    return f"operators reordered: peak {before:,} B -> {result.peak:,} B, {proof}"
