@@ -15,6 +15,7 @@ from tflite_fuse.errors import PlanError
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.order import minimal_peak_order
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.placement import place, rounded
 from tflite_fuse.memory.working_set import peak
@@ -36,6 +37,16 @@ def test_every_shared_model_meets_the_lower_bound(shared_model: Path) -> None:
 
 def test_every_shared_graph_meets_the_lower_bound(shared_graph: Path) -> None:
     assert_optimal(read_graph(shared_graph))
+
+
+def test_optimal_orders_of_every_shared_graph_meet_the_lower_bound(shared_graph: Path) -> None:
+    graph = read_graph(shared_graph)
+    assert_optimal(graph.reordered(minimal_peak_order(graph, 20).order))
+
+
+def test_optimal_orders_of_every_shared_model_meet_the_lower_bound(shared_model: Path) -> None:
+    graph = memory_graph(load_model(shared_model))
+    assert_optimal(graph.reordered(minimal_peak_order(graph, 20).order))
 
 
 def test_other_orders_of_every_shared_graph_meet_the_lower_bound(shared_graph: Path) -> None:
