@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_custom_operators_count_what_is_known_of_them() -> None:
     assert known.unknown == ()
     assert foreign.unknown == ("FOREIGN",)
     assert foreign.custom >= 64
+
+
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no Arm compiler")
+def test_a_fused_block_keeps_what_its_header_says(tmp_path: Path) -> None:
+    headers = Path(__file__).resolve().parents[2] / "arduino" / "src"
+    source = tmp_path / "size.c"
+    source.write_text(
+        f'#include "tflite_fuse.h"\n_Static_assert(sizeof(tflite_fuse_block) == {FUSED_BLOCK_BYTES}, "size");\n'
+    )
+    command = ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", f"-I{headers}", "-fsyntax-only", str(source)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 _LOAD = """

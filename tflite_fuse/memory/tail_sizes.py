@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-FUSED_BLOCK_BYTES = 64
-"""What this project's operator keeps in the tail for one block. Weights and tables stay in flash."""
+FUSED_BLOCK_BYTES = 28
+"""What this project's operator keeps for one block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
 
 
 @dataclass(frozen=True)
