@@ -218,22 +218,30 @@ class FoldedWalk(Walk):
         super().__init__(graph, last, tile_sizes, chunk, driven)
         visit = AxisWindow(1, 0, 1)
         self.demands[driven].readers.append(make_reader(last, (visit, visit), (Reach(), Reach())))
-        self.head = graph.producer[driven]
         self.tail = tail
 
     def run(self) -> Iterator[BlockCosts]:
+        self._sum_up()
+        first = self.tail
+        while first > 0 and self._renames(first - 1, self.graph.layers[first].inputs):
+            first -= 1
+        yield self._costs(first)
+        yield from self._climb(first - 1)
+
+    def _sum_up(self) -> None:
+        """Adds the accumulator and the single pixels behind it, computed once; these lie over the rings at the end."""
         graph = self.graph
         result = graph.through_views(graph.layers[self.last].outputs[0])
-        for index in range(self.tail, self.last + 1):
-            layer = graph.layers[index]
+        for layer in graph.layers[self.tail : self.last + 1]:
             self.macs = self.macs + layer.macs
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             if layer.outputs[0] != result:
                 self.tail_bytes += aligned(graph.tensors[layer.outputs[0]].channels)
-        tail = graph.layers[self.tail].stage
-        if tail is not None:
-            self.sums = aligned(accumulator_bytes(replace(tail, inputs=(self.driven,)), graph.tensors))
-        yield self._costs(self.head + 1)
-        yield from self._climb(self.head)
+        stage = graph.layers[self.tail].stage
+        if stage is not None:
+            self.sums = aligned(accumulator_bytes(replace(stage, inputs=(self.driven,)), graph.tensors))
+
+    def _renames(self, index: int, tensors: tuple[int, ...]) -> bool:
+        return self.graph.layers[index].view and self.graph.layers[index].outputs == tensors
