@@ -1,1 +1,46 @@
-"""Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes."""
+"""Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes.
+
+::
+
+    import tflite_fuse
+
+    result = tflite_fuse.rewrite("model.tflite")
+    result.save("small.tflite")
+    print(result.report.after.arena_bytes)
+"""
+
+from tflite_fuse.api import DEFAULT_PASSES, SCHEMES, Result, inspect, load, pareto, rewrite, verify
+from tflite_fuse.errors import (
+    BlockError,
+    LimitError,
+    ModelError,
+    PlanError,
+    RuntimeUnavailableError,
+    TfliteFuseError,
+    UsageError,
+    VerificationError,
+)
+from tflite_fuse.passes.fuse import Goal
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DEFAULT_PASSES",
+    "SCHEMES",
+    "BlockError",
+    "Goal",
+    "LimitError",
+    "ModelError",
+    "PlanError",
+    "Result",
+    "RuntimeUnavailableError",
+    "TfliteFuseError",
+    "UsageError",
+    "VerificationError",
+    "__version__",
+    "inspect",
+    "load",
+    "pareto",
+    "rewrite",
+    "verify",
+]

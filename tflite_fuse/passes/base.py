@@ -19,12 +19,14 @@ class PassResult:
         notes: one sentence per site: what was done, and why not where nothing was done.
         optimal: True or False where the pass searched for an optimum and proved it or ran out of time; None where
             there was nothing to prove.
+        proves: what ``optimal`` is about: ``order``, ``fusion`` or ``plan``.
     """
 
     model: Model
     changed: bool
     notes: tuple[str, ...] = ()
     optimal: bool | None = None
+    proves: str = ""
 
 
 class Pass(Protocol):
@@ -42,10 +44,10 @@ class Pass(Protocol):
         """
 
 
-def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, dict[str, PassResult]]:
-    """Run passes one after another; returns the last model and each pass's result by name."""
-    results: dict[str, PassResult] = {}
+def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, list[PassResult]]:
+    """Run passes one after another; returns the last model and every pass's result."""
+    results: list[PassResult] = []
     for step in passes:
-        results[step.name] = step.run(model)
-        model = results[step.name].model
+        results.append(step.run(model))
+        model = results[-1].model
     return model, results

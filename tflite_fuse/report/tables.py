@@ -43,7 +43,7 @@ def inspection_table(inspection: Inspection) -> Table:
     table.add_column("operator", no_wrap=True)
     table.add_column("output")
     table.add_column("live bytes", justify="right")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     table.add_column("MACs", justify="right")
     for row in inspection.operators:
         style = "bold red" if row.bottleneck else None

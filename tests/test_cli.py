@@ -1,0 +1,171 @@
+"""The commands as a user meets them: exit codes, messages, JSON, and that nothing is half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import referencing
+
+from tflite_fuse.model import load_model, save_model
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.zoo import ModelBuilder
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def branching_model(seed: int = 0) -> Model:
+    """A cell whose default order is worse than the best one."""
+    b = ModelBuilder(seed=seed)
+    x = b.input((1, 16, 16, 4))
+    wide = [b.conv(x, 24, kernel=1, activation="RELU6") for _ in range(3)]
+    narrow = [b.conv(w, 4, kernel=3, stride=2) for w in wide]
+    return b.build([b.concat(narrow)])
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tflite_fuse", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def validate(document: dict[str, Any], schema_name: str) -> None:
+    schemas = [json.loads(path.read_text()) for path in (ROOT / "schemas").glob("*.schema.json")]
+    registry = referencing.Registry().with_resources(
+        (schema["$id"], referencing.Resource.from_contents(schema)) for schema in schemas
+    )
+    schema = json.loads((ROOT / "schemas" / f"{schema_name}.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema, registry=registry).validate(document)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "in.tflite"
+    save_model(branching_model(), path)
+    return path
+
+
+def test_rewrite_lowers_the_peak_and_proves_it(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tflite"
+    done = run("rewrite", model, out, "--passes", "reorder,plan", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    validate(report, "report")
+    assert report["after"]["peak_bytes"] < report["before"]["peak_bytes"]
+    assert report["after"]["head_bytes"] < report["before"]["head_bytes"]
+    assert report["optimal"] == {"order": True, "plan": True}
+    assert report["verified"]["bit_exact"] is True and report["verified"]["inputs"] == 16
+    assert report["after"]["file_bytes"] == out.stat().st_size
+    load_model(out)
+
+
+def test_rewrite_prints_a_table_and_a_verdict(model: Path, tmp_path: Path) -> None:
+    done = run("rewrite", model, tmp_path / "out.tflite", "--no-verify")
+    assert done.returncode == 0, done.stderr
+    assert "before" in done.stdout and "head" in done.stdout and "not verified" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_inspect_names_the_bottleneck(model: Path) -> None:
+    done = run("inspect", model, "--json")
+    assert done.returncode == 0, done.stderr
+    inspection = json.loads(done.stdout)
+    validate(inspection, "inspection")
+    rows = inspection["operators"]
+    worst = max(rows, key=lambda row: row["working_set_bytes"])
+    assert worst["bottleneck"] and inspection["bottleneck"] in [r["name"] for r in rows if r["bottleneck"]]
+    assert worst["working_set_bytes"] == inspection["figures"]["peak_bytes"]
+    shown = run("inspect", model).stdout.splitlines()
+    assert "needs an arena of" in shown[0] and any("<- peak" in line for line in shown)
+
+
+def test_verify_tells_equal_from_different(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tflite"
+    save_model(branching_model(seed=1), other)
+    assert run("verify", model, model, "--inputs", 3).returncode == 0
+    differs = run("verify", model, other)
+    assert differs.returncode == 1 and "differs at [" in differs.stderr
+
+
+def test_verify_takes_the_users_own_data(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "mine.npz"
+    np.savez(data, np.zeros((5, 16, 16, 4), np.int8))
+    done = run("verify", model, model, "--data", data)
+    assert done.returncode == 0 and "same bytes on 5 inputs" in done.stdout
+    np.savez(data, np.zeros((5, 16, 16, 3), np.int8))
+    refused = run("verify", model, model, "--data", data)
+    assert refused.returncode == 2 and "input_0" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["rewrite", "inspect", "verify"])
+def test_bad_files_are_answered_with_one_sentence(command: str, tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "out.tflite"
+    extra = {"rewrite": [out], "inspect": [], "verify": [model]}[command]
+    broken = tmp_path / "broken.tflite"
+    for content in (b"", model.read_bytes()[:1000], b"no model at all, only text in a file", None):
+        if content is None:
+            broken.unlink()
+        else:
+            broken.write_bytes(content)
+        done = run(command, broken, *extra)
+        assert done.returncode == 2, (content, done)
+        assert "broken.tflite" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+        assert not out.exists()
+
+
+def test_a_target_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    done = run("rewrite", model, tmp_path / "missing" / "out.tflite", "--no-verify")
+    assert done.returncode == 2 and "cannot be written" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tflite"]
+
+
+def test_the_input_is_only_replaced_on_request(model: Path) -> None:
+    before = model.read_bytes()
+    refused = run("rewrite", model, model, "--no-verify")
+    assert refused.returncode == 2 and "--force" in refused.stderr and model.read_bytes() == before
+    assert run("rewrite", model, model, "--no-verify", "--force").returncode == 0
+    assert model.read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--passes", "reorder,polish"],
+        ["--passes", "plan,reorder"],
+        ["--passes", "reorder,reorder"],
+        ["--time-limit", "-1"],
+        ["--inputs", "0"],
+        ["--unknown"],
+    ],
+)
+def test_bad_usage_exits_with_2(model: Path, tmp_path: Path, arguments: list[str]) -> None:
+    done = run("rewrite", model, tmp_path / "out.tflite", *arguments)
+    assert done.returncode == 2 and done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out.tflite").exists()
+
+
+def test_colour_is_never_forced_on_a_pipe(model: Path) -> None:
+    for environment in ({"NO_COLOR": "1"}, {}):
+        assert "\x1b" not in run("inspect", model, **environment).stdout
+
+
+def test_float_models_are_inspected_too(tmp_path: Path) -> None:
+    b = ModelBuilder()
+    x = b.input((1, 8, 8, 2), type=TensorType.FLOAT32)
+    path = tmp_path / "float_io.tflite"
+    save_model(b.build([b.dequantize(b.conv(b.quantize(x), 4, kernel=3))]), path)
+    done = run("inspect", path)
+    assert done.returncode == 0 and "QUANTIZE" in done.stdout

@@ -1,0 +1,239 @@
+"""The Python interface: load, inspect, rewrite, verify. The command line is a thin skin over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.figures import figures, front_report, measured_head, memory_table
+from tflite_fuse.fusion.schemes import Scheme
+from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.model.file import load_model, save_model, serialize_model
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.base import Pass, PassResult, run_passes
+from tflite_fuse.passes.fuse import Fuse, FuseResult, Goal
+from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.reorder import Reorder
+from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.report.front import FrontReport
+from tflite_fuse.report.inspection import Inspection
+from tflite_fuse.report.report import BlockReport, Report, Verified
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
+
+Source = str | os.PathLike[str] | bytes
+Progress = Callable[[str, int, int], None]
+
+DEFAULT_PASSES = ("reorder", "fuse", "plan")
+"""What ``rewrite`` runs. Behind ``fuse`` the operators are put in order once more."""
+
+SCHEMES = tuple(scheme.value for scheme in Scheme)
+
+ARENA_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Result:
+    """A rewritten model: the bytes of its .tflite file, and the report."""
+
+    model: bytes
+    report: Report
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model; the path holds the old content or the whole new one. Raises UsageError."""
+        save_model(self.model, path)
+
+
+def load(source: Source) -> Model:
+    """Read and check a model from a path or from bytes. Raises ModelError, UsageError."""
+    return load_model(source)
+
+
+def inspect(source: Source) -> Inspection:
+    """What a model needs: figures, the memory table per operator, the bottleneck. Raises ModelError, UsageError."""
+    data = _bytes(source)
+    model = load_model(source)
+    name = "model" if isinstance(source, bytes) else str(Path(source))
+    rows, notes = memory_table(model)
+    return Inspection(name, figures(model, data), rows, notes)
+
+
+def rewrite(
+    source: Source,
+    *,
+    passes: Sequence[str] = DEFAULT_PASSES,
+    goal: Goal | None = None,
+    scheme: str = Scheme.AUTO.value,
+    tiles: tuple[int, int] | None = None,
+    verify: bool | None = None,
+    inputs: int = 16,
+    time_limit: float = 30.0,
+    in_place: str | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Make a model need less RAM and compute the same bytes.
+
+    Args:
+        source: path or bytes of a .tflite file.
+        passes: names of the passes to run, in order.
+        goal: what fusion aims at; None for the least RAM that recomputes nothing.
+        scheme: which fused blocks are allowed, a published scheme's name or ``auto``.
+        tiles: tile height and width of the scheme ``inverted-residual``.
+        verify: compare both models in TFLM; None does so where it is installed.
+        inputs: number of inputs to verify on.
+        time_limit: seconds each search may take before it answers with its best so far.
+        in_place: kernel set whose operators may overwrite their input; None for no such sharing.
+        progress: called with (step, done, total).
+
+    Raises:
+        ModelError: the model is damaged.
+        UsageError: unknown pass or scheme, unreadable path.
+        LimitError: the goal cannot be reached.
+        VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
+        RuntimeUnavailableError: verification was asked for and no runtime is installed.
+    """
+    data = _bytes(source)
+    model = load_model(source)
+    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles)
+    steps = _make_passes(passes, fuse, time_limit, in_place)
+    rewritten, results = run_passes(model, steps)
+    output = serialize_model(rewritten)
+    verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
+    before, after = figures(model, data), figures(rewritten, output)
+    report = Report(
+        before=before,
+        after=after,
+        compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
+        optimal=_optimal(results),
+        verified=verified,
+        notes=(*(note for result in results for note in result.notes), *why_not),
+        blocks=tuple(_block_report(model, block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
+    )
+    return Result(output, report)
+
+
+def pareto(source: Source, *, scheme: str = Scheme.AUTO.value, tiles: tuple[int, int] | None = None) -> FrontReport:
+    """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
+
+    RAM is the estimate the search works with: the largest working set in bytes, every tensor rounded up to 16.
+
+    Raises:
+        ModelError, UsageError: the model or the scheme cannot be used.
+    """
+    model = load_model(source)
+    front = fusion_front(model, SearchOptions(_scheme(scheme), tiles, alignment=ARENA_ALIGNMENT))
+    return front_report(model, "model" if isinstance(source, bytes) else str(source), front)
+
+
+def verify(
+    a: Source,
+    b: Source,
+    *,
+    inputs: int = 16,
+    data: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run two models in TFLM and compare their outputs byte by byte.
+
+    Args:
+        a, b: paths or bytes of .tflite files.
+        inputs: number of generated inputs: edge values first, then random ones.
+        data: an .npz file with the user's own inputs, instead of generated ones.
+        progress: called with (step, done, total).
+
+    Raises:
+        ModelError, UsageError: a model or the data cannot be used.
+        VerificationError: the models have different inputs or outputs.
+        RuntimeUnavailableError: no runtime is installed.
+    """
+    model = load_model(a)
+    load_model(b)
+    samples = load_inputs(Path(data), model) if data is not None else generate_inputs(model, inputs)
+    names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
+    return compare(
+        _bytes(a),
+        _bytes(b),
+        samples,
+        names=(names[0], names[1]),
+        progress=None if progress is None else lambda done, total: progress("input", done, total),
+    )
+
+
+def _bytes(source: Source) -> bytes:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror or error})") from error
+
+
+def _scheme(name: str) -> Scheme:
+    try:
+        return Scheme(name)
+    except ValueError as error:
+        names = ", ".join(scheme.value for scheme in Scheme)
+        raise UsageError(f"there is no scheme {name!r}; the schemes are {names}") from error
+
+
+def _make_passes(names: Sequence[str], fuse: Fuse, time_limit: float, in_place: str | None) -> list[Pass]:
+    reorder = Reorder(time_limit=time_limit, in_place=in_place)
+    plan = Plan(
+        measure_head=lambda model: measured_head(serialize_model(model)),
+        time_limit=time_limit,
+        in_place=in_place,
+    )
+    made: dict[str, list[Pass]] = {
+        "reorder": [reorder],
+        "fuse": [SinkTranspose(), fuse, reorder] if "reorder" in names else [SinkTranspose(), fuse],
+        "plan": [plan],
+    }
+    unknown = [name for name in names if name not in made]
+    if unknown:
+        raise UsageError(f"there is no pass {unknown[0]!r}; the passes are {', '.join(made)}")
+    if "plan" in names and names[-1] != "plan":
+        raise UsageError("the plan pass must be the last one: its offsets belong to the order of operators and tensors")
+    if len(set(names)) != len(names):
+        raise UsageError("a pass is named twice")
+    return [step for name in names for step in made[name]]
+
+
+def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
+    """Of several runs of a pass the last one counts."""
+    return {result.proves: result.optimal for result in results if result.proves and result.optimal is not None}
+
+
+def _block_report(model: Model, inserted: InsertedBlock) -> BlockReport:
+    choice, extraction = inserted.choice, inserted.extraction
+    tensors = model.main.tensors
+    return BlockReport(
+        operators=tuple(operator_label(model, index) for index in choice.operators),
+        input=tensors[extraction.inputs[0]].name or "",
+        output=tensors[extraction.outputs[0]].name or "",
+        scheme=choice.scheme,
+        strip_width=choice.config.tile_width,
+        scratch_bytes=inserted.schedule.scratch_bytes,
+        macs=choice.macs,
+        extra_macs=choice.extra_macs,
+    )
+
+
+def _verify_rewrite(
+    before: bytes, after: bytes, wanted: bool | None, inputs: int, progress: Progress | None
+) -> tuple[Verified | None, list[str]]:
+    if wanted is False:
+        return None, []
+    if wanted is None and not tflm.available():
+        return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
+    comparison = verify(before, after, inputs=inputs, progress=progress)
+    if comparison.first_difference is not None:
+        raise VerificationError(
+            f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
+        )
+    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), []

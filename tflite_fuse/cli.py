@@ -1,0 +1,284 @@
+"""The command line: arguments, messages, exit codes. No logic.
+
+Exit codes: 0 done; 1 the model does not meet what was asked (differs, does not fit); 2 bad usage or input.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+import tflite_fuse
+from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
+from tflite_fuse.report.tables import inspection_table, report_table
+from tflite_fuse.units import parse_bytes, parse_tiles
+
+app = typer.Typer(
+    name="tflite-fuse",
+    help="Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_PIPE_WIDTH = 200
+"""Columns of a table that goes into a pipe or a file, where no line must break."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+InputCount = Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")]
+DataFile = Annotated[
+    Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
+]
+SchemeName = Annotated[str, typer.Option(help=f"Which fused blocks are allowed: {', '.join(tflite_fuse.SCHEMES)}.")]
+TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
+
+
+def _console(stderr: bool = False) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _PIPE_WIDTH
+    return Console(stderr=stderr, width=width, soft_wrap=True, highlight=False)
+
+
+def _answers_errors(command: F) -> F:
+    """Turn the project's errors into one sentence on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TfliteFuseError as error:
+            _fail(str(error), 1 if isinstance(error, (LimitError, VerificationError)) else 2)
+        except KeyboardInterrupt:
+            _fail("interrupted; nothing was written", 130)
+        except (MemoryError, RecursionError) as error:
+            _fail(f"the model is too large for this machine ({type(error).__name__})", 2)
+        except Exception as error:
+            if os.environ.get("TFLITE_FUSE_TRACEBACK"):
+                raise
+            _fail(
+                f"internal error: {type(error).__name__}: {error}; please report it with the model "
+                "(TFLITE_FUSE_TRACEBACK=1 shows where)",
+                2,
+            )
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _fail(message: str, code: int) -> None:
+    _console(stderr=True).print(f"tflite-fuse: {message}", markup=False)
+    raise typer.Exit(code)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"tflite-fuse {tflite_fuse.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@_answers_errors
+def rewrite(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
+    passes: Annotated[str, typer.Option(help="Which passes to run, in order, separated by commas.")] = ",".join(
+        tflite_fuse.DEFAULT_PASSES
+    ),
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Prove the result in TensorFlow Lite Micro before writing it. Default: where it is installed.",
+            show_default=False,
+        ),
+    ] = None,
+    max_ram: Annotated[
+        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the fewest MACs win.")
+    ] = None,
+    max_compute: Annotated[
+        float | None, typer.Option(help="MACs allowed, as a multiple of the model's own; the least RAM wins.")
+    ] = None,
+    least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
+    scheme: SchemeName = "auto",
+    tiles: TileSize = None,
+    no_fuse: Annotated[
+        bool, typer.Option("--no-fuse", help="Only reorder and plan: needs no custom operator.")
+    ] = False,
+    inputs: InputCount = 16,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, help="Seconds each search may take before it answers with its best so far.")
+    ] = 30.0,
+    in_place: Annotated[
+        str | None,
+        typer.Option(help="Let operators overwrite their input where this kernel set allows it: reference."),
+    ] = None,
+    as_json: JsonFlag = False,
+    force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
+) -> None:
+    """Rewrite a model so that it needs less RAM and computes the same bytes."""
+    if not force and _same_file(source, target):
+        raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
+    names = [name.strip() for name in passes.split(",") if name.strip()]
+    goal = tflite_fuse.Goal(None if max_ram is None else parse_bytes(max_ram), max_compute, least_ram)
+    with _Status("rewriting", as_json) as report_progress:
+        result = tflite_fuse.rewrite(
+            source,
+            passes=[name for name in names if not (no_fuse and name == "fuse")],
+            goal=goal,
+            scheme=scheme,
+            tiles=None if tiles is None else parse_tiles(tiles),
+            verify=verify,
+            inputs=inputs,
+            time_limit=time_limit,
+            in_place=in_place,
+            progress=report_progress,
+        )
+        result.save(target)
+    if as_json:
+        _print_json(result.report.to_json())
+        return
+    console = _console()
+    console.print(report_table(result.report))
+    for note in result.report.notes:
+        console.print(f"- {note}", markup=False)
+    console.print(_verdict(result.report, target), markup=False)
+
+
+def _verdict(report: Any, target: Path) -> str:
+    proof = (
+        f"{report.verified.inputs} inputs gave the same bytes in {report.verified.runtime} {report.verified.version}"
+        if report.verified
+        else "not verified in a runtime"
+    )
+    return f"{target}: arena {report.before.arena_bytes:,} -> {report.after.arena_bytes:,} bytes; {proof}"
+
+
+@app.command()
+@_answers_errors
+def inspect(model: ModelPath, as_json: JsonFlag = False) -> None:
+    """Show how much RAM a model needs and which operator is the bottleneck."""
+    with _Status("inspecting", as_json):
+        inspection = tflite_fuse.inspect(model)
+    if as_json:
+        _print_json(inspection.to_json())
+        return
+    console = _console()
+    console.print(f"{model}: {inspection.verdict()}", markup=False)
+    console.print(inspection_table(inspection))
+    for note in inspection.notes:
+        console.print(f"- {note}", markup=False)
+
+
+@app.command()
+@_answers_errors
+def verify(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The original .tflite file.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
+    inputs: InputCount = 16,
+    data: DataFile = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run two models in TensorFlow Lite Micro and compare their outputs byte by byte."""
+    with _Status("comparing", as_json) as report_progress:
+        comparison = tflite_fuse.verify(a, b, inputs=inputs, data=data, progress=report_progress)
+    difference = comparison.first_difference
+    if as_json:
+        _print_json(
+            {
+                "schema": "tflite-fuse/comparison/1",
+                "runtime": comparison.runtime,
+                "version": comparison.version,
+                "inputs": comparison.inputs,
+                "bit_exact": comparison.bit_exact,
+                "first_difference": None if difference is None else str(difference),
+            }
+        )
+    elif difference is None:
+        _console().print(
+            f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})", markup=False
+        )
+    if difference is not None:
+        raise VerificationError(str(difference))
+
+
+@app.command()
+@_answers_errors
+def pareto(
+    model: ModelPath,
+    scheme: SchemeName = "auto",
+    tiles: TileSize = None,
+    as_json: JsonFlag = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+) -> None:
+    """Show every trade of RAM for compute that fused blocks offer for a model."""
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    with _Status("searching", as_json or as_csv):
+        front = tflite_fuse.pareto(model, scheme=scheme, tiles=None if tiles is None else parse_tiles(tiles))
+    if as_json:
+        _print_json(front.to_json())
+    elif as_csv:
+        sys.stdout.write(front.to_csv())
+    else:
+        _console().print(front.table())
+
+
+class _Status:
+    """A line on stderr for work that takes more than a second; nothing where stderr is no terminal or JSON is asked."""
+
+    def __init__(self, what: str, quiet: bool) -> None:
+        self._status = _console(stderr=True).status(f"{what} ...")
+        self._what = what
+        self._shown = not quiet and sys.stderr.isatty()
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        if self._shown:
+            self._status.start()
+        return self._update
+
+    def __exit__(self, *exception: object) -> None:
+        if self._shown:
+            self._status.stop()
+
+    def _update(self, step: str, done: int, total: int) -> None:
+        if self._shown:
+            self._status.update(f"{self._what}: {step} {done}/{total}" if total else f"{self._what}: {step}")
+
+
+def _same_file(a: Path, b: Path) -> bool:
+    try:
+        return a.samefile(b)
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Entry point of the ``tflite-fuse`` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

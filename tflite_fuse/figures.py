@@ -1,0 +1,121 @@
+"""A model's memory and compute figures, and its memory table."""
+
+from __future__ import annotations
+
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError
+from tflite_fuse.fusion.extract import fusability
+from tflite_fuse.fusion.front import Front, Point
+from tflite_fuse.fusion.in_model import blocks_in, executed_macs
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.greedy import head_bytes
+from tflite_fuse.memory.macs import operator_macs
+from tflite_fuse.memory.placement import rounded
+from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.memory.working_set import peak, working_sets
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+from tflite_fuse.report.front import FrontReport, FrontRow, common_limits
+from tflite_fuse.report.inspection import OperatorRow
+from tflite_fuse.report.report import Figures
+from tflite_fuse.runtime import tflm
+
+
+def measured_head(data: bytes) -> int | None:
+    """Head bytes that a real TFLM uses for a model; None where it is not installed or cannot load the model."""
+    if not tflm.available():
+        return None
+    try:
+        return tflm.measure(data).head_bytes
+    except (ModelError, RuntimeUnavailableError):
+        return None
+
+
+def executed_operator_macs(model: Model) -> list[int]:
+    """Multiply-accumulates each operator executes, those of fused blocks included. Raises ModelError."""
+    macs = list(operator_macs(model))
+    for index, block in blocks_in(model).items():
+        macs[index] = executed_macs(block)
+    return macs
+
+
+def figures(model: Model, data: bytes) -> Figures:
+    """Figures of a model whose file is ``data``.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape or elements without a size.
+    """
+    graph = memory_graph(model)
+    head, source = measured_head(data), tflm.RUNTIME_NAME
+    if head is None:
+        head, source = head_bytes(model), "computed"
+    tail = predict_tail(model).total
+    return Figures(
+        peak_bytes=peak(graph),
+        lower_bound_bytes=peak(rounded(graph)),
+        head_bytes=head,
+        head_source=source,
+        tail_bytes=tail,
+        arena_bytes=head + tail,
+        macs=sum(executed_operator_macs(model)),
+        operators=len(model.main.operators),
+        file_bytes=len(data),
+    )
+
+
+def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
+    """One row per operator of the main subgraph, and notes about what the table leaves out."""
+    graph, reasons = memory_graph(model), fusability(model)
+    sets, macs, highest = working_sets(graph), executed_operator_macs(model), peak(graph)
+    rows = []
+    for index, operator in enumerate(model.main.operators):
+        output = model.main.tensors[operator.outputs[0]] if operator.outputs else None
+        rows.append(
+            OperatorRow(
+                index=index,
+                name=graph.ops[index].name,
+                output=(output.name or "") if output else "",
+                shape=output.dims if output else (),
+                working_set_bytes=sets[index],
+                macs=macs[index],
+                bottleneck=sets[index] == highest,
+                blocked=reasons[index],
+            )
+        )
+    notes = []
+    if len(model.subgraphs) > 1:
+        notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
+    return tuple(rows), tuple(notes)
+
+
+MARKED_FACTORS = (1.1, 1.3, 1.5)
+"""Compute factors whose least RAM ``pareto`` marks."""
+
+
+def front_report(model: Model, name: str, front: Front) -> FrontReport:
+    """A front with the points marked that answer the usual questions."""
+    marks: dict[int, list[str]] = {}
+
+    def mark(point: Point, text: str) -> None:
+        marks.setdefault(front.points.index(point), []).append(text)
+
+    mark(front.zero_recompute(), "no recompute")
+    for factor in MARKED_FACTORS:
+        mark(front.least_ram(factor), f"F <= {factor:g}")
+    for limit in common_limits([point.ram_bytes for point in front.points]):
+        mark(front.least_compute(limit), f"RAM <= {limit // 1024} KiB")
+    mark(front.points[0], "least RAM")
+    rows = tuple(_front_row(model, point, tuple(marks.get(index, ()))) for index, point in enumerate(front.points))
+    return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal)
+
+
+def _front_row(model: Model, point: Point, marks: tuple[str, ...]) -> FrontRow:
+    blocks = tuple(
+        (
+            operator_label(model, block.operators[0]),
+            operator_label(model, block.operators[-1]),
+            len(block.operators),
+            block.config.tile_width,
+        )
+        for block in point.blocks
+    )
+    return FrontRow(point.ram_bytes, point.macs, round(point.compute_factor, 6), blocks, marks)

@@ -1,0 +1,155 @@
+"""The fusion pass: search the front of blocks, pick the point the user asked for, replace operators by blocks.
+
+The front's RAM is an estimate of the working sets. What counts is the arena after reordering and planning, so the
+candidates next to the limit are rewritten and placed, and the best real one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.fusion.front import Front, Point
+from tflite_fuse.fusion.schemes import Scheme
+from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.placement import place
+from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.base import PassResult
+from tflite_fuse.passes.insert_blocks import InsertedBlock, insert_blocks
+
+CANDIDATES = 4
+"""Points of the front that are rewritten and placed to find the best real arena."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the user wants of fusion. With nothing set: the least RAM that recomputes nothing.
+
+    Attributes:
+        max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
+            taken.
+        max_compute: MACs over those of the unfused model that must not be exceeded; the least RAM within it is taken.
+        least_ram: the least RAM at any compute.
+    """
+
+    max_ram: int | None = None
+    max_compute: float | None = None
+    least_ram: bool = False
+
+    def __post_init__(self) -> None:
+        if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
+            raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
+        if self.max_compute is not None and not self.max_compute >= 1:
+            raise LimitError(f"a compute factor of at most {self.max_compute:g} cannot be reached: 1 is no recompute")
+
+    @property
+    def compute_limit(self) -> float | None:
+        """The largest allowed compute factor, None for any."""
+        if self.max_compute is not None:
+            return self.max_compute
+        return None if self.least_ram or self.max_ram is not None else 1.0
+
+
+@dataclass(frozen=True)
+class FuseResult(PassResult):
+    """What fusion did: the blocks in execution order, the point they are, the whole front."""
+
+    blocks: tuple[InsertedBlock, ...] = ()
+    point: Point | None = None
+    front: Front | None = None
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    point: Point
+    model: Model
+    blocks: tuple[InsertedBlock, ...]
+    arena: int
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Replace operators by fused blocks.
+
+    Attributes:
+        goal: what to reach.
+        scheme: which blocks and configurations are allowed.
+        tiles: tile height and width of the inverted-residual scheme.
+    """
+
+    goal: Goal = Goal()
+    scheme: Scheme = Scheme.AUTO
+    tiles: tuple[int, int] | None = None
+
+    name: ClassVar[str] = "fuse"
+
+    def run(self, model: Model) -> FuseResult:
+        """Fuse a model.
+
+        Raises:
+            LimitError: the goal cannot be reached; names the nearest point and the operator that blocks it.
+            ModelError: an arena tensor has a dynamic shape or elements without a size.
+        """
+        bare = remove_plan(model) if has_plan(model) else model
+        front = fusion_front(bare, SearchOptions(scheme=self.scheme, tiles=self.tiles, alignment=16))
+        chosen = self._choose(bare, front)
+        notes = (*_done(bare, chosen), *front.explain(chosen.point))
+        if not chosen.point.blocks:
+            return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
+        return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
+
+    def _choose(self, model: Model, front: Front) -> _Candidate:
+        limit = self.goal.compute_limit
+        points = [p for p in front.points if limit is None or p.macs <= limit * front.unfused.macs]
+        if self.goal.max_ram is None:
+            candidates = [_realise(model, point) for point in points[:CANDIDATES]]
+            return min(candidates, key=lambda c: (c.arena, c.point.macs))
+        return self._within_ram(model, front, points, self.goal.max_ram)
+
+    def _within_ram(self, model: Model, front: Front, points: Sequence[Point], max_ram: int) -> _Candidate:
+        """The fewest MACs whose real arena fits: from the cheapest point that may fit towards less RAM."""
+        unfused = _realise(model, front.unfused)
+        if unfused.arena <= max_ram:
+            return unfused
+        nearest: _Candidate | None = None
+        for candidate in _realised(model, (p for p in reversed(points) if p.ram_bytes <= max_ram)):
+            if candidate.arena <= max_ram:
+                return candidate
+            nearest = candidate
+        nearest = nearest or _realise(model, points[0])
+        culprits = " to ".join(dict.fromkeys(operator_label(model, i) for i in _ends(nearest.point.largest)))
+        bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
+        raise LimitError(
+            f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
+            f"at a compute factor of {nearest.point.compute_factor:.2f}, because of {culprits}"
+        )
+
+
+def _ends(indices: Sequence[int]) -> tuple[int, ...]:
+    return (indices[0], indices[-1]) if indices else ()
+
+
+def _realised(model: Model, points: Iterator[Point]) -> Iterator[_Candidate]:
+    return (_realise(model, point) for point in points)
+
+
+def _realise(model: Model, point: Point) -> _Candidate:
+    """Insert a point's blocks and place the result's tensors."""
+    rewritten, blocks = insert_blocks(model, point.blocks)
+    arena = place(memory_graph(rewritten)).height + predict_tail(rewritten).total
+    return _Candidate(point, rewritten, blocks, arena)
+
+
+def _done(model: Model, chosen: _Candidate) -> Iterator[str]:
+    for block in chosen.blocks:
+        labels = [operator_label(model, index) for index in _ends(block.choice.operators)]
+        where = f"{labels[0]} to {labels[-1]}" if labels[0] != labels[-1] else f"{labels[0]} alone"
+        width = block.choice.config.tile_width
+        how = "without recompute" if block.choice.extra_macs == 0 else f"in {block.choice.scheme} {width} columns wide"
+        yield f"{where} fused {how}: {block.schedule.scratch_bytes:,} B of scratch instead of whole inner tensors"

@@ -1,0 +1,98 @@
+"""The Pareto front of a model as JSON, CSV and a table, with the points users ask for marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+FRONT_SCHEMA = "tflite-fuse/front/1"
+
+
+@dataclass(frozen=True)
+class FrontRow:
+    """One point.
+
+    Attributes:
+        ram_bytes: largest working set, every tensor rounded up to 16 bytes (the estimate the search works with).
+        macs: multiply-accumulates executed.
+        compute_factor: ``macs`` over those of the unfused model.
+        blocks: for each fused block its first and last operator, how many operators it has and its strip width.
+        marks: what this point is the answer to, such as ``least RAM``.
+    """
+
+    ram_bytes: int
+    macs: int
+    compute_factor: float
+    blocks: tuple[tuple[str, str, int, int], ...]
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FrontReport:
+    """All points of a model, RAM ascending."""
+
+    model: str
+    unfused_ram_bytes: int
+    unfused_macs: int
+    rows: tuple[FrontRow, ...]
+    optimal: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``pareto --json`` prints."""
+        return {
+            "schema": FRONT_SCHEMA,
+            "model": self.model,
+            "optimal": self.optimal,
+            "unfused": {"ram_bytes": self.unfused_ram_bytes, "macs": self.unfused_macs},
+            "points": [
+                {
+                    "ram_bytes": row.ram_bytes,
+                    "macs": row.macs,
+                    "compute_factor": row.compute_factor,
+                    "blocks": [
+                        {"first": first, "last": last, "operators": count, "strip_width": width}
+                        for first, last, count, width in row.blocks
+                    ],
+                    "marks": list(row.marks),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def to_csv(self) -> str:
+        """One line per point: ram_bytes,macs,compute_factor,blocks,marks."""
+        lines = ["ram_bytes,macs,compute_factor,blocks,marks"]
+        lines += [
+            f"{row.ram_bytes},{row.macs},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
+            for row in self.rows
+        ]
+        return "\n".join(lines) + "\n"
+
+    def table(self) -> Table:
+        """For a terminal."""
+        table = Table(show_edge=False, pad_edge=False)
+        for heading in ("RAM (bytes)", "MACs", "F"):
+            table.add_column(heading, justify="right")
+        table.add_column("fused blocks (operators each)")
+        table.add_column("the answer to")
+        for row in self.rows:
+            blocks = ", ".join(str(count) for _, _, count, _ in row.blocks)
+            marks = ", ".join(row.marks)
+            table.add_row(
+                f"{row.ram_bytes:,}",
+                f"{row.macs:,}",
+                f"{row.compute_factor:.3f}",
+                blocks or "none",
+                marks,
+                style="bold" if row.marks else None,
+            )
+        return table
+
+
+def common_limits(points: Sequence[int]) -> tuple[int, ...]:
+    """RAM limits people have (powers of two from 8 KiB on) that lie within the front's range."""
+    sizes = (1024 * 2**power for power in range(3, 12))
+    return tuple(size for size in sizes if points and min(points) <= size < max(points))

@@ -1,0 +1,25 @@
+"""Sizes and tiles as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from tflite_fuse.errors import UsageError
+
+_UNITS = {"": 1, "b": 1, "kb": 1000, "k": 1000, "mb": 1000**2, "kib": 1024, "mib": 1024**2}
+
+
+def parse_bytes(text: str) -> int:
+    """``64kB`` (1000 bytes each), ``64KiB`` (1024 each) or ``65536`` in bytes. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise UsageError(f"{text!r} is not a size; write it like 64kB, 64KiB or 65536")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def parse_tiles(text: str) -> tuple[int, int]:
+    """``8x8``: height and width. Raises UsageError."""
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None or int(match[1]) < 1 or int(match[2]) < 1:
+        raise UsageError(f"{text!r} is not a tile size; write height x width like 8x8")
+    return int(match[1]), int(match[2])
