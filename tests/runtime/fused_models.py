@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tflite_fuse.fusion.block import Block, BlockConfig
+from tflite_fuse.fusion.block import Block, BlockConfig, Stage, StageKind, Storage
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.extract import extract
 from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime.shim import CUSTOM_CODE
 
@@ -28,6 +29,19 @@ def fuse(model_bytes: bytes, operators: Iterable[int], config: BlockConfig | Non
     return with_block(
         model, extraction.operators, extraction.inputs, extraction.outputs, encode(extraction.block, plan)
     )
+
+
+def fuse_outside(model_bytes: bytes, operators: Iterable[int], storage: Storage, config: BlockConfig) -> bytes:
+    """As ``fuse`` for a piece at the model's only input, which leaves the arena: EXTERNAL, or SCRATCH for a source."""
+    model = load_model(model_bytes)
+    extraction = extract(model, operators)
+    block = extraction.block
+    (number,) = block.inputs
+    tensors = tuple(replace(t, storage=storage) if i == number else t for i, t in enumerate(block.tensors))
+    source = (Stage(StageKind.SOURCE, (), number),) if storage is Storage.SCRATCH else ()
+    block = replace(block, tensors=tensors, stages=(*source, *block.stages), inputs=())
+    model = replace_main(model, replace(model.main, inputs=()))
+    return with_block(model, extraction.operators, (), extraction.outputs, encode(block, schedule(block, config)))
 
 
 def with_block(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import SHARED
-from tests.runtime.fused_models import fuse
-from tflite_fuse.errors import ModelError, RuntimeUnavailableError
-from tflite_fuse.fusion.block import BlockConfig
+from tests.runtime.fused_models import fuse, fuse_outside
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
+from tflite_fuse.fusion.block import BlockConfig, Storage
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
@@ -195,6 +195,54 @@ def flip(data: bytes, randomness: np.random.Generator) -> bytes:
         choices = (0, 1, -1, 2**31 - 1, -(2**31), int(randomness.integers(-50, 50)), int(numbers[place]) ^ 1)
         numbers[place] = choices[int(randomness.integers(len(choices)))]
     return numbers.tobytes() + data[len(data) // 4 * 4 :]
+
+
+STRIPS = BlockConfig(7, 2)
+ONE_TILE = BlockConfig(7, 6)
+
+
+@pytest.mark.parametrize(
+    ("storage", "config"), [(Storage.EXTERNAL, ONE_TILE), (Storage.EXTERNAL, STRIPS), (Storage.SCRATCH, ONE_TILE)]
+)
+def test_an_input_outside_the_arena(storage: Storage, config: BlockConfig) -> None:
+    model = fuse_outside(network(), range(7), storage, config)
+    inputs = inputs_of(network())
+    assert compare(network(), model, inputs, outside=[0]).bit_exact
+    guarded = tflm.run(model, [[]] * 4, inputs[:4], sanitize=True).outputs
+    for plain, other in zip(tflm.run(network(), inputs[:4]).outputs, guarded, strict=True):
+        assert (plain[0] == other[0]).all()
+    assert tflm.measure(model).head_bytes < tflm.measure(fuse(network(), range(7), config)).head_bytes
+
+
+def test_a_camera_cannot_be_asked_twice() -> None:
+    """Strips look at the columns between them again: right for memory, wrong for a source; the next run works."""
+    inputs = inputs_of(network(), 2)
+    strips = fuse_outside(network(), range(7), Storage.SCRATCH, STRIPS)
+    with pytest.raises(ModelError, match="TFLITE_FUSE: "):
+        tflm.run(strips, [[]], inputs[:1])
+    assert compare(
+        network(), fuse_outside(network(), range(7), Storage.SCRATCH, ONE_TILE), inputs, outside=[0]
+    ).bit_exact
+
+
+def test_inputs_outside_the_arena_must_fit() -> None:
+    model = fuse_outside(network(), range(7), Storage.EXTERNAL, ONE_TILE)
+    with pytest.raises(ModelError, match="none of that size was given"):
+        tflm.run(model, [[]], [[np.zeros((1, 13, 11, 2), np.int8)]])
+    with tflm.session(model) as child, pytest.raises(ModelError, match="none of that size was given"):
+        child.infer([], [np.zeros((1, 13, 11, 3), np.int8)])
+        child.infer([])
+    with pytest.raises(ModelError, match="must be int8"):
+        tflm.run(model, [[]], [[np.zeros((1, 13, 11, 3), np.float32)]])
+    with pytest.raises(VerificationError, match="1 inputs but the second model has 0"):
+        compare(network(), model, inputs_of(network()))
+    with pytest.raises(UsageError, match="not all among them"):
+        compare(network(), model, inputs_of(network()), outside=[1])
+
+
+def test_inputs_outside_are_for_fused_models() -> None:
+    with pytest.raises(ModelError, match="cannot be given"):
+        tflm.run(network(), inputs_of(network(), 1), [[np.zeros(3, np.int8)]])
 
 
 def test_without_a_compiler_the_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ _MAGIC = b"TFW1"
 _LOG_FILE = 2
 _LOG_LIMIT = 1 << 20
 _MALLOPT_PERTURB = -6
+_OUTSIDE_SETTER = "tflite_fuse_shim_set_outside"
 _JUNK = 0xA5
 _JUNK_LIMIT = 1 << 26
 
@@ -66,7 +67,7 @@ def _receive_exactly(connection: socket.socket, length: int) -> bytes | None:
 class _Backend(Protocol):
     def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]: ...
 
-    def infer(self, arrays: list[Any], reset: bool) -> list[Any]: ...
+    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]: ...
 
     def print_allocations(self) -> None: ...
 
@@ -79,12 +80,12 @@ class _TflmBackend:
 
         self._runtime: Any = runtime
         self._interpreter: Any = None
+        self._libraries: list[ctypes.CDLL] = []
         self._inputs = 0
         self._outputs = 0
 
     def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]:
-        for library in header["libraries"]:
-            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        self._libraries = [ctypes.CDLL(library, ctypes.RTLD_GLOBAL) for library in header["libraries"]]
         self._interpreter = None
         arena_size = int(header["arena_size"])
         with _JunkFilledMemory(arena_size <= _JUNK_LIMIT):
@@ -96,7 +97,8 @@ class _TflmBackend:
         self._inputs, self._outputs = len(inputs), len(outputs)
         return {"inputs": inputs, "outputs": outputs}
 
-    def infer(self, arrays: list[Any], reset: bool) -> list[Any]:
+    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]:
+        self._set_outside(outside)
         if reset:
             self._interpreter.reset()
         for index, array in enumerate(arrays):
@@ -104,8 +106,31 @@ class _TflmBackend:
         self._interpreter.invoke()
         return [self._interpreter.get_output(index) for index in range(self._outputs)]
 
+    def _set_outside(self, arrays: list[Any]) -> None:
+        """Also for no arrays: what was set before refers to memory that is gone."""
+        described = (_OutsideArray * len(arrays))(*(_OutsideArray.of(array) for array in arrays))
+        setters = [each for library in self._libraries if (each := getattr(library, _OUTSIDE_SETTER, None))]
+        if any(setter(described, len(arrays)) != 0 for setter in setters) or (arrays and not setters):
+            raise ValueError(f"{len(arrays)} inputs outside the arena cannot be given to this model")
+
     def print_allocations(self) -> None:
         self._interpreter.print_allocations()
+
+
+class _OutsideArray(ctypes.Structure):
+    """``shim_array`` of ``shim/outside.h``."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("height", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("channels", ctypes.c_int32),
+    )
+
+    @classmethod
+    def of(cls, array: Any) -> _OutsideArray:
+        height, width, channels = (1, 1, 1, *array.shape)[-3:]
+        return cls(array.ctypes.data, height, width, channels)
 
 
 class _LitertBackend:
@@ -130,7 +155,9 @@ class _LitertBackend:
             "outputs": [_detail(d) for d in self._interpreter.get_output_details()],
         }
 
-    def infer(self, arrays: list[Any], reset: bool) -> list[Any]:
+    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]:
+        if outside:
+            raise ValueError("LiteRT knows no inputs outside the model")
         if reset:
             self._interpreter.reset_all_variables()
         for detail, array in zip(self._interpreter.get_input_details(), arrays, strict=True):
@@ -194,14 +221,14 @@ def _arrays(header: dict[str, Any], body: bytes) -> list[Any]:
 
 
 def _answer(backend: _Backend, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    import numpy as np
 
     request = header["request"]
     if request == "load":
         return backend.load(header, body), []
     if request == "infer":
-        outputs = [np.ascontiguousarray(a) for a in backend.infer(_arrays(header, body), bool(header["reset"]))]
-        # ascontiguousarray makes scalars one-dimensional; the shape of the answer is the tensor's.
+        arrays = _arrays(header, body)
+        count = int(header["inputs"])
+        outputs = backend.infer(arrays[:count], arrays[count:], bool(header["reset"]))
         return {"arrays": [[a.dtype.name, list(a.shape)] for a in outputs]}, [a.tobytes() for a in outputs]
     if request == "allocations":
         backend.print_allocations()

@@ -73,6 +73,7 @@ def compare(
     b: bytes,
     inputs: Sequence[Sequence[Array]],
     *,
+    outside: Sequence[int] = (),
     names: tuple[str, str] = ("the first model", "the second model"),
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
@@ -84,19 +85,23 @@ def compare(
     Args:
         a, b: two .tflite files with the same input and output shapes and types.
         inputs: one list per inference, with one array per model input.
+        outside: numbers of the first model's inputs that are no inputs of the second, because its blocks read them from
+            outside the arena; in the order of those blocks' operands.
         names: what messages call the two models.
         progress: called with (inferences done, inferences in all).
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
         VerificationError: the models' inputs or outputs differ in number, shape or type.
-        UsageError: there are no inputs.
+        UsageError: there are no inputs, or ``outside`` names some the first model does not have.
         RuntimeUnavailableError: the runtime is not installed.
     """
     if not inputs:
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b))
-    _check_signatures(models, names)
+    if any(number not in range(len(models[0].main.inputs)) for number in outside):
+        raise UsageError(f"{names[0]} has {len(models[0].main.inputs)} inputs; {list(outside)} are not all among them")
+    _check_signatures(models, outside, names)
     passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
     output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
     total = len(passes) * len(inputs)
@@ -107,7 +112,8 @@ def compare(
         for streamed in passes:
             for index, arrays in enumerate(inputs):
                 reset = not streamed or index == 0
-                difference = _first_difference(_run_both(pool, workers, arrays, reset), output_names, index, streamed)
+                outputs = _run_both(pool, workers, _feeds(arrays, outside), reset)
+                difference = _first_difference(outputs, output_names, index, streamed)
                 done += 1
                 if progress is not None:
                     progress(done, total)
@@ -120,10 +126,23 @@ def compare(
     )
 
 
+@dataclass(frozen=True)
+class _Feed:
+    """What one model is given for one inference."""
+
+    inputs: Sequence[Array]
+    outside: Sequence[Array]
+
+
+def _feeds(arrays: Sequence[Array], outside: Sequence[int]) -> tuple[_Feed, _Feed]:
+    inside = [array for number, array in enumerate(arrays) if number not in outside]
+    return _Feed(arrays, ()), _Feed(inside, [arrays[number] for number in outside])
+
+
 def _run_both(
-    pool: ThreadPoolExecutor, workers: Sequence[Worker], arrays: Sequence[Array], reset: bool
+    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[_Feed], reset: bool
 ) -> list[list[Array]]:
-    return list(pool.map(lambda each: each.infer(arrays, reset=reset), workers))
+    return list(pool.map(lambda each, feed: each.infer(feed.inputs, feed.outside, reset=reset), workers, feeds))
 
 
 def _first_difference(
@@ -150,11 +169,17 @@ def _bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
 
 
-def _check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> None:
-    for what in ("inputs", "outputs"):
-        of_a, of_b = ([m.main.tensors[index] for index in getattr(m.main, what)] for m in models)
+def _check_signatures(models: tuple[Model, Model], outside: Sequence[int], names: tuple[str, str]) -> None:
+    inside = [tensor for number, tensor in enumerate(models[0].main.inputs) if number not in outside]
+    for what, indices_a, indices_b in (
+        ("inputs", inside, models[1].main.inputs),
+        ("outputs", models[0].main.outputs, models[1].main.outputs),
+    ):
+        of_a = [models[0].main.tensors[index] for index in indices_a]
+        of_b = [models[1].main.tensors[index] for index in indices_b]
         if len(of_a) != len(of_b):
-            raise VerificationError(f"{names[0]} has {len(of_a)} {what} but {names[1]} has {len(of_b)}")
+            where = " inside the arena" if outside and what == "inputs" else ""
+            raise VerificationError(f"{names[0]} has {len(of_a)} {what}{where} but {names[1]} has {len(of_b)}")
         for index, (tensor_a, tensor_b) in enumerate(zip(of_a, of_b, strict=True)):
             if (tensor_a.dims, tensor_a.type) != (tensor_b.dims, tensor_b.type):
                 raise VerificationError(

@@ -96,6 +96,7 @@ def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
 def run(
     model_bytes: bytes,
     inputs: Sequence[Sequence[Array]],
+    outside: Sequence[Sequence[Array]] | None = None,
     *,
     reset: bool = True,
     timeout: float = INFERENCE_TIMEOUT,
@@ -106,6 +107,8 @@ def run(
     Args:
         model_bytes: a .tflite file.
         inputs: what to run it on.
+        outside: for each inference, what the model's blocks read from outside the arena: int8 arrays in operand order.
+            They serve external tensors as well as sources; a source hands out each pixel once, in raster order.
         reset: bring variable tensors back to their start before every inference; False runs a stream.
         timeout: seconds one inference may take.
         sanitize: see ``shim.tflm_kind``.
@@ -116,7 +119,8 @@ def run(
     """
     with session(model_bytes, sanitize=sanitize) as loaded:
         outputs = [
-            loaded.infer(arrays, reset=reset or index == 0, timeout=timeout) for index, arrays in enumerate(inputs)
+            loaded.infer(arrays, around, reset=reset or index == 0, timeout=timeout)
+            for index, (arrays, around) in enumerate(zip(inputs, outside or [()] * len(inputs), strict=True))
         ]
         return RunResult(outputs, parse_allocations(loaded.allocations_text()))
 

@@ -193,21 +193,31 @@ class Worker:
         }
         return self._ask(request, [model], timeout, "loading the model")[0]
 
-    def infer(self, inputs: Sequence[Array], *, reset: bool = True, timeout: float = INFERENCE_TIMEOUT) -> list[Array]:
+    def infer(
+        self,
+        inputs: Sequence[Array],
+        outside: Sequence[Array] = (),
+        *,
+        reset: bool = True,
+        timeout: float = INFERENCE_TIMEOUT,
+    ) -> list[Array]:
         """Run the loaded model once.
 
         Args:
             inputs: one array per model input, of its shape and type.
+            outside: int8 arrays of what the model's blocks read from outside the arena, in operand order.
             reset: bring variable tensors and operator state back to the start before running.
             timeout: seconds.
 
         Raises:
             ModelError: an array does not fit its input, or the runtime fails, crashes or takes longer than timeout.
         """
-        self._check(inputs)
-        request = {"request": "infer", "reset": reset, "arrays": [[a.dtype.name, list(a.shape)] for a in inputs]}
+        self._check(inputs, outside)
+        arrays = [*inputs, *outside]
+        described = [[array.dtype.name, list(array.shape)] for array in arrays]
+        request = {"request": "infer", "reset": reset, "inputs": len(inputs), "arrays": described}
         try:
-            header, body = self._ask(request, [a.tobytes() for a in inputs], timeout, "running the model")
+            header, body = self._ask(request, [array.tobytes() for array in arrays], timeout, "running the model")
         except _ChildError as failure:
             raise ModelError(f"{self.kind.title} cannot run {self.name}: {failure.detail()}") from failure
         outputs, offset = [], 0
@@ -217,7 +227,9 @@ class Worker:
             offset += outputs[-1].nbytes
         return outputs
 
-    def _check(self, inputs: Sequence[Array]) -> None:
+    def _check(self, inputs: Sequence[Array], outside: Sequence[Array]) -> None:
+        if any(array.dtype != np.int8 for array in outside):
+            raise ModelError(f"what {self.name} reads from outside the arena must be int8")
         if len(inputs) != len(self.inputs):
             raise ModelError(f"{self.name} has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
         for index, (array, detail) in enumerate(zip(inputs, self.inputs, strict=True)):

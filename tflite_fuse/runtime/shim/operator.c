@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "guard.h"
+#include "outside.h"
 #include "tflite_fuse.h"
 #include "tflm_wheel.h"
 
-/* A block's tensors are counted in eight bits, and so are its operands. */
-enum { MAX_OPERANDS = 255 };
+enum { MAX_OPERANDS = TFLITE_FUSE_MAX_OPERANDS };
 
 typedef struct {
   tflite_fuse_block block;
@@ -88,8 +88,8 @@ static int prepare(tflm_context* context, tflm_node* node) {
   if (state == NULL) {
     return refuse("no memory for the operator's state");
   }
-  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > MAX_OPERANDS ||
-      node->outputs->size > MAX_OPERANDS) {
+  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > MAX_OPERANDS + 1 ||
+      node->outputs->size > MAX_OPERANDS + 1) {
     return refuse("the constants or the scratch tensor is missing, or there are too many tensors");
   }
   const tflm_eval_tensor* constants = tensor_at(context, node->inputs, node->inputs->size - 1);
@@ -104,10 +104,6 @@ static int prepare(tflm_context* context, tflm_node* node) {
                           (size_t)constant_bytes);
   if (status != TFLITE_FUSE_OK) {
     return refuse(tflite_fuse_message(status));
-  }
-  if (tflite_fuse_operand_count(&state->block, TFLITE_FUSE_EXTERNAL) != 0 ||
-      tflite_fuse_operand_count(&state->block, TFLITE_FUSE_SOURCE) != 0) {
-    return refuse("the block reads memory outside the arena, which there is none of in this runtime");
   }
   const tflm_eval_tensor* scratch = tensor_at(context, node->outputs, node->outputs->size - 1);
   if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block)) {
@@ -134,6 +130,9 @@ static int invoke(tflm_context* context, tflm_node* node) {
     return refuse("one of the tensors has no memory");
   }
   const operator_state* state = node->user_data;
+  if (!tflite_fuse_outside_serves(shim_outside(), &state->block)) {
+    return refuse("the block reads memory outside the arena, and none of that size was given");
+  }
   const int input_count = node->inputs->size - 1;
   const int output_count = node->outputs->size - 1;
   guard_copy guards[2 * MAX_OPERANDS];
@@ -154,6 +153,8 @@ static int invoke(tflm_context* context, tflm_node* node) {
   const tflite_fuse_io io = {
       .inputs = inputs,
       .outputs = outputs,
+      .externals = shim_outside()->externals,
+      .sources = shim_outside()->sources,
       .scratch = guard_out(&scratch_guard, scratch->data, (size_t)tflite_fuse_scratch_bytes(&state->block)),
   };
   const tflite_fuse_status status = tflite_fuse_invoke(&state->block, &io);
