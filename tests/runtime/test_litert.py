@@ -31,8 +31,10 @@ def test_public_models_written_again_are_accepted(shared_model: Path) -> None:
     inputs = generate_inputs(model, 2)
     try:
         original = litert.run(shared_model.read_bytes(), inputs).outputs
-    except ModelError as error:
-        pytest.skip(f"LiteRT refuses the original: {error}")
+    except ModelError:  # an old file with quantization LiteRT holds to be wrong; the copy says the same
+        with pytest.raises(ModelError, match="invalid quantization parameters"):
+            litert.run(serialize_model(model), inputs)
+        return
     rewritten = litert.run(serialize_model(model), inputs).outputs
     for before, after in zip(original, rewritten, strict=True):
         assert all((a == b).all() for a, b in zip(before, after, strict=True))
