@@ -166,7 +166,7 @@ def test_limits_out_of_reach_name_the_nearest_point_and_what_needs_it() -> None:
         front.least_ram(0.9)
 
 
-def test_every_operator_left_alone_is_explained() -> None:
+def test_every_place_left_alone_is_explained() -> None:
     maker = GraphMaker(8, 8, 2)
     wide = maker.window(maker.window(0, 16, (3, 3)), 2, (3, 3))
     maker.window(maker.other(wide, 8, 8, 2), 2)
@@ -174,7 +174,7 @@ def test_every_operator_left_alone_is_explained() -> None:
     notes = front.explain(front.zero_recompute())
     assert notes == (
         "other_2 not fused: it is not a fusable operator",
-        "conv_3 not fused: fusing it saves no memory at this point of the front",
+        "conv_3 not fused: fusing saves no memory at this point of the front",
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block import BlockConfig
@@ -98,13 +100,21 @@ class Front:
         return self.least_ram(1.0)
 
     def explain(self, point: Point) -> tuple[str, ...]:
-        """One sentence for each operator that ``point`` leaves unfused: why."""
+        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
         fused = {operator for block in point.blocks for operator in block.operators}
-        return tuple(
-            f"{layer.name} not fused: {layer.reason or 'fusing it saves no memory at this point of the front'}"
+        reasons = (
+            None if index in fused else layer.reason or "fusing saves no memory at this point of the front"
             for index, layer in enumerate(self.graph.layers)
-            if index not in fused
         )
+        runs = [
+            (reason, [index for index, _ in run]) for reason, run in groupby(enumerate(reasons), lambda item: item[1])
+        ]
+        return tuple(f"{_range(self.graph, run)} not fused: {reason}" for reason, run in runs if reason is not None)
+
+
+def _range(graph: LayerGraph, operators: Sequence[int]) -> str:
+    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
+    return first if len(operators) == 1 else f"{first} to {last}"
 
 
 def _named(graph: LayerGraph, operators: tuple[int, ...]) -> str:
