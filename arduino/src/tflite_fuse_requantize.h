@@ -16,22 +16,23 @@ static inline int32_t tflite_fuse_mac(int32_t sum, int32_t value, int32_t weight
   return tflite_fuse_wrapping_add(sum, value * weight);
 }
 
-/* 2 * value * multiplier / 2^32 to the nearest integer, halves up. multiplier > INT32_MIN, so nothing saturates; it is
- * negative where a filter has a negative scale, as public models have. */
+/* 2 * value * multiplier / 2^32 to the nearest integer, halves up. multiplier > -2^31, so nothing saturates and the
+ * result is > -2^31, too. */
 static inline int32_t tflite_fuse_multiply_high(int32_t value, int32_t multiplier) {
   return (int32_t)(((int64_t)value * multiplier + (INT64_C(1) << 30)) >> 31);
 }
 
 /* value * multiplier * 2^(shift - 31). shift: -31...30, a positive one may wrap.
  *
- * The second rounding, of a right shift, is to the nearest integer, halves away from zero: the sign is subtracted
- * before the half is added. That sum never overflows: a product of the step before lies strictly inside +-2^31. */
+ * The second rounding, of a right shift, is to the nearest integer, halves away from zero: one is taken off a negative
+ * number, then the bit behind the point decides. */
 static inline int32_t tflite_fuse_multiply(int32_t value, int32_t multiplier, int32_t shift) {
   if (shift >= 0) {
     return tflite_fuse_multiply_high((int32_t)((uint32_t)value << shift), multiplier);
   }
   const int32_t high = tflite_fuse_multiply_high(value, multiplier);
-  return (((high + (high >> 31)) >> (-1 - shift)) + 1) >> 1;
+  const int32_t nudged = high + (high >> 31);
+  return (nudged >> -shift) + ((nudged >> (-1 - shift)) & 1);
 }
 
 /* sum / count to the nearest integer, halves away from zero. count > 0. */

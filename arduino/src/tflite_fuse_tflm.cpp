@@ -190,8 +190,8 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   }
   const tflite_fuse_outside* outside = FindOutside(context);
   if (!tflite_fuse_outside_serves(outside, block)) {
-    return Refuse(context, "the block reads memory outside the arena: hand it over with SetMicroExternalContext or "
-                           "tflite_fuse_set_outside, in the right size");
+    return Refuse(context, "the block reads memory outside the arena, and none of that size was given with "
+                           "SetMicroExternalContext or tflite_fuse_set_outside");
   }
   tflite_fuse_io io;
   io.inputs = inputs;

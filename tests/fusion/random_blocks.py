@@ -66,9 +66,11 @@ class BlockMaker:
     def requantization(self, channels: int, depth: int) -> Requantization:
         usual = -round(math.log2(math.sqrt(depth) * 70))
         spread = (usual - 1, usual + 2) if self.rng.random() < 0.9 else (-31, 30)
+        multipliers = self.noise.integers(2**30, 2**31, channels)
+        if self.rng.random() < 0.1:
+            multipliers *= self.noise.choice([-1, 0, 1], channels)
         return Requantization(
-            self.noise.integers(2**30, 2**31, channels).astype(np.int32),
-            self.noise.integers(spread[0], spread[1] + 1, channels).astype(np.int32),
+            multipliers.astype(np.int32), self.noise.integers(spread[0], spread[1] + 1, channels).astype(np.int32)
         )
 
     def weights(self, *shape: int) -> Int8Array:

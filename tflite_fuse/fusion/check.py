@@ -178,7 +178,7 @@ class _StageCheck:
     def _check_table(self) -> None:
         table = self.stage.requantization
         if table is not None:
-            self.require(bool(np.all(table.multiplier >= 0)), "has a negative multiplier")
+            self.require(bool(np.all(table.multiplier > -(2**31))), "has a multiplier of -2^31")
             self.require(bool(np.all((table.shift >= -31) & (table.shift <= 30))), "shifts by more than -31...30")
 
     def _check_conv(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.check import check_config
 from tflite_fuse.fusion.pull import FAR, Reader, Runs, TileRun, TileShape, follow_tile
 from tflite_fuse.fusion.tiling import Split, accumulates, is_one_tile, other_outputs, split_block, tile_classes
 
@@ -78,6 +79,7 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
     Raises:
         BlockError: the block cannot run like this; the message says which tensor is in the way.
     """
+    check_config(config)
     split = split_block(block)
     tiles = [(_follow(block, split, config, tile.shape), tile.count) for tile in tile_classes(block, split, config)]
     capacities = _capacities(block, split, [run for run, _ in tiles])

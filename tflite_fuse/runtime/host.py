@@ -70,6 +70,19 @@ class HostLibrary:
         with _Memory() as memory:
             return self._prepare(_Block(), memory, options, constants)
 
+    def operand_sizes(self, options: bytes, constants: bytes) -> dict[str, list[int]]:
+        """Bytes of every operand of a sound block: lists for input, output, external, source; one number for scratch.
+
+        Raises:
+            BlockError: the library refuses the block.
+        """
+        block = _Block()
+        with _Memory() as memory:
+            self._check(self._prepare(block, memory, options, constants))
+            kinds = {"input": _INPUT, "output": _OUTPUT, "external": _EXTERNAL, "source": _SOURCE}
+            sizes = {name: self._sizes(block, kind) for name, kind in kinds.items()}
+            return {**sizes, "scratch": [self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block))]}
+
     def _prepare(self, block: _Block, memory: _Memory, options: bytes, constants: bytes) -> int:
         where = memory.copy(options), len(options), memory.copy(constants), len(constants)
         return int(self.functions.tflite_fuse_prepare(ctypes.byref(block), *where))
@@ -81,8 +94,9 @@ class HostLibrary:
         inputs: Sequence[npt.ArrayLike] = (),
         externals: Sequence[npt.ArrayLike] = (),
         sources: Sequence[Source] = (),
+        overlap: int | None = None,
     ) -> list[Int8Array]:
-        """As ``run_block``."""
+        """As ``run_block``. ``overlap``: the first output lies this many bytes below the first input, maybe over it."""
         block = _Block()
         with _Memory() as memory:
             self._check(self._prepare(block, memory, options, constants))
@@ -96,6 +110,8 @@ class HostLibrary:
                     raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")
             sizes = self._sizes(block, _OUTPUT)
             outputs = [memory.junk(size) for size in sizes]
+            if overlap is not None:
+                outputs[0], given[_INPUT][0] = memory.overlaid(sizes[0], _bytes(inputs[0]), overlap)
             readers = _Readers(sources, options)
             io = _Io(
                 memory.pointers(given[_INPUT]),
@@ -147,6 +163,13 @@ class _Memory:
         ctypes.memmove(allocation, data, len(data))
         return allocation
 
+    def overlaid(self, size: int, data: bytes, distance: int) -> tuple[int, int]:
+        """Memory of ``size`` bytes, and a copy of ``data`` that starts ``distance`` bytes behind its start."""
+        low, high = max(0, -distance), max(0, distance)
+        start = self.junk(max(low + size, high + len(data)))
+        ctypes.memmove(start + high, data, len(data))
+        return start + low, start + high
+
     def pointers(self, addresses: Sequence[int]) -> int:
         return self.copy(bytes((ctypes.c_void_p * len(addresses))(*addresses)))
 
@@ -159,7 +182,7 @@ class _Readers:
         found = read_options(options)
         made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
         channels = {desc.operand: desc.channels for desc in made}
-        self._functions = [_READ(self._reader(source, channels[n])) for n, source in enumerate(sources)]
+        self._functions = [_READ(self._reader(source, channels.get(n, 0))) for n, source in enumerate(sources)]
         self._table = (_Source * len(sources))(*(_Source(function, None) for function in self._functions))
 
     @property
@@ -241,4 +264,9 @@ def run_block(
         BlockError: the library refuses the block, or operands do not fit it.
         RuntimeUnavailableError: no C compiler, or no C sources.
     """
-    return load_library(host_library()).run(options, constants, inputs, externals, sources)
+    return _default_library().run(options, constants, inputs, externals, sources)
+
+
+@functools.cache
+def _default_library() -> HostLibrary:
+    return load_library(host_library())

@@ -1,0 +1,92 @@
+/* Runs the blocks of a model one after another, in one arena. */
+#include "tflite_fuse_model.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { ALIGNMENT = 16 };
+
+static bool lies_in(const tflite_fuse_model* model, tflite_fuse_place place) {
+  return place.offset % ALIGNMENT == 0 && place.offset <= model->arena_bytes &&
+         place.bytes <= model->arena_bytes - place.offset;
+}
+
+static bool copy_is_sound(const tflite_fuse_model* model, const tflite_fuse_step* step) {
+  return step->input_count == 1 && step->output_count == 1 && step->inputs[0].bytes == step->outputs[0].bytes &&
+         lies_in(model, step->inputs[0]) && lies_in(model, step->outputs[0]);
+}
+
+static bool operands_fit(const tflite_fuse_model* model, const tflite_fuse_block* block, tflite_fuse_operand operand,
+                         const tflite_fuse_place* places, int32_t count) {
+  if (count > TFLITE_FUSE_MAX_OPERANDS || count != tflite_fuse_operand_count(block, operand)) {
+    return false;
+  }
+  for (int32_t number = 0; number < count; ++number) {
+    if (!lies_in(model, places[number]) ||
+        places[number].bytes != (uint32_t)tflite_fuse_operand_bytes(block, operand, number)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static tflite_fuse_status load_step(const tflite_fuse_model* model, const tflite_fuse_step* step,
+                                    tflite_fuse_block* block) {
+  if (step->options == NULL) {
+    return copy_is_sound(model, step) ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+  }
+  const tflite_fuse_status status =
+      tflite_fuse_prepare(block, step->options, step->options_bytes, step->constants, step->constants_bytes);
+  if (status != TFLITE_FUSE_OK) {
+    return status;
+  }
+  const bool fits = operands_fit(model, block, TFLITE_FUSE_INPUT, step->inputs, step->input_count) &&
+                    operands_fit(model, block, TFLITE_FUSE_OUTPUT, step->outputs, step->output_count) &&
+                    lies_in(model, step->scratch) &&
+                    step->scratch.bytes >= (uint32_t)tflite_fuse_scratch_bytes(block);
+  return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+}
+
+tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks) {
+  tflite_fuse_status status = TFLITE_FUSE_OK;
+  for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
+    status = load_step(model, &model->steps[s], &blocks[s]);
+  }
+  return status;
+}
+
+static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block, uint8_t* arena,
+                                    const tflite_fuse_outside* outside) {
+  const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
+  int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS];
+  tflite_fuse_io io = {.inputs = inputs, .outputs = outputs, .scratch = arena + step->scratch.offset};
+  if (!tflite_fuse_outside_serves(outside, block)) {
+    return TFLITE_FUSE_BAD_MEMORY;
+  }
+  if (outside != NULL) {
+    io.externals = outside->externals;
+    io.sources = outside->sources;
+  }
+  for (int32_t i = 0; i < step->input_count; ++i) {
+    inputs[i] = (const int8_t*)(arena + step->inputs[i].offset);
+  }
+  for (int32_t i = 0; i < step->output_count; ++i) {
+    outputs[i] = (int8_t*)(arena + step->outputs[i].offset);
+  }
+  return tflite_fuse_invoke(block, &io);
+}
+
+tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+                                   const tflite_fuse_outside* outside) {
+  tflite_fuse_status status = (uintptr_t)arena % ALIGNMENT == 0 ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+  uint8_t* bytes = arena;
+  for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
+    const tflite_fuse_step* step = &model->steps[s];
+    if (step->options != NULL) {
+      status = run_block(step, &blocks[s], bytes, outside);
+    } else {
+      (void)memmove(bytes + step->outputs[0].offset, bytes + step->inputs[0].offset, step->inputs[0].bytes);
+    }
+  }
+  return status;
+}

@@ -1,0 +1,67 @@
+/* Whole models out of fused blocks, run without any other runtime.
+ *
+ * `tflite-fuse export --format c` writes a tflite_fuse_model into C source. A program brings the memory:
+ *
+ *     static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
+ *     static tflite_fuse_block blocks[MODEL_STEPS];
+ *
+ *     tflite_fuse_status status = tflite_fuse_load(&model, blocks);
+ *     ...
+ *     fill(arena + MODEL_INPUT_OFFSET, MODEL_INPUT_BYTES);
+ *     status = tflite_fuse_run(&model, blocks, arena, NULL);
+ *     use(arena + MODEL_OUTPUT_OFFSET, MODEL_OUTPUT_BYTES);
+ *
+ * A run overwrites the input: its memory is used again. One loaded model may be run in several arenas at a time.
+ */
+#ifndef TFLITE_FUSE_MODEL_H_
+#define TFLITE_FUSE_MODEL_H_
+
+#include "tflite_fuse.h"
+#include "tflite_fuse_outside.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A tensor in the arena. */
+typedef struct {
+  uint32_t offset; /* bytes, a multiple of 16 */
+  uint32_t bytes;
+} tflite_fuse_place;
+
+/* One operator. Without options it copies its input to its output, of the same size (RESHAPE). */
+typedef struct {
+  const void* options;
+  const void* constants;
+  uint32_t options_bytes;
+  uint32_t constants_bytes;
+  const tflite_fuse_place* inputs;
+  const tflite_fuse_place* outputs;
+  uint8_t input_count;
+  uint8_t output_count;
+  tflite_fuse_place scratch;
+} tflite_fuse_step;
+
+typedef struct {
+  const tflite_fuse_step* steps;
+  uint32_t step_count;
+  uint32_t arena_bytes;
+} tflite_fuse_model;
+
+/* Checks a model once and for all, and prepares its blocks.
+ *
+ * blocks: one for each step of the model; must stay as long as the model is run. */
+tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks);
+
+/* Runs a loaded model.
+ *
+ * arena: model->arena_bytes bytes, aligned to 16. outside: what the model reads outside of it, or NULL.
+ * After an error outputs are unspecified and the next run works. */
+tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+                                   const tflite_fuse_outside* outside);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,126 @@
+"""Runs blocks in a build with AddressSanitizer and UndefinedBehaviorSanitizer. A program of its own: the process must
+be started with ``sanitizer_environment``, and the first wrong access ends it.
+
+    python -m tests.fusion.sanitized LIBRARY exercise|fuzz|overrun FIRST_SEED SEEDS
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tests.fusion.random_blocks import random_block, random_config
+from tests.fusion.witness import check_random, plan
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block import StageKind
+from tflite_fuse.fusion.decode import read_options
+from tflite_fuse.fusion.encode import EncodedBlock, encode
+from tflite_fuse.fusion.format import TensorDesc
+from tflite_fuse.runtime.host import HostLibrary, Source, load_library
+
+MOST_BYTES = 1 << 22
+"""A block that asks for more memory than this is not run: no caller would have it."""
+
+
+def exercise(library: HostLibrary, seed: int) -> str:
+    """One random block, compared with the reference."""
+    check_random(library, Random(seed))
+    return "equal"
+
+
+class ShortScratch:
+    """The library's functions, but scratch is said to be four bytes shorter than the block uses."""
+
+    def __init__(self, functions: Any) -> None:
+        self._functions = functions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._functions, name)
+
+    def tflite_fuse_scratch_bytes(self, block: Any) -> int:
+        return int(self._functions.tflite_fuse_scratch_bytes(block)) - 4
+
+
+def overrun(library: HostLibrary, seed: int) -> str:
+    """A sound block whose caller lies about its memory: the sanitizers must end this."""
+    return exercise(HostLibrary(ShortScratch(library.functions)), seed)
+
+
+def damage(rng: Random, data: bytes) -> bytes:
+    """Changes a few bytes or whole numbers, or cuts the end off."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
+        at = rng.randrange(len(changed))
+        if rng.random() < 0.3:
+            changed[at] = rng.randrange(256)
+        else:
+            at -= at % 4
+            old = int.from_bytes(changed[at : at + 4], "little", signed=True)
+            near = [old + rng.choice([-16, -4, -2, -1, 1, 2, 4, 16]), -old, old * 2]
+            wild = [0, 1, -1, 2**31 - 1, -(2**31), 65535, 65536, 32767, 255, 256, rng.randrange(-(2**31), 2**31)]
+            new = rng.choice(near if rng.random() < 0.6 else wild)
+            changed[at : at + 4] = (new & 0xFFFFFFFF).to_bytes(4, "little")[: len(changed) - at]
+    if rng.random() < 0.05:
+        del changed[rng.randrange(len(changed)) :]
+    return bytes(changed)
+
+
+def fuzz(library: HostLibrary, seed: int) -> str:
+    """One random block, damaged: the library refuses it or runs it within its memory."""
+    rng = Random(seed)
+    block = random_block(rng, largest=8)
+    encoded = encode(block, plan(block, random_config(rng, block)))
+    options, constants = encoded.options, encoded.constants
+    if rng.random() < 0.8:
+        options = damage(rng, options)
+    else:
+        constants = damage(rng, constants)
+    return run_damaged(library, rng, EncodedBlock(options, constants, 0))
+
+
+def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:
+    try:
+        sizes = library.operand_sizes(encoded.options, encoded.constants)
+    except BlockError:
+        return "refused"
+    if sum(sum(group) for group in sizes.values()) > MOST_BYTES:
+        return "too large"
+    noise = np.random.default_rng(rng.randrange(2**32))
+
+    def values(kind: str) -> list[np.ndarray]:
+        return [noise.integers(-128, 128, size).astype(np.int8) for size in sizes[kind]]
+
+    channels = {desc.operand: desc.channels for desc in sourced(encoded.options)}
+    sources = [zeros(channels.get(number, 1)) for number in range(len(sizes["source"]))]
+    try:
+        library.run(encoded.options, encoded.constants, values("input"), values("external"), sources)
+    except BlockError:  # a source that gives too few pixels ends the run
+        return "ended"
+    return "ran"
+
+
+def sourced(options: bytes) -> list[TensorDesc]:
+    """The tensors that sources write, by operand number."""
+    found = read_options(options)
+    made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
+    return sorted(made, key=lambda desc: desc.operand)
+
+
+def zeros(channels: int) -> Source:
+    return lambda y, x, count: np.zeros(count * channels, np.int8)
+
+
+def main() -> None:
+    path, what, first, count = sys.argv[1:]
+    library = load_library(Path(path))
+    run = {"exercise": exercise, "fuzz": fuzz, "overrun": overrun}[what]
+    outcomes = [run(library, seed) for seed in range(int(first), int(first) + int(count))]
+    print({outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))})
+
+
+if __name__ == "__main__":
+    main()
