@@ -134,3 +134,37 @@ def is_valid(graph: MemoryGraph, order: tuple[int, ...]) -> bool:
     place = {op: index for index, op in enumerate(order)}
     complete = sorted(order) == list(range(len(graph.ops)))
     return complete and all(place[a] < place[b] for b, before in enumerate(must_precede(graph)) for a in before)
+
+
+@st.composite
+def twin_graphs(draw: st.DrawFn) -> MemoryGraph:
+    """Copies of a short chain between two operators, interleaved at random, and something else beside them."""
+    size = st.integers(0, 30)
+    copies, length = draw(st.sampled_from([(2, 1), (2, 2), (3, 1), (3, 2), (2, 3)]))
+    sizes = [draw(size)]
+    splits = draw(st.booleans())
+    heads = [0] * copies
+    ops: list[MemoryOp] = []
+    if splits:
+        part = draw(size)
+        heads = list(range(1, 1 + copies))
+        sizes += [part] * copies
+        ops.append(MemoryOp("split", (0,), tuple(heads)))
+    steps = [(draw(size), draw(st.integers(0, 20)), draw(st.booleans())) for _ in range(length)]
+    turns = draw(st.permutations([copy for copy in range(copies) for _ in range(length)]))
+    done = [0] * copies
+    odd_copy = draw(st.sampled_from([-1, -1, 0]))
+    for copy in turns:
+        made, scratch, in_place = steps[done[copy]]
+        sizes += [made + (copy == odd_copy), scratch]
+        output = len(sizes) - 2
+        pairs = ((heads[copy], output),) if in_place else ()
+        ops.append(MemoryOp(f"copy_{copy}_{done[copy]}", (heads[copy],), (output, output + 1), in_place=pairs))
+        heads[copy] = output
+        done[copy] += 1
+    joined = draw(st.integers(1, copies))
+    sizes += [draw(size), draw(size)]
+    ops.append(MemoryOp("join", tuple(heads[:joined]), (len(sizes) - 2,)))
+    ops.append(MemoryOp("other", (draw(st.sampled_from([0, *heads])),), (len(sizes) - 1,)))
+    outputs = tuple(draw(st.lists(st.sampled_from([len(sizes) - 2, len(sizes) - 1, *heads]), unique=True)))
+    return MemoryGraph(tuple(sizes), tuple(ops), (0,), outputs)

@@ -3,7 +3,8 @@
 The problem: over all topological orders, minimise the largest working set. It is NP-hard, but networks are kind to
 it:
 
-1. operators that may as well run back to back are merged into units (``order_units``);
+1. operators that may as well run back to back are merged into units (``order_units``), and chains that are copies of
+   each other are lined up (``order_twins``);
 2. the order is cut where every order must pass, and each piece is solved by itself (``order_split``);
 3. a search from both ends of a piece raises a proven bound until an order fits under it (``order_search``);
 4. minimum cuts give lower bounds for pieces that do not yield at once (``order_bounds``).
@@ -100,7 +101,7 @@ def _largest_operator(graph: MemoryGraph, in_place: bool) -> int:
 
 
 def _pieces(graph: MemoryGraph, in_place: bool, rules: OrderRules, clock: Clock) -> list[Piece]:
-    units = unit_graph(graph, in_place=in_place)
+    units = unit_graph(graph, in_place=in_place, twins=rules.twins)
     if rules.merge:
         merge_units(units, clock.passed(_MERGE_SHARE))
     groups = forced_sets(units) if rules.split else [topological(units)]

@@ -115,16 +115,15 @@ def _probe(search: PieceSearch, rules: OrderRules, clock: Clock) -> tuple[tuple[
     """Lower ``search.ceiling`` and raise its bound by guesses; returns the best order found and the states expanded."""
     best = None
     states = 0
-    slice_end = clock.elapsed()
-    each = ((clock.limit or 0.0) * _PROBE_SHARE - slice_end) / _PROBES
     low = search.bound
     for _ in range(_PROBES):
         guess = (low + search.ceiling) // 2
-        if not low <= guess < search.ceiling or clock.passed(_PROBE_SHARE)():
+        if not low <= guess < search.ceiling:
             break
-        slice_end = clock.elapsed() + each
+        now = clock.elapsed()
+        end = now + ((clock.limit or 0.0) * _PROBE_SHARE - now) / 2
         probe = PieceSearch(search.piece, guess, guess + 1, rules)
-        ended = probe.run(lambda end=slice_end: clock.elapsed() >= end)  # type: ignore[misc]
+        ended = probe.run(lambda end=end: clock.elapsed() >= end)  # type: ignore[misc]
         states += probe.states
         if probe.order is not None:
             best = tuple(probe.order)

@@ -11,6 +11,7 @@ class OrderRules:
 
     Attributes:
         merge: run operators back to back where an optimal order may (``order_units``).
+        twins: fix the order of chains of operators that are copies of each other (``order_twins``).
         split: solve the pieces between forced sets one by one (``order_split``).
         run_at_once: never branch on a unit that fits under the bound and leaves no more live (``order_search``).
         valley: commit to the first state with no more live than at the last committed one (``order_search``).
@@ -20,6 +21,7 @@ class OrderRules:
     """
 
     merge: bool = True
+    twins: bool = True
     split: bool = True
     run_at_once: bool = True
     valley: bool = True

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.order_twins import twin_precedence
 from tflite_fuse.memory.working_set import in_place_saving
 
 Dies = Callable[[int], bool]
@@ -136,9 +137,17 @@ def precedence(graph: MemoryGraph) -> list[set[int]]:
     return before
 
 
-def unit_graph(graph: MemoryGraph, *, in_place: bool = False) -> UnitGraph:
-    """One unit per operator."""
+def unit_graph(graph: MemoryGraph, *, in_place: bool = False, twins: bool = False) -> UnitGraph:
+    """One unit per operator.
+
+    Args:
+        graph: operators and tensors.
+        in_place: take the operators' in-place pairs into account.
+        twins: fix the order of chains that are copies of each other (``order_twins``).
+    """
     before = precedence(graph)
+    for first, second in twin_precedence(graph, before) if twins else ():
+        before[second].add(first)
     resident = set(graph.resident)
     born: dict[int, int] = {}
     readers: dict[int, set[int]] = {}

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""What the best order of operators saves, and what finding it takes: bench_order.py [--ablation] [--json].
+
+Rows: the graphs (``*.json``) and models (``*.tflite``) of ``--data`` (default: the folder ``shared`` beside the
+project) and generated ones: long chains, parallel branches, random tangles that no network resembles. ``--ablation``
+repeats each row with every pruning rule switched off in turn, which then may well run into the time limit.
+Exit codes: 0 done, 1 a row with all rules is not proven optimal, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+
+from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.order import minimal_peak_order
+from tflite_fuse.memory.order_rules import ALL_RULES, OrderRules
+from tflite_fuse.memory.working_set import peak
+from tflite_fuse.model import load_model
+
+
+@dataclass(frozen=True)
+class Row:
+    """One search. Sizes in bytes."""
+
+    graph: str
+    operators: int
+    without: str
+    default_peak: int
+    peak: int
+    lower_bound: int
+    optimal: bool
+    states: int
+    seconds: float
+
+
+def read_graph(path: Path) -> MemoryGraph:
+    """A graph from JSON: ``ops`` (name, inputs, outputs), ``tensors`` (bytes by name), ``inputs``, ``outputs``."""
+    try:
+        content = json.loads(path.read_text())
+        number = {name: index for index, name in enumerate(content["tensors"])}
+        ops = tuple(
+            MemoryOp(op["name"], tuple(number[t] for t in op["inputs"]), tuple(number[t] for t in op["outputs"]))
+            for op in content["ops"]
+        )
+        inputs, outputs = (tuple(number[t] for t in content[key]) for key in ("inputs", "outputs"))
+        return MemoryGraph(tuple(content["tensors"].values()), ops, inputs, outputs, names=tuple(number))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is not a graph description: {error!r}") from error
+
+
+def branches(count: int, length: int, seed: int) -> MemoryGraph:
+    """Chains of random sizes from one input, joined by a last operator."""
+    generator = random.Random(seed)
+    sizes = [generator.randrange(1, 1000) for _ in range(count * length + 2)]
+    ops: list[MemoryOp] = []
+    for branch in range(count):
+        first = 1 + branch * length
+        sources = [0, *range(first, first + length - 1)]
+        ops += [MemoryOp(f"op_{first + i}", (source,), (first + i,)) for i, source in enumerate(sources)]
+    ends = tuple(range(length, count * length + 1, length))
+    ops.append(MemoryOp("join", ends, (count * length + 1,)))
+    return MemoryGraph(tuple(sizes), tuple(ops), (0,), (count * length + 1,))
+
+
+def tangle(count: int, fan_in: int, window: int, seed: int) -> MemoryGraph:
+    """Operators that each read some of the last ``window`` tensors."""
+    generator = random.Random(seed)
+    sizes = [100]
+    ops = []
+    for index in range(count):
+        recent = list(range(len(sizes)))[-window:]
+        inputs = sorted({generator.choice(recent) for _ in range(generator.randrange(1, fan_in + 1))})
+        ops.append(MemoryOp(f"op_{index}", tuple(inputs), (len(sizes),)))
+        sizes.append(generator.randrange(1, 100))
+    read = {tensor for op in ops for tensor in op.inputs}
+    ops.append(MemoryOp("join", tuple(t for t in range(len(sizes)) if t not in read), (len(sizes),)))
+    return MemoryGraph((*sizes, 10), tuple(ops), (0,), (len(sizes),))
+
+
+def graphs(data: Path) -> Iterator[tuple[str, MemoryGraph]]:
+    """All graphs with their names."""
+    for path in sorted((data / "graphs").glob("*.json")):
+        yield path.stem, read_graph(path)
+    for path in sorted((data / "models").glob("*.tflite")):
+        yield path.stem, memory_graph(load_model(path))
+    yield "chain of 2000", branches(1, 1999, 0)
+    yield "2 branches of 1000", branches(2, 1000, 1)
+    for seed in range(3):
+        yield f"5 branches of 30, seed {seed}", branches(5, 30, seed)
+    yield "10 branches of 40", branches(10, 40, 3)
+    for count, window in ((60, 12), (60, 25), (100, 12), (100, 25)):
+        yield f"tangle of {count}, window {window}", tangle(count, 3, window, 1)
+
+
+def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "") -> Row:
+    """Search one graph's order, with one rule switched off."""
+    rules = OrderRules(**{without: False}) if without else ALL_RULES
+    found = minimal_peak_order(graph, time_limit, rules=rules)
+    return Row(
+        name,
+        len(graph.ops),
+        without,
+        peak(graph),
+        found.peak,
+        found.lower_bound,
+        found.optimal,
+        found.states,
+        round(found.seconds, 4),
+    )
+
+
+def run(data: Path, only: str, time_limit: float, ablation: bool) -> Iterator[Row]:
+    """All rows, each as soon as it is known."""
+    for name, graph in graphs(data):
+        if only in name:
+            for without in ("", *(field.name for field in fields(OrderRules))) if ablation else ("",):
+                yield measure(name, graph, time_limit, without)
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """The rows as a table on standard output."""
+    table = Table("graph", "operators", "without", "default B", "reached B", "proven", "seconds", "states")
+    for row in rows:
+        proven = "optimal" if row.optimal else f">= {row.lower_bound:,}"
+        figures = (f"{row.default_peak:,}", f"{row.peak:,}", proven, f"{row.seconds:.3f}", f"{row.states:,}")
+        table.add_row("" if row.without else row.graph, str(row.operators), row.without, *figures)
+    for column in table.columns[1:]:
+        column.justify = "left" if column.header in ("without", "proven") else "right"
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Benchmark of the operator order search.")
+    shared = Path(__file__).resolve().parents[2] / "shared"
+    parser.add_argument(
+        "--data", type=Path, default=shared, help="folder with graphs/ and models/ (default %(default)s)"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only graphs with this in their name")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="per search (default 60)")
+    parser.add_argument("--ablation", action="store_true", help="also with every pruning rule switched off in turn")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    try:
+        rows = list(run(options.data, options.only, options.time_limit, options.ablation))
+    except TfliteFuseError as error:
+        print(f"bench_order.py: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        print_table(rows)
+    return 0 if all(row.optimal for row in rows if not row.without) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
