@@ -1,0 +1,1 @@
+"""Packages for Arduino, PlatformIO and ESP-IDF, C arrays, the resolver header."""
