@@ -4,9 +4,9 @@ import pytest
 
 from tests.memory.order_graphs import tangle
 from tflite_fuse.memory.order import minimal_peak_order
-from tflite_fuse.memory.order_piece import Clock, peak_of_units, solve_piece
+from tflite_fuse.memory.order_piece import Clock, PieceOrder, finish_search, peak_of_units, start_search
 from tflite_fuse.memory.order_rules import ALL_RULES, OrderRules
-from tflite_fuse.memory.order_split import compile_pieces, forced_sets
+from tflite_fuse.memory.order_split import Piece, compile_pieces, forced_sets
 from tflite_fuse.memory.order_units import merge_units, unit_graph
 from tflite_fuse.memory.working_set import peak
 
@@ -24,6 +24,11 @@ class SteppingClock(Clock):
         return self._now
 
 
+def solve(piece: Piece, ceiling: int, rules: OrderRules, step: float) -> PieceOrder:
+    clock = SteppingClock(1.0, step)
+    return finish_search(start_search(piece, 0, ceiling, rules, clock), clock)
+
+
 @pytest.mark.parametrize("step", [1e-2, 1e-3, 2e-4, 5e-5, 1e-5])
 @pytest.mark.parametrize("rules", [ALL_RULES, OrderRules(flow_bound=False), OrderRules(probe=False)])
 def test_whenever_the_time_is_over_the_answer_is_honest(step: float, rules: OrderRules) -> None:
@@ -34,7 +39,7 @@ def test_whenever_the_time_is_over_the_answer_is_honest(step: float, rules: Orde
     merge_units(units)
     pieces = compile_pieces(units, forced_sets(units))
     piece = max(pieces, key=lambda p: len(p.ops))
-    result = solve_piece(piece, 0, peak(graph), rules, SteppingClock(1.0, step))
+    result = solve(piece, peak(graph), rules, step)
     assert result.bound <= optimum.peak <= result.peak <= peak(graph)
     if result.units is not None:
         assert peak_of_units(piece, result.units) <= result.peak
@@ -46,9 +51,6 @@ def test_guessing_finds_a_good_order_long_before_the_proof() -> None:
     units = unit_graph(graph)
     merge_units(units)
     piece = max(compile_pieces(units, forced_sets(units)), key=lambda p: len(p.ops))
-    found = {
-        probe: solve_piece(piece, 0, peak(graph), OrderRules(probe=probe), SteppingClock(1.0, 1e-4))
-        for probe in (True, False)
-    }
+    found = {probe: solve(piece, peak(graph), OrderRules(probe=probe), 1e-4) for probe in (True, False)}
     assert found[False].peak == peak(graph)
     assert found[True].bound < found[True].peak < 0.8 * peak(graph)

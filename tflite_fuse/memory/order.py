@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.order_piece import Clock, PieceOrder, solve_piece
+from tflite_fuse.memory.order_piece import Clock, PieceOrder, finish_search, start_search
 from tflite_fuse.memory.order_rules import ALL_RULES, OrderRules
 from tflite_fuse.memory.order_split import Piece, compile_pieces, forced_sets
 from tflite_fuse.memory.order_tidy import nearer_to_default
@@ -117,13 +117,18 @@ def _solve(
     """
     solved = [PieceOrder(None, peak, 0, 0) for peak in peaks]
     bound = floor
-    worst_first = sorted(range(len(pieces)), key=lambda index: -peaks[index])
-    for place, index in enumerate(worst_first):
+    searches = {}
+    for index in sorted(range(len(pieces)), key=lambda index: -peaks[index]):
         if peaks[index] <= bound:
             break
+        searches[index] = start_search(pieces[index], bound, peaks[index], rules, clock)
+        bound = max(bound, searches[index].bound)
+    for place, (index, search) in enumerate(searches.items()):
+        search.raise_bound(bound)
         left = clock.left()
-        share = None if left is None else left / sum(peaks[i] > bound for i in worst_first[place:])
-        solved[index] = solve_piece(pieces[index], bound, peaks[index], rules, Clock(share))
+        if left is not None:
+            left /= max(sum(not other.ended for other in list(searches.values())[place:]), 1)
+        solved[index] = finish_search(search, Clock(left))
         bound = max(bound, solved[index].bound)
     return solved, bound
 

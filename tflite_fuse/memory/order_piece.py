@@ -66,8 +66,8 @@ class PieceOrder:
     states: int
 
 
-def solve_piece(piece: Piece, floor: int, ceiling: int, rules: OrderRules, clock: Clock) -> PieceOrder:
-    """The order of least peak of a piece.
+def start_search(piece: Piece, floor: int, ceiling: int, rules: OrderRules, clock: Clock) -> PieceSearch:
+    """Search the order of least peak of a piece for a moment, which is enough for most.
 
     Args:
         piece: the units to order.
@@ -77,17 +77,22 @@ def solve_piece(piece: Piece, floor: int, ceiling: int, rules: OrderRules, clock
         clock: the time allowed.
     """
     search = PieceSearch(piece, floor, ceiling, rules)
+    search.run(lambda: search.states >= _QUICK_STATES or clock.is_over())
+    return search
+
+
+def finish_search(search: PieceSearch, clock: Clock) -> PieceOrder:
+    """Go on with a search until it ends or the time is over."""
     best: tuple[int, ...] | None = None
     extra = 0
-    if not search.run(lambda: search.states >= _QUICK_STATES or clock.is_over()):
-        if rules.flow_bound:
-            search.raise_bound(_flow_bound(piece, clock.passed(_FLOW_SHARE)))
-        if rules.probe and clock.limit is not None and not search.run(clock.passed(_EXACT_SHARE)):
-            best, extra = _probe(search, rules, clock)
+    if not search.ended:
+        if search.rules.flow_bound:
+            search.raise_bound(_flow_bound(search.piece, clock.passed(_FLOW_SHARE)))
+        if search.rules.probe and clock.limit is not None and not search.run(clock.passed(_EXACT_SHARE)):
+            best, extra = _probe(search, clock)
         search.run(clock.is_over)
     if search.order is not None:
-        best = tuple(search.order)
-        return PieceOrder(best, search.bound, search.bound, search.states + extra)
+        return PieceOrder(tuple(search.order), search.bound, search.bound, search.states + extra)
     return PieceOrder(best, search.ceiling, search.bound, search.states + extra)
 
 
@@ -111,7 +116,7 @@ def _flow_bound(piece: Piece, out_of_time: Callable[[], bool]) -> int:
     return bound
 
 
-def _probe(search: PieceSearch, rules: OrderRules, clock: Clock) -> tuple[tuple[int, ...] | None, int]:
+def _probe(search: PieceSearch, clock: Clock) -> tuple[tuple[int, ...] | None, int]:
     """Lower ``search.ceiling`` and raise its bound by guesses; returns the best order found and the states expanded."""
     best = None
     states = 0
@@ -122,7 +127,7 @@ def _probe(search: PieceSearch, rules: OrderRules, clock: Clock) -> tuple[tuple[
             break
         now = clock.elapsed()
         end = now + ((clock.limit or 0.0) * _PROBE_SHARE - now) / 2
-        probe = PieceSearch(search.piece, guess, guess + 1, rules)
+        probe = PieceSearch(search.piece, guess, guess + 1, search.rules)
         ended = probe.run(lambda end=end: clock.elapsed() >= end)  # type: ignore[misc]
         states += probe.states
         if probe.order is not None:

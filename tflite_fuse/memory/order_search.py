@@ -115,7 +115,7 @@ class PieceSearch:
         self.ceiling = ceiling
         self.order: list[int] | None = None
         self.states = 0
-        self._rules = rules
+        self.rules = rules
         end_live = piece.start + sum(piece.delta) - sum(size for _, size in piece.shared)
         self._forward = End(True, 0, piece.full, piece.start)
         self._backward = End(False, piece.full, 0, end_live)
@@ -125,9 +125,14 @@ class PieceSearch:
         for end in self._ends:
             self._commit(end, end.base, end.live)
 
+    @property
+    def ended(self) -> bool:
+        """Whether an order was found, or the bound has reached the ceiling: the order known elsewhere is optimal."""
+        return self.order is not None or self.bound >= self.ceiling
+
     def run(self, stop: Callable[[], bool]) -> bool:
-        """Search until an order is found or the bound reaches the ceiling (True), or until told to stop (False)."""
-        while self.order is None and self.bound < self.ceiling:
+        """Search until the end (True) or until told to stop (False)."""
+        while not self.ended:
             if stop():
                 return False
             exhausted = next((end for end in self._ends if not end.waiting), None)
@@ -142,6 +147,8 @@ class PieceSearch:
 
     def raise_bound(self, bound: int) -> None:
         """Take a proven lower bound into account."""
+        if self.order is not None:
+            return
         self.bound = max(self.bound, min(bound, self.ceiling))
         for end in self._ends:
             while end.blocked and end.blocked[0][0] <= self.bound:
@@ -167,11 +174,11 @@ class PieceSearch:
                 end.parents[child.state] = (node.state, (move.unit, *units))
                 if self._met(child.state):
                     return
-                if self._rules.valley and child.live <= end.live:
+                if self.rules.valley and child.live <= end.live:
                     self._commit_reached(end, child, committed and node.state == end.base)
                     return
                 heapq.heappush(end.waiting, child)
-            if committed and self._rules.run_at_once:
+            if committed and self.rules.run_at_once:
                 return
         if blocked:
             node = node._replace(moves=tuple(blocked))
@@ -190,7 +197,7 @@ class PieceSearch:
                 if not end.within(state ^ bit):
                     continue
                 move = self._move(end, state, live, bit.bit_length() - 1)
-                if self._rules.run_at_once and move.need <= self.bound and move.live <= live:
+                if self.rules.run_at_once and move.need <= self.bound and move.live <= live:
                     state ^= bit
                     live = move.live
                     ready = self._now_ready(end, ready, state, move.unit)
