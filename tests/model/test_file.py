@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import tflite
-from tests.model.rich_model import rich_model
 
+from tests.model.rich_model import rich_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.schema import Model, OptionsTable, SubGraph
