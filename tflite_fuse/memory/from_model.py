@@ -48,12 +48,15 @@ def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
 
 
 def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
-    """True for operators that must keep their order: control flow, variables, resources, foreign custom operators."""
+    """True for operators that must keep their order: control flow, variables, resources, foreign custom operators.
+
+    So must operators that meet in a string or a handle: it lies outside the arena, the memory graph does not show it.
+    """
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
         return name != FUSED_OPERATOR
-    touched = (*(operator.inputs or ()), *(operator.outputs or ()))
-    return name in _EFFECTS or any(graph.tensors[t].is_variable for t in touched if t >= 0)
+    touched = [graph.tensors[t] for t in (*(operator.inputs or ()), *(operator.outputs or ())) if t >= 0]
+    return name in _EFFECTS or any(tensor.is_variable or tensor.type in _UNSIZED for tensor in touched)
 
 
 def memory_graph(model: Model) -> MemoryGraph:
