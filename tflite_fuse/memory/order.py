@@ -77,7 +77,9 @@ def minimal_peak_order(
     floor = max(start, _largest_operator(graph, in_place))
     if default_peak == floor:
         return OrderResult(tuple(range(len(graph.ops))), floor, floor, True, 0, clock.elapsed())
-    pieces = _pieces(graph, in_place, rules, clock)
+    pieces = [] if clock.is_over() else _pieces(graph, in_place, rules, clock)
+    if clock.is_over():
+        return OrderResult(tuple(range(len(graph.ops))), default_peak, floor, False, 0, clock.elapsed())
     peaks = [max(default[op] for ops in piece.ops for op in ops) for piece in pieces]
     solved, bound = _solve(pieces, peaks, floor, rules, clock)
     peak = max(start, *(result.peak for result in solved))

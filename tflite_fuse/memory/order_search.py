@@ -122,8 +122,7 @@ class PieceSearch:
         self._forward.parents[0] = (0, ())
         self._backward.parents[piece.full] = (piece.full, ())
         self._ends = (self._forward, self._backward) if rules.both_ends else (self._forward,)
-        for end in self._ends:
-            self._commit(end, end.base, end.live)
+        self._started = False
 
     @property
     def ended(self) -> bool:
@@ -132,6 +131,12 @@ class PieceSearch:
 
     def run(self, stop: Callable[[], bool]) -> bool:
         """Search until the end (True) or until told to stop (False)."""
+        if not self._started:
+            if stop():
+                return False
+            self._started = True
+            for end in self._ends:
+                self._commit(end, end.base, end.live)
         while not self.ended:
             if stop():
                 return False
