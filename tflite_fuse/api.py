@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
+from tflite_fuse.fusion.in_model import block_overlaps
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.model.file import load_model, save_model, serialize_model
@@ -75,6 +76,7 @@ def rewrite(
     inputs: int = 16,
     time_limit: float = 30.0,
     in_place: str | None = None,
+    overlap: bool = True,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -89,6 +91,7 @@ def rewrite(
         inputs: number of inputs to verify on.
         time_limit: seconds each search may take before it answers with its best so far.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
+        overlap: let fused blocks write their output over input they need no more.
         progress: called with (step, done, total).
 
     Raises:
@@ -101,7 +104,7 @@ def rewrite(
     data = _bytes(source)
     model = load_model(source)
     fuse = Fuse(goal or Goal(), _scheme(scheme), tiles)
-    steps = _make_passes(passes, fuse, time_limit, in_place)
+    steps = _make_passes(passes, fuse, time_limit, in_place, overlap)
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
     verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
@@ -182,12 +185,15 @@ def _scheme(name: str) -> Scheme:
         raise UsageError(f"there is no scheme {name!r}; the schemes are {names}") from error
 
 
-def _make_passes(names: Sequence[str], fuse: Fuse, time_limit: float, in_place: str | None) -> list[Pass]:
+def _make_passes(
+    names: Sequence[str], fuse: Fuse, time_limit: float, in_place: str | None, overlap: bool
+) -> list[Pass]:
     reorder = Reorder(time_limit=time_limit, in_place=in_place)
     plan = Plan(
         measure_head=lambda model: measured_head(serialize_model(model)),
         time_limit=time_limit,
         in_place=in_place,
+        overlaps=block_overlaps if overlap else None,
     )
     made: dict[str, list[Pass]] = {
         "reorder": [reorder],

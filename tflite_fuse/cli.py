@@ -135,6 +135,9 @@ def rewrite(
         str | None,
         typer.Option(help="Let operators overwrite their input where this kernel set allows it: reference."),
     ] = None,
+    no_overlap: Annotated[
+        bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
+    ] = False,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
 ) -> None:
@@ -154,6 +157,7 @@ def rewrite(
             inputs=inputs,
             time_limit=time_limit,
             in_place=in_place,
+            overlap=not no_overlap,
             progress=report_progress,
         )
         result.save(target)

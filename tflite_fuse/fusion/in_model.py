@@ -6,6 +6,7 @@ from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.fusion.decode import DecodedBlock, decode
 from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 
@@ -32,3 +33,37 @@ def blocks_in(model: Model) -> dict[int, DecodedBlock]:
 def executed_macs(block: DecodedBlock) -> int:
     """Multiply-accumulates of one run, recomputed ones included."""
     return sum(schedule(block.block, block.config).stage_macs)
+
+
+def block_overlaps(model: Model) -> tuple[Overlap, ...]:
+    """What the fused blocks of the first subgraph guarantee: how far their outputs may lie over their inputs.
+
+    The distances are worked out from the blocks' own options, not taken from the file.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for index, decoded in blocks_in(model).items():
+        inputs, outputs = _operands(model, index, decoded)
+        try:
+            distances = schedule(decoded.block, decoded.config).overlaps
+        except BlockError as error:
+            raise ModelError(f"{operator_label(model, index)} cannot be run: {error}") from error
+        for (source, target), distance in distances.items():
+            pair = inputs[source], outputs[target]
+            # A tensor may be given as several inputs of one block: the most demanding one counts.
+            found[pair] = max(distance, found.get(pair, distance))
+    return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
+
+
+def _operands(model: Model, index: int, decoded: DecodedBlock) -> tuple[dict[int, int], dict[int, int]]:
+    """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
+    operator, block = model.main.operators[index], decoded.block
+    inputs, outputs = (operator.inputs or ())[:-1], (operator.outputs or ())[:-1]
+    if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
+        raise ModelError(
+            f"{operator_label(model, index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "
+            f"scratch; its options speak of {len(block.inputs)} and {len(block.outputs)}"
+        )
+    return dict(zip(block.inputs, inputs, strict=True)), dict(zip(block.outputs, outputs, strict=True))
