@@ -3,7 +3,8 @@
 
 Rows: the graphs (``*.json``) and models (``*.tflite``) of ``--data`` (default: the folder ``shared`` beside the
 project) and generated ones: long chains, parallel branches, random tangles that no network resembles. ``--ablation``
-repeats each row with every pruning rule switched off in turn, which then may well run into the time limit.
+repeats each row that needs a search with every pruning rule switched off in turn, and with all of them switched off
+("none left": the bare search), which may well run into the time limit.
 Exit codes: 0 done, 1 a row with all rules is not proven optimal, 2 bad input.
 """
 
@@ -26,7 +27,7 @@ from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order import minimal_peak_order
-from tflite_fuse.memory.order_rules import ALL_RULES, OrderRules
+from tflite_fuse.memory.order_rules import OrderRules
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 
@@ -75,6 +76,17 @@ def branches(count: int, length: int, seed: int) -> MemoryGraph:
     return MemoryGraph(tuple(sizes), tuple(ops), (0,), (count * length + 1,))
 
 
+def equal_branches(count: int) -> MemoryGraph:
+    """Chains of two operators with the same sizes each, so that exchanging two of them changes nothing."""
+    ops = []
+    for branch in range(count):
+        ops += [MemoryOp(f"wide_{branch}", (0,), (1 + 2 * branch,))]
+        ops += [MemoryOp(f"narrow_{branch}", (1 + 2 * branch,), (2 + 2 * branch,))]
+    last = 2 * count + 1
+    ops.append(MemoryOp("join", tuple(range(2, last, 2)), (last,)))
+    return MemoryGraph((1000, *[30, 10] * count, 5), tuple(ops), (0,), (last,))
+
+
 def tangle(count: int, fan_in: int, window: int, seed: int) -> MemoryGraph:
     """Operators that each read some of the last ``window`` tensors."""
     generator = random.Random(seed)
@@ -101,13 +113,19 @@ def graphs(data: Path) -> Iterator[tuple[str, MemoryGraph]]:
     for seed in range(3):
         yield f"5 branches of 30, seed {seed}", branches(5, 30, seed)
     yield "10 branches of 40", branches(10, 40, 3)
+    yield "40 equal branches", equal_branches(40)
     for count, window in ((60, 12), (60, 25), (100, 12), (100, 25)):
         yield f"tangle of {count}, window {window}", tangle(count, 3, window, 1)
 
 
+RULES = tuple(field.name for field in fields(OrderRules))
+NO_RULES = "none left"
+
+
 def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "") -> Row:
-    """Search one graph's order, with one rule switched off."""
-    rules = OrderRules(**{without: False}) if without else ALL_RULES
+    """Search one graph's order, with one rule switched off, or all."""
+    off = RULES if without == NO_RULES else (without,) if without else ()
+    rules = OrderRules(**dict.fromkeys(off, False))
     found = minimal_peak_order(graph, time_limit, rules=rules)
     return Row(
         name,
@@ -125,9 +143,12 @@ def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "")
 def run(data: Path, only: str, time_limit: float, ablation: bool) -> Iterator[Row]:
     """All rows, each as soon as it is known."""
     for name, graph in graphs(data):
-        if only in name:
-            for without in ("", *(field.name for field in fields(OrderRules))) if ablation else ("",):
-                yield measure(name, graph, time_limit, without)
+        if only not in name:
+            continue
+        row = measure(name, graph, time_limit)
+        yield row
+        if ablation and (row.states or row.peak < row.default_peak):
+            yield from (measure(name, graph, time_limit, without) for without in (*RULES, NO_RULES))
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -136,7 +157,7 @@ def print_table(rows: Sequence[Row]) -> None:
     for row in rows:
         proven = "optimal" if row.optimal else f">= {row.lower_bound:,}"
         figures = (f"{row.default_peak:,}", f"{row.peak:,}", proven, f"{row.seconds:.3f}", f"{row.states:,}")
-        table.add_row("" if row.without else row.graph, str(row.operators), row.without, *figures)
+        table.add_row(*(("", "") if row.without else (row.graph, str(row.operators))), row.without, *figures)
     for column in table.columns[1:]:
         column.justify = "left" if column.header in ("without", "proven") else "right"
     Console(width=None if sys.stdout.isatty() else 120).print(table)
