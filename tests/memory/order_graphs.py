@@ -168,3 +168,23 @@ def twin_graphs(draw: st.DrawFn) -> MemoryGraph:
     ops.append(MemoryOp("other", (draw(st.sampled_from([0, *heads])),), (len(sizes) - 1,)))
     outputs = tuple(draw(st.lists(st.sampled_from([len(sizes) - 2, len(sizes) - 1, *heads]), unique=True)))
     return MemoryGraph(tuple(sizes), tuple(ops), (0,), outputs)
+
+
+def least_peak_by_sets(graph: MemoryGraph) -> int:
+    """The least peak by going through every set of operators that can have run; plain graphs only."""
+    before = must_precede(graph)
+    readers = {t: {i for i, op in enumerate(graph.ops) if t in op.inputs} for t in range(len(graph.sizes))}
+    reached: dict[frozenset[int], int] = {frozenset(): 0}
+    for _ in graph.ops:
+        following: dict[frozenset[int], int] = {}
+        for done, so_far in reached.items():
+            made = {*graph.inputs, *(t for op in done for t in graph.ops[op].outputs)}
+            live = {t for t in made if t in graph.outputs or not readers[t] <= done}
+            for op in range(len(graph.ops)):
+                if op not in done and before[op] <= done:
+                    needed = sum(graph.sizes[t] for t in live.union(graph.ops[op].outputs))
+                    after = done | {op}
+                    following[after] = min(following.get(after, needed + so_far), max(so_far, needed))
+        reached = following
+    (least,) = reached.values()
+    return max(least, peak(MemoryGraph(graph.sizes, (), graph.inputs, ())))

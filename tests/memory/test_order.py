@@ -10,6 +10,7 @@ from tests.memory.order_graphs import (
     chain,
     is_valid,
     least_peak,
+    least_peak_by_sets,
     read_graph,
     small_graphs,
     tangle,
@@ -67,6 +68,16 @@ def test_copies_of_a_chain_are_ordered_optimally(graph: MemoryGraph, in_place: b
         result = minimal_peak_order(graph, in_place=in_place, rules=used)
         check(graph, result, in_place=in_place)
         assert (result.peak, result.optimal) == (least_peak(graph, in_place=in_place), True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_larger_graphs_agree_with_a_search_through_all_sets(seed: int) -> None:
+    graph = tangle(14 + seed % 4, 2 + seed % 2, 5 + seed % 3, seed)
+    wanted = least_peak_by_sets(graph)
+    for used in (ALL_RULES, OrderRules(merge=False, twins=False, split=False), OrderRules(run_at_once=False)):
+        result = minimal_peak_order(graph, rules=used)
+        check(graph, result)
+        assert (result.peak, result.optimal) == (wanted, True)
 
 
 @quick
