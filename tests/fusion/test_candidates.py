@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.fusion.block import StageKind
-from tflite_fuse.fusion.candidates import Residency, cut_graph, pareto
+from tflite_fuse.fusion.candidates import Residency, Rules, cut_graph, pareto
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schemes import Scheme, restriction
 
@@ -44,16 +44,16 @@ def test_alignment_rounds_every_tensor_and_the_scratch() -> None:
     maker = GraphMaker(3, 3, 3)
     maker.window(maker.window(0, 5, (3, 3)), 2)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.STREAM_2D), alignment=16)
-    assert cuts.edges[0, 1]["options"].ram.tolist() == [32 + 48]
-    assert cuts.edges[0, 2]["options"].ram.tolist() == [32 + 32 + 32]  # cursors 24, one pixel 8
+    cuts = cut_graph(graph, restriction(graph, Scheme.STREAM_2D), Rules(alignment=16)).dag
+    assert cuts.edges[0, 1, 0]["options"].ram.tolist() == [32 + 48]
+    assert cuts.edges[0, 2, 0]["options"].ram.tolist() == [32 + 32 + 32]  # cursors 24, one pixel 8
 
 
 def test_a_residual_held_across_a_block_counts() -> None:
     graph = inverted_residuals((4, 4))
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
     start = graph.layers[5].inputs[0]
-    inner = cuts.edges[6, 8]["options"]  # depthwise and projection of the second block: the expansion lives outside
+    inner = cuts.edges[6, 8, 0]["options"]  # depthwise and projection of the second block: the expansion lives outside
     wide, narrow = graph.sizes[graph.layers[5].outputs[0]], graph.sizes[graph.layers[7].outputs[0]]
     assert (inner.ram >= graph.sizes[start] + wide + narrow).all()
     assert inner.ram.min() - inner.scratch.min() == graph.sizes[start] + wide + narrow
@@ -61,10 +61,10 @@ def test_a_residual_held_across_a_block_counts() -> None:
 
 def test_a_block_may_start_or_end_inside_a_residual() -> None:
     graph = inverted_residuals((4, 4))
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
     assert cuts.has_edge(6, 9)  # reads the skip as a second input
     assert cuts.has_edge(0, 7)  # writes the skip as a second output
-    leaves = cuts.edges[0, 7]["options"]
+    leaves = cuts.edges[0, 7, 0]["options"]
     skip, mixed = graph.layers[4].outputs[0], graph.layers[6].outputs[0]
     assert leaves.ram.min() - leaves.scratch.min() == graph.sizes[0] + graph.sizes[skip] + graph.sizes[mixed]
 
@@ -75,8 +75,8 @@ def test_operators_no_block_can_hold_stay_alone() -> None:
     odd = maker.other(first, 6, 6, 3)
     maker.window(maker.window(odd, 4), 4)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
-    assert set(cuts.edges) == {(0, 1), (1, 2), (2, 3), (3, 4), (2, 4)}
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
+    assert {(source, target) for source, target, _ in cuts.edges} == {(0, 1), (1, 2), (2, 3), (3, 4), (2, 4)}
 
 
 def test_branches_hold_blocks_of_their_own() -> None:
@@ -85,14 +85,14 @@ def test_branches_hold_blocks_of_their_own() -> None:
     right = maker.window(maker.window(0, 3), 3, (3, 3))
     maker.join(StageKind.CONCATENATION, left, right)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
     assert cuts.has_edge(0, 2) and cuts.has_edge(2, 4) and cuts.has_edge(2, 5) and cuts.has_edge(0, 5)
     assert not cuts.has_edge(0, 3) and not cuts.has_edge(0, 4)
 
 
 def test_every_cut_graph_is_a_dag_from_start_to_end() -> None:
     graph = inverted_residuals()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
     assert nx.is_directed_acyclic_graph(cuts)
     assert nx.has_path(cuts, 0, len(graph.layers))
     for _, _, options in cuts.edges(data="options"):

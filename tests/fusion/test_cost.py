@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
 from tests.fusion.weightless import block_of
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block import BlockConfig, StageKind
+from tflite_fuse.fusion.block import BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.cost import block_costs, driven_tensor, price_block
 from tflite_fuse.fusion.cost_tables import strip_sizes
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schedule import schedule
+from tflite_fuse.fusion.walk import Pricing
 
 CURSORS = {1: 16, 2: 24, 5: 64}
 """Bytes of the executor's cursors for so many spatial stages."""
@@ -30,7 +31,9 @@ def any_config(random: Random, graph: LayerGraph, last: int) -> BlockConfig:
 
 
 def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
-    for costs in block_costs(graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), config.chunk):
+    for costs in block_costs(
+        graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), Pricing(config.chunk)
+    ):
         if costs.usable[0]:
             exact = schedule(block_of(graph, costs.first, last), config)
             assert costs.macs[0] == exact.macs
@@ -67,6 +70,44 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
     costs, exact = price_block(graph, 0, 3, config), schedule(block_of(graph, 0, 3), config)
     assert costs.macs[0] == exact.macs
     assert costs.scratch[0] == exact.scratch_bytes
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(2, 7))
+    last = random.randrange(len(graph.layers))
+    if graph.tensors[0].nbytes == 0 or not graph.is_read(graph.layers[last].outputs[0]):
+        return
+    chunk = random.choice([1, 2, 4])
+    for costs in block_costs(graph, last, lambda it: ((it.height,), (it.width, 2)), Pricing(chunk, frozenset({0}))):
+        driven = graph.tensors[costs.driven]
+        reads = [reader for reader in graph.consumers[0] if costs.first <= reader <= last]
+        assert not reads or tuple(reads) == graph.consumers[0]
+        if reads:
+            assert not costs.usable[1] or driven.width <= 2
+        if costs.usable[0]:
+            storage = Storage.SCRATCH if reads else Storage.INPUT
+            block = block_of(graph, costs.first, last, storage)
+            exact = schedule(block, BlockConfig(driven.height, driven.width, chunk))
+            assert costs.macs[0] == exact.macs
+            assert costs.scratch[0] >= exact.scratch_bytes
+            if reads:
+                external = schedule(block_of(graph, costs.first, last, Storage.EXTERNAL), exact.config)
+                resident = price_block(graph, costs.first, last, exact.config)
+                assert resident.macs[0] == external.macs
+                assert resident.scratch[0] >= external.scratch_bytes
+
+
+def test_a_streamed_image_needs_its_window_alone() -> None:
+    maker = GraphMaker(20, 20, 3)
+    maker.window(0, 8, (3, 3), (2, 2))
+    graph = maker.graph()
+    resident = price_block(graph, 0, 0, BlockConfig(10, 10, 1))
+    streamed = price_block(graph, 0, 0, BlockConfig(10, 10, 1), Pricing(streamed=frozenset({0})))
+    assert streamed.scratch[0] - CURSORS[2] == (2 * 20 + 3) * 3 + 3  # aligned to 4
+    assert resident.scratch[0] == CURSORS[1]
 
 
 def test_a_line_buffer_is_the_formula_of_the_schedule() -> None:
@@ -112,7 +153,9 @@ def test_a_folded_tail_needs_accumulators_and_no_feature_map() -> None:
 def test_all_tilings_at_once_equal_each_alone() -> None:
     graph = inverted_residuals((4, 4))
     last = 7
-    for costs in block_costs(graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width)), 2):
+    for costs in block_costs(
+        graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width)), Pricing(2)
+    ):
         for index, tile in enumerate(zip(costs.tile_height, costs.tile_width, strict=True)):
             alone = price_block(graph, costs.first, last, BlockConfig(int(tile[0]), int(tile[1]), 2))
             assert alone.scratch[0] == costs.scratch[index]

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 
 from tests.builders import random_models
 from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.candidates import cut_graph
+from tflite_fuse.fusion.candidates import Rules, cut_graph
 from tflite_fuse.fusion.extract import extract
 from tflite_fuse.fusion.geometry import graph_from_layers
 from tflite_fuse.fusion.model_graph import graph_from_model
@@ -53,12 +52,12 @@ def padded_network() -> Model:
 
 def check_offered_blocks(model: Model, chunk: int, most: int = 40) -> int:
     graph = graph_from_model(model)
-    cuts: nx.DiGraph = cut_graph(graph, restriction(graph, Scheme.AUTO), chunk)
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules(chunk)).dag
     offered = [
-        (source, target - 1, options, index)
-        for source, target, options in cuts.edges(data="options")
-        for index in range(len(options))
-        if options.tile_height[index] > 0
+        (source, target - 1, edge["options"], index)
+        for source, target, edge in cuts.edges(data=True)
+        for index in range(len(edge["options"]))
+        if edge["fused"]
     ]
     for first, last, options, index in Random(0).sample(offered, min(most, len(offered))):
         config = BlockConfig(int(options.tile_height[index]), int(options.tile_width[index]), chunk)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.candidates import Options, Residency, cut_graph
+from tflite_fuse.fusion.candidates import InputMode, Options, Residency, cut_graph
 from tflite_fuse.fusion.cost import price_block
 from tflite_fuse.fusion.front import Front
 from tflite_fuse.fusion.geometry import LayerGraph
-from tflite_fuse.fusion.paths import search_paths
+from tflite_fuse.fusion.paths import pareto_with_tail, search_paths
 from tflite_fuse.fusion.schemes import Scheme, restriction
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 
@@ -27,9 +27,9 @@ NETWORK = inverted_residuals((4, 4, 6, 6), size=20).without_network_tensors()
 Pairs = list[tuple[int, int]]
 
 
-def random_cuts(random: Random, count: int) -> nx.DiGraph:
+def random_cuts(random: Random, count: int, tails: bool = False) -> nx.MultiDiGraph:
     """A cut graph with made-up options: small numbers, so that ties are common."""
-    cuts = nx.DiGraph()
+    cuts = nx.MultiDiGraph(start=random.choice([0, 0, 10]), tail=3 if tails else 0)
     cuts.add_nodes_from(range(count + 1))
     for source in range(count):
         for target in range(source + 1, count + 1):
@@ -37,22 +37,26 @@ def random_cuts(random: Random, count: int) -> nx.DiGraph:
                 continue
             ram = sorted(random.sample(range(1, 30), random.randint(1, 3)))
             macs = sorted(random.sample(range(1, 30), len(ram)), reverse=True)
-            tiles = np.full(len(ram), 0 if target == source + 1 else 1)
-            cuts.add_edge(source, target, options=Options(np.array(ram), np.array(macs), tiles, tiles, tiles))
+            tiles = np.ones(len(ram), dtype=np.int64)
+            options = Options(np.array(ram), np.array(macs), tiles, tiles, tiles)
+            tail = random.randrange(12) if tails else 0
+            cuts.add_edge(source, target, options=options, fused=target > source + 1, tail=tail)
+            if tails and random.random() < 0.3:
+                cuts.add_edge(source, target, options=options.pick(np.array([0])), fused=True, tail=random.randrange(6))
     return cuts
 
 
-def every_path(cuts: nx.DiGraph) -> Pairs:
-    """(peak, macs) of all paths under all options."""
-    reached: dict[int, Pairs] = {0: [(0, 0)]}
+def every_path(cuts: nx.MultiDiGraph) -> Pairs:
+    """(peak + tail, macs) of all paths under all options."""
+    reached: dict[int, list[tuple[int, int, int]]] = {0: [(cuts.graph["start"], cuts.graph["tail"], 0)]}
     for cut in range(1, cuts.number_of_nodes()):
         reached[cut] = [
-            (max(peak, int(ram)), macs + int(more))
-            for source, _, options in cuts.in_edges(cut, data="options")
-            for peak, macs in reached[source]
-            for ram, more in zip(options.ram, options.macs, strict=True)
+            (max(peak, int(ram)), tail + edge["tail"], macs + int(more))
+            for source, _, edge in cuts.in_edges(cut, data=True)
+            for peak, tail, macs in reached[source]
+            for ram, more in zip(edge["options"].ram, edge["options"].macs, strict=True)
         ]
-    return reached[cuts.number_of_nodes() - 1]
+    return [(peak + tail, macs) for peak, tail, macs in reached[cuts.number_of_nodes() - 1]]
 
 
 def unbeaten(pairs: Pairs) -> Pairs:
@@ -63,7 +67,7 @@ def unbeaten(pairs: Pairs) -> Pairs:
     return found
 
 
-def pruned_front(cuts: nx.DiGraph) -> Pairs:
+def pruned_front(cuts: nx.MultiDiGraph) -> Pairs:
     """msf-CNN, section 4: shortest path on MACs, drop the edges with the largest RAM, repeat while a path is left."""
     edges = nx.MultiDiGraph()
     edges.add_nodes_from(cuts)
@@ -71,11 +75,12 @@ def pruned_front(cuts: nx.DiGraph) -> Pairs:
         for ram, macs in zip(options.ram, options.macs, strict=True):
             edges.add_edge(source, target, ram=int(ram), macs=int(macs))
     end, found = cuts.number_of_nodes() - 1, []
+    start = cuts.graph["start"]
     while nx.has_path(edges, 0, end):
         nodes = nx.shortest_path(edges, 0, end, weight="macs")
         macs = sum(min(each["macs"] for each in edges[a][b].values()) for a, b in pairwise(nodes))
         peak = max(min(e["ram"] for e in edges[a][b].values() if e["macs"] == m) for a, b, m in cheapest(edges, nodes))
-        found.append((peak, macs))
+        found.append((max(start, peak), macs))
         largest = max(ram for _, _, ram in edges.edges(data="ram"))
         edges.remove_edges_from([e[:3] for e in edges.edges(keys=True, data="ram") if e[3] == largest])
     return unbeaten(found)
@@ -95,19 +100,34 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
     assert paths == pruned_front(cuts)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_tails_add_up_beside_the_peak(seed: int) -> None:
+    random = Random(seed)
+    cuts = random_cuts(random, random.randint(1, 5), tails=True)
+    assert [(path.peak + path.tail, path.macs) for path in search_paths(cuts)] == unbeaten(every_path(cuts))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))
+def test_pareto_with_tail_keeps_what_nothing_beats(triples: list[tuple[int, int, int]]) -> None:
+    kept = [triples[i] for i in pareto_with_tail(*(np.array(column) for column in zip(*triples, strict=True)))]
+    beaten = {t for t in triples if any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples)}
+    assert sorted(kept) == sorted(set(triples) - beaten)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from(list(Scheme)))
 def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 6))
     front = fusion_front(graph, SearchOptions(scheme=scheme))
-    cuts = cut_graph(graph, restriction(graph, scheme))
+    cuts = cut_graph(graph, restriction(graph, scheme)).dag
     assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts))
 
 
 def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
     graph = inverted_residuals((4, 4, 6, 6, 8), size=24).without_network_tensors()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO))
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
     front = [(path.peak, path.macs) for path in search_paths(cuts)]
     assert len(front) > 3
     assert front == pruned_front(cuts)
@@ -156,6 +176,52 @@ def test_look_ups() -> None:
         assert front.least_compute(point.ram_bytes) is point
     between = (front.points[0].ram_bytes + front.points[1].ram_bytes) // 2
     assert front.least_compute(between) is least
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from(list(InputMode)))
+def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overlap: bool, mode: InputMode) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(2, 6))
+    options = SearchOptions(overlap=overlap, single_operators=overlap, input_mode=mode, chunks=(1,))
+    try:
+        front = fusion_front(graph, options)
+    except UsageError as error:
+        assert mode is InputMode.STREAMED and "no block holds all that read it" in str(error)
+        return
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), options.rules)
+    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.dag))
+    plain = fusion_front(graph, SearchOptions(chunks=(1,)))
+    if mode is not InputMode.STREAMED:
+        overhead = 24  # a block of one operator has cursors, which the operator as it is has not
+        for point in plain.points:
+            assert any(o.ram_bytes <= point.ram_bytes + overhead and o.macs <= point.macs for o in front.points)
+
+
+def test_a_streamed_or_external_input_takes_no_ram() -> None:
+    graph = inverted_residuals((4, 4, 6, 6), size=40)
+    resident = fusion_front(graph).zero_recompute()
+    streamed = fusion_front(graph, SearchOptions(input_mode=InputMode.STREAMED))
+    external = fusion_front(graph, SearchOptions(input_mode=InputMode.EXTERNAL))
+    assert resident.ram_bytes >= graph.sizes[0]
+    assert external.zero_recompute().ram_bytes <= streamed.zero_recompute().ram_bytes < graph.sizes[0]
+    assert streamed.unfused == external.unfused
+    for point in streamed.points:
+        assert point.blocks[0].operators[0] == 0
+        assert point.blocks[0].scheme == "line-buffers"
+
+
+def test_overlapping_blocks_run_a_network_in_little_more_than_its_image() -> None:
+    graph = inverted_residuals((4, 4, 6, 6), size=40)
+    front = fusion_front(graph, SearchOptions(overlap=True, single_operators=True, alignment=16))
+    assert front.zero_recompute().ram_bytes < 1.25 * graph.sizes[0] < fusion_front(graph).zero_recompute().ram_bytes
+
+
+def test_an_input_that_no_block_can_read_stays_in_the_arena() -> None:
+    maker = GraphMaker(8, 8, 2)
+    maker.window(maker.other(0, 8, 8, 2), 4)
+    with pytest.raises(UsageError, match=r"other_0 reads the network's input.*not a fusable operator"):
+        fusion_front(maker.graph(), SearchOptions(input_mode=InputMode.STREAMED))
 
 
 def test_limits_out_of_reach_name_the_nearest_point_and_what_needs_it() -> None:

@@ -10,16 +10,51 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
 
 import networkx as nx
 import numpy as np
 
+from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.cost import block_costs
 from tflite_fuse.fusion.cost_tables import IntArray
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schemes import Restriction
-from tflite_fuse.fusion.walk import BlockCosts
+from tflite_fuse.fusion.walk import BlockCosts, Pricing
+
+
+class InputMode(str, Enum):
+    """Where the network's inputs are."""
+
+    RESIDENT = "resident"
+    """In the arena, as long as they are needed."""
+    STREAMED = "streamed"
+    """Nowhere: the block that reads one pulls its pixels once, top to bottom. It runs in one tile."""
+    EXTERNAL = "external"
+    """In memory of the user's that blocks may read at any time."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What counts and what is allowed beside the scheme.
+
+    Attributes:
+        chunk: output pixels per step to price blocks with.
+        alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
+        input_mode: where the network's inputs are.
+        overlap: whether a block may write its output over an input nobody needs afterwards.
+        single_operators: whether an operator may be a block of its own.
+        count_tail: whether what the runtime keeps for operators and tensors counts.
+    """
+
+    chunk: int = 1
+    alignment: int = 1
+    input_mode: InputMode = InputMode.RESIDENT
+    overlap: bool = False
+    single_operators: bool = False
+    count_tail: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,12 +80,27 @@ class Options:
     def pick(self, indices: IntArray) -> Options:
         return Options(*(column[indices] for column in self._columns()))
 
-    def joined(self, other: Options) -> Options:
-        pairs = zip(self._columns(), other._columns(), strict=True)
-        return Options(*(np.concatenate(pair) for pair in pairs))
-
     def _columns(self) -> tuple[IntArray, ...]:
         return self.ram, self.macs, self.scratch, self.tile_height, self.tile_width
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The cut graph of a layer graph.
+
+    Attributes:
+        dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Options``, ``fused``,
+            and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
+            the first operator (the network's inputs), and ``tail``, bytes of the tail no edge can change.
+        graph: the layers, inputs that need no RAM counted with 0 bytes.
+        residency: bytes live at its cuts.
+        pricing: the conditions its blocks were priced under.
+    """
+
+    dag: nx.MultiDiGraph
+    graph: LayerGraph
+    residency: Residency
+    pricing: Pricing
 
 
 class Residency:
@@ -60,12 +110,15 @@ class Residency:
         """Args: graph: sizes of its tensors are rounded up to ``alignment`` bytes, as the arena planner does."""
         count = len(graph.layers)
         self.alignment = alignment
+        self.start = sum(self.rounded(graph.sizes[tensor]) for tensor in graph.inputs)
         self._held = np.zeros(count + 1, dtype=np.int64)
         self._left = np.zeros((count, count), dtype=np.int64)
+        self._results = np.zeros((count, count), dtype=np.int64)
         for tensor, size in enumerate(graph.sizes):
             producer, end = graph.producer[tensor], self._end(graph, tensor)
             self._held[producer + 1 : end + 1] += self.rounded(size)
             if producer >= 0:
+                self._results[: producer + 1, producer : max(end, producer + 1)] += 1
                 self._left[: producer + 1, producer:end] += self.rounded(size)
                 self._left[: producer + 1, producer] += self.rounded(size) if end == producer else 0
 
@@ -88,40 +141,81 @@ class Residency:
         """Bytes of the tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
         return int(self._left[first, last])
 
+    def results(self, first: int, last: int) -> int:
+        """Number of tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
+        return int(self._results[first, last])
+
     def outside(self, first: int, last: int) -> int:
         """Bytes live while ``first … last`` run, but for the scratch of a block."""
         return self.held(first) + self.left(first, last)
 
+    def while_running(self, costs: BlockCosts) -> IntArray:
+        """Bytes live while a block runs, under every tiling."""
+        scratch = -(-costs.scratch // self.alignment) * self.alignment
+        ram: IntArray = self.outside(costs.first, costs.last) + scratch - costs.shared
+        return ram
 
-def cut_graph(graph: LayerGraph, restriction: Restriction, chunk: int = 1, alignment: int = 1) -> nx.DiGraph:
+
+def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
     """Builds the cut graph.
-
-    Every edge has the attribute ``options``, an ``Options``; the graph's attribute ``start`` holds the bytes that are
-    live before the first operator, the network's inputs.
 
     Args:
         graph: operators in the order they will run.
         restriction: which blocks and configurations a scheme allows.
-        chunk: output pixels per step to price the blocks with.
-        alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
+        rules: what counts, and what else is allowed.
+
+    Raises:
+        UsageError: inputs are to be streamed or external, but no block can read them.
     """
-    residency = Residency(graph, alignment)
-    cuts = nx.DiGraph(start=sum(residency.rounded(graph.sizes[tensor]) for tensor in graph.inputs))
-    cuts.add_nodes_from(range(len(graph.layers) + 1))
+    moved = frozenset(() if rules.input_mode is InputMode.RESIDENT else graph.inputs) - {*graph.outputs}
+    graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
+    residency = Residency(graph, rules.alignment)
+    dag = nx.MultiDiGraph(start=residency.start, tail=graph.tail.fixed if rules.count_tail else 0)
+    dag.add_nodes_from(range(len(graph.layers) + 1))
     for index, layer in enumerate(graph.layers):
-        ram = np.array([residency.outside(index, index)])
-        nothing = np.zeros(1, dtype=np.int64)
-        as_it_is = Options(ram, np.array([layer.macs]), nothing, nothing, nothing)
-        cuts.add_edge(index, index + 1, options=as_it_is)
+        if moved.isdisjoint(layer.inputs):
+            tail = graph.tail.of_layer(index) if rules.count_tail else 0
+            dag.add_edge(index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, tail=tail)
+        elif not layer.fusable:
+            raise UsageError(f"{layer.name} reads the network's input, which has to be in the arena: {layer.reason}")
+    pricing = Pricing(
+        rules.chunk,
+        moved if rules.input_mode is InputMode.STREAMED else frozenset(),
+        rules.alignment if rules.overlap else None,
+    )
     for last in range(len(graph.layers)):
-        if graph.layers[last].absorbed:
-            continue
-        for costs in block_costs(graph, last, restriction.tile_sizes, chunk):
-            if costs.first < last and not splits_padding(graph, costs.first) and restriction.allows(costs.first, last):
-                options = _block_options(costs, residency, restriction.paired)
-                if len(options):
-                    cuts.add_edge(costs.first, last + 1, options=options)
-    return cuts
+        alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
+        for costs in _blocks(graph, restriction, pricing, last, alone):
+            options = _block_options(costs, residency, restriction.paired)
+            if len(options):
+                tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
+                dag.add_edge(costs.first, last + 1, options=options, fused=True, tail=tail)
+    if not nx.has_path(dag, 0, len(graph.layers)):
+        readers = ", ".join(graph.layers[index].name for tensor in sorted(moved) for index in graph.consumers[tensor])
+        raise UsageError(
+            f"the network's input cannot be {rules.input_mode.value}: no block holds all that read it, {readers}"
+        )
+    return Cuts(dag, graph, residency, pricing)
+
+
+def _as_it_is(residency: Residency, index: int, macs: int) -> Options:
+    nothing = np.zeros(1, dtype=np.int64)
+    return Options(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing)
+
+
+def _blocks(
+    graph: LayerGraph, restriction: Restriction, pricing: Pricing, last: int, alone: bool
+) -> Iterator[BlockCosts]:
+    """The blocks that end at a layer and are worth offering; that of the layer alone only if ``alone``."""
+    if graph.layers[last].absorbed:
+        return
+    for costs in block_costs(graph, last, restriction.tile_sizes, pricing):
+        if (
+            (costs.first < last or alone)
+            and restriction.allows(costs.first, last)
+            and not splits_padding(graph, costs.first)
+        ):
+            yield costs
 
 
 def splits_padding(graph: LayerGraph, first: int) -> bool:
@@ -132,12 +226,10 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
 
 
 def _block_options(costs: BlockCosts, residency: Residency, paired: bool) -> Options:
-    outside = residency.outside(costs.first, costs.last)
-    ram = outside - (-costs.scratch // residency.alignment) * residency.alignment
-    everything = Options(ram, costs.macs, costs.scratch, costs.tile_height, costs.tile_width)
+    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, costs.tile_height, costs.tile_width)
     usable = costs.usable
     if paired:
-        count = math.isqrt(len(ram))
+        count = math.isqrt(len(usable))
         usable = usable & np.eye(count, dtype=np.bool_).ravel()
     if not usable.all():
         everything = everything.pick(np.flatnonzero(usable))

@@ -8,20 +8,21 @@ same numbers by following the executor's order of events; the closed form is nev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block import BlockConfig, BlockTensor
 from tflite_fuse.fusion.geometry import LayerGraph
-from tflite_fuse.fusion.walk import BlockCosts, FoldedWalk, TileSizes, Walk
+from tflite_fuse.fusion.walk import PLAIN, BlockCosts, FoldedWalk, Pricing, TileSizes, Walk
 
 
-def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, chunk: int = 1) -> Iterator[BlockCosts]:
+def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pricing = PLAIN) -> Iterator[BlockCosts]:
     """Prices every block that ends at layer ``last``, shortest first.
 
     Args:
         last: index of the block's last layer.
         tile_sizes: which tile heights and widths to price for a given driven tensor.
-        chunk: output pixels per step.
+        pricing: chunk, and what the model's memory allows.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
@@ -30,13 +31,15 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, chunk: int 
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from Walk(graph, last, tile_sizes, chunk).run()
+        yield from Walk(graph, last, tile_sizes, pricing).run()
     if tail is not None:
-        yield from FoldedWalk(graph, last, tail, tile_sizes, chunk).run()
+        yield from FoldedWalk(graph, last, tail, tile_sizes, pricing).run()
 
 
-def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig) -> BlockCosts:
+def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, pricing: Pricing = PLAIN) -> BlockCosts:
     """The block of layers ``first … last`` under one configuration; the arrays of the result have one entry.
+
+    The configuration's chunk overrules that of ``pricing``.
 
     Raises:
         BlockError: these layers are no block.
@@ -45,7 +48,7 @@ def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig) -
     def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
         return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
 
-    for costs in block_costs(graph, last, one_tile, config.chunk):
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunk=config.chunk)):
         if costs.first == first:
             return costs
     names = graph.layers[first].name, graph.layers[last].name

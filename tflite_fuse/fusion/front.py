@@ -37,11 +37,12 @@ class Point:
     """One way to run the model that nothing beats in both RAM and multiply-accumulates.
 
     Attributes:
-        ram_bytes: largest working set, everything live counted.
+        ram_bytes: largest working set, everything live counted, and the arena's tail if the search counts it.
         macs: multiply-accumulates executed.
         compute_factor: ``macs`` over those of the unfused model.
         blocks: the fused blocks in execution order; all other operators run as they are.
-        largest: the operators (one, or those of a block) whose working set ``ram_bytes`` is.
+        largest: the operators (one, or those of a block) whose working set is the largest.
+        tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 where the search does not count it.
     """
 
     ram_bytes: int
@@ -49,6 +50,7 @@ class Point:
     compute_factor: float
     blocks: tuple[BlockChoice, ...]
     largest: tuple[int, ...]
+    tail_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,30 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class TailBytes:
+    """What the runtime keeps in the tail of the arena.
+
+    Attributes:
+        layers: for each layer as it is: its structs, parsed options, tables, and the structs of what it writes and of
+            the constants it alone reads. Empty: nothing is known, nothing counts.
+        block: for a fused block, its own constants and scratch included.
+        tensor: for every result of a block.
+        fixed: all the rest.
+    """
+
+    layers: tuple[int, ...] = ()
+    block: int = 0
+    tensor: int = 0
+    fixed: int = 0
+
+    def of_layer(self, layer: int) -> int:
+        return self.layers[layer] if self.layers else 0
+
+    def of_block(self, results: int) -> int:
+        return self.block + results * self.tensor
+
+
+@dataclass(frozen=True)
 class LayerGraph:
     """Operators in execution order and the tensors between them.
 
@@ -56,6 +80,7 @@ class LayerGraph:
             leaves out, four bytes per value for float tensors around the int8 part.
         layers: operators in execution order, one per operator of the model, same indices.
         inputs, outputs: the network's.
+        tail: what the runtime keeps for all this, where it is known.
     """
 
     tensors: tuple[BlockTensor, ...]
@@ -63,6 +88,7 @@ class LayerGraph:
     layers: tuple[Layer, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    tail: TailBytes = TailBytes()
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

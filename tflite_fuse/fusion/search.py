@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import networkx as nx
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.candidates import Options, Residency, cut_graph
+from tflite_fuse.fusion.candidates import Cuts, InputMode, Options, Residency, Rules, cut_graph
 from tflite_fuse.fusion.cost import driven_tensor, price_block
 from tflite_fuse.fusion.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.geometry import LayerGraph
@@ -28,12 +27,27 @@ class SearchOptions:
         chunks: output pixels per step to choose from. The search takes the smallest; a block below the peak then gets
             the largest that keeps it there (a larger chunk costs RAM, saves overhead and changes no arithmetic).
         alignment: arena tensors are rounded up to a multiple of this many bytes.
+        input_mode: where the network's inputs are. A streamed or external input takes no RAM.
+        overlap: whether a block may write its output over an input nobody needs afterwards.
+        single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
+            instead of two, with ``count_tail`` its tables leave the tail.
+        count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
     """
 
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
     chunks: tuple[int, ...] = (1, 2, 4, 8)
     alignment: int = 1
+    input_mode: InputMode = InputMode.RESIDENT
+    overlap: bool = False
+    single_operators: bool = False
+    count_tail: bool = False
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(
+            min(self.chunks), self.alignment, self.input_mode, self.overlap, self.single_operators, self.count_tail
+        )
 
 
 def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptions()) -> Front:
@@ -44,70 +58,68 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
         options: what to search.
 
     Raises:
-        UsageError: options that contradict each other.
+        UsageError: options that contradict each other, or an input to be streamed or external that an operator reads
+            which no block can hold.
     """
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
-    allowed = restriction(graph, options.scheme, options.tiles)
-    cuts = cut_graph(graph, allowed, min(options.chunks), options.alignment)
-    builder = _PointBuilder(graph, cuts, options)
-    points = tuple(builder.point(path) for path in search_paths(cuts))
-    return Front(points, builder.point(_unfused(cuts)), True, graph)
+    cuts = cut_graph(graph, restriction(graph, options.scheme, options.tiles), options.rules)
+    builder = _PointBuilder(graph, cuts, options.chunks)
+    points = tuple(builder.point(path) for path in search_paths(cuts.dag))
+    return Front(points, unfused_point(graph, options), True, graph)
 
 
-def _unfused(cuts: nx.DiGraph) -> Path:
-    """Every operator as it is."""
-    steps, peak, macs = [], int(cuts.graph["start"]), 0
-    for cut in range(cuts.number_of_nodes() - 1):
-        edge: Options = cuts.edges[cut, cut + 1]["options"]
-        index = int((edge.tile_height == 0).argmax())
-        steps.append(Step(cut, cut, index))
-        peak, macs = max(peak, int(edge.ram[index])), macs + int(edge.macs[index])
-    return Path(peak, macs, tuple(steps))
+def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
+    """The model as it is, its inputs resident."""
+    residency = Residency(graph, options.alignment)
+    sets = [residency.outside(index, index) for index in range(len(graph.layers))]
+    peak = max([residency.start, *sets])
+    largest = (sets.index(peak),) if peak in sets else ()
+    tail = graph.tail.fixed + sum(graph.tail.layers) if options.count_tail else 0
+    return Point(peak + tail, graph.macs, 1.0, (), largest, tail)
 
 
 class _PointBuilder:
     """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
 
-    def __init__(self, graph: LayerGraph, cuts: nx.DiGraph, options: SearchOptions) -> None:
-        self.graph, self.cuts, self.options = graph, cuts, options
-        self.residency = Residency(graph, options.alignment)
-        self.scratch: dict[tuple[int, int, BlockConfig], int] = {}
+    def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int]) -> None:
+        self.graph, self.cuts, self.chunks = graph, cuts, sorted(chunks)
+        self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
 
     def point(self, path: Path) -> Point:
         blocks: list[BlockChoice] = []
         largest: tuple[int, ...] = ()
         for step in path.steps:
-            edge: Options = self.cuts.edges[step.first, step.last + 1]["options"]
-            operators = tuple(range(step.first, step.last + 1))
-            if int(edge.ram[step.option]) == path.peak and not largest:
-                largest = operators
-            if edge.tile_height[step.option] > 0:
-                blocks.append(self._block(operators, edge, step.option, path.peak))
+            edge = self.cuts.dag.edges[step.first, step.last + 1, step.key]
+            if int(edge["options"].ram[step.option]) == path.peak and not largest:
+                largest = tuple(range(step.first, step.last + 1))
+            if edge["fused"]:
+                blocks.append(self._block(step, edge["options"], path.peak))
         factor = path.macs / self.graph.macs if self.graph.macs else 1.0
-        return Point(path.peak, path.macs, factor, tuple(blocks), largest)
+        return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
 
-    def _block(self, operators: tuple[int, ...], edge: Options, option: int, peak: int) -> BlockChoice:
-        tile = int(edge.tile_height[option]), int(edge.tile_width[option])
-        config = BlockConfig(*tile, min(self.options.chunks))
-        room = peak - self.residency.outside(operators[0], operators[-1])
-        scratch = int(edge.scratch[option])
-        for chunk in sorted(self.options.chunks)[1:]:
+    def _block(self, step: Step, options: Options, peak: int) -> BlockChoice:
+        operators = tuple(range(step.first, step.last + 1))
+        tile = int(options.tile_height[step.option]), int(options.tile_width[step.option])
+        config, scratch = BlockConfig(*tile, self.chunks[0]), int(options.scratch[step.option])
+        for chunk in self.chunks[1:]:
             wider = BlockConfig(*tile, chunk)
-            needed = self._scratch(operators[0], operators[-1], wider)
-            if self.residency.rounded(needed) > room:
+            ram, needed = self._price(step.first, step.last, wider)
+            if ram > peak:
                 break
             config, scratch = wider, needed
-        macs = int(edge.macs[option])
+        macs = int(options.macs[step.option])
         extra = macs - sum(self.graph.layers[index].macs for index in operators)
         return BlockChoice(operators, config, scratch, macs, extra, self._scheme(operators, config))
 
-    def _scratch(self, first: int, last: int, config: BlockConfig) -> int:
+    def _price(self, first: int, last: int, config: BlockConfig) -> tuple[int, int]:
+        """RAM while the block runs, and its scratch."""
         key = (first, last, config)
-        if key not in self.scratch:
-            self.scratch[key] = int(price_block(self.graph, first, last, config).scratch[0])
-        return self.scratch[key]
+        if key not in self.priced:
+            costs = price_block(self.cuts.graph, first, last, config, self.cuts.pricing)
+            self.priced[key] = int(self.cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
+        return self.priced[key]
 
     def _scheme(self, operators: tuple[int, ...], config: BlockConfig) -> str:
         driven = self.graph.tensors[driven_tensor(self.graph, operators[0], operators[-1])]

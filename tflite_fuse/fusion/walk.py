@@ -19,6 +19,7 @@ from tflite_fuse.fusion.cost_tables import (
     needed,
     union,
 )
+from tflite_fuse.fusion.distance import Overlap, joint_fill, whole_fill
 from tflite_fuse.fusion.fifo import (
     Reach,
     Reaches,
@@ -45,6 +46,26 @@ TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
 
 
 @dataclass(frozen=True)
+class Pricing:
+    """Under which conditions blocks are priced.
+
+    Attributes:
+        chunk: output pixels per step.
+        streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a FIFO.
+        overlap: None, or a block in one tile may write its output over an input nobody needs afterwards, at a distance
+            that is a multiple of this many bytes.
+    """
+
+    chunk: int = 1
+    streamed: frozenset[int] = frozenset()
+    overlap: int | None = None
+
+
+PLAIN = Pricing()
+"""Every tensor that enters or leaves a block lies whole in the arena, by itself."""
+
+
+@dataclass(frozen=True)
 class BlockCosts:
     """The block of layers ``first … last`` under every tiling.
 
@@ -53,7 +74,8 @@ class BlockCosts:
         tile_height, tile_width: every height with every width, [tilings] like all that follow.
         scratch: bytes of FIFOs, accumulators and workspace.
         macs: multiply-accumulates executed, halos counted once per tile that computes them.
-        usable: False where an output of the block would be left with holes.
+        usable: False where an output of the block would be left with holes, or a streamed input read twice.
+        shared: bytes of output that lie over an input.
     """
 
     first: int
@@ -64,6 +86,7 @@ class BlockCosts:
     scratch: IntArray
     macs: IntArray
     usable: npt.NDArray[np.bool_]
+    shared: IntArray
 
 
 def stage_windows(stage: Stage) -> Windows:
@@ -74,8 +97,12 @@ def stage_windows(stage: Stage) -> Windows:
 
 @dataclass
 class _Demand:
-    """What the layers visited so far ask of one tensor."""
+    """What the layers visited so far ask of one tensor.
 
+    ``extent`` is the tensor's, or that of the view under which a block reads its input.
+    """
+
+    extent: BlockTensor
     rows: Ranges
     columns: Ranges
     readers: list[Reader] = field(default_factory=list)
@@ -85,9 +112,10 @@ class Walk:
     """Grows a block upwards from its last layer, one layer at a time; the driven tensor is the last layer's output."""
 
     def __init__(
-        self, graph: LayerGraph, last: int, tile_sizes: TileSizes, chunk: int, driven: int | None = None
+        self, graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pricing, driven: int | None = None
     ) -> None:
-        self.graph, self.last, self.chunk = graph, last, chunk
+        self.graph, self.last, self.pricing = graph, last, pricing
+        self.folded = driven is not None
         self.driven = graph.layers[last].outputs[0] if driven is None else driven
         tensor = graph.tensors[self.driven]
         heights, widths = tile_sizes(tensor)
@@ -102,25 +130,55 @@ class Walk:
         self.sums = 0
         self.tail_bytes = 0
         rows, columns = Ranges(self.heights.low, self.heights.high), Ranges(self.widths.low, self.widths.high)
-        self.demands = {self.driven: _Demand(rows, columns)}
+        self.whole = (self.tiles[0] >= tensor.height) & (self.tiles[1] >= tensor.width)
+        self.demands = {self.driven: _Demand(tensor, rows, columns)}
         self.meets: dict[int, int] = {last: last}
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
+        self.fills = {last: whole_fill(tensor)}
 
     def run(self) -> Iterator[BlockCosts]:
         yield from self._climb(self.last)
 
     def _climb(self, index: int) -> Iterator[BlockCosts]:
         while index >= 0 and self._add(index):
-            yield self._costs(index)
+            yield from self._price(index)
             index -= 1
 
-    def _costs(self, first: int) -> BlockCosts:
-        reserved = aligned(CURSOR_BYTES * self.stages, POINTER_BYTES)
+    def _price(self, first: int) -> Iterator[BlockCosts]:
+        """The costs of what has been visited so far, nothing if it reads only part of a streamed input."""
+        sources = [tensor for tensor in self.demands if tensor in self.pricing.streamed]
+        if any(not self._reads_all(tensor, first) for tensor in sources):
+            return
+        stages = self.stages + len(sources)
+        reserved = aligned(CURSOR_BYTES * stages, POINTER_BYTES)
         if self.pointers > STACK_POINTERS:
             reserved += POINTER_BYTES * self.pointers
-        scratch = np.maximum(self.rings, self.tail_bytes) + (reserved + self.sums)
-        columns = (*self.tiles, scratch.ravel(), self.macs.ravel(), self.usable.ravel())
-        return BlockCosts(first, self.last, self.driven, *columns)
+        rings, usable = self.rings.ravel(), self.usable.ravel()
+        for tensor in sources:
+            rings, usable = rings + self._ring(self.demands[tensor]).ravel(), usable & self.whole
+        scratch = np.maximum(rings, self.tail_bytes) + (reserved + self.sums)
+        columns = (*self.tiles, scratch, self.macs.ravel(), usable, self.whole * self._shared(first))
+        yield BlockCosts(first, self.last, self.driven, *columns)
+
+    def _reads_all(self, tensor: int, first: int) -> bool:
+        readers = self.graph.consumers[tensor]
+        return first <= readers[0] and readers[-1] <= self.last
+
+    def _shared(self, first: int) -> int:
+        """Bytes of the output that may lie over an input of a block in one tile."""
+        if self.pricing.overlap is None or self.folded or not self.graph.sizes[self.driven]:
+            return 0
+        best = 0
+        for tensor, demand in self.demands.items():
+            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor)
+            if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.readers:
+                readers = [(reader, self._result(reader.layer), self.fills[reader.layer]) for reader in demand.readers]
+                pair = Overlap(demand.extent, self._result(self.last), readers, self.last, self.pricing.chunk)
+                best = max(best, pair.shared(self.pricing.overlap))
+        return best
+
+    def _result(self, layer: int) -> BlockTensor:
+        return self.graph.tensors[self.graph.layers[layer].outputs[0]]
 
     def _add(self, index: int) -> bool:
         """Adds one layer; False if no block that ends at ``last`` can contain it."""
@@ -136,12 +194,12 @@ class Walk:
         stage = layer.stage
         if stage is None:
             return False
-        height, rows = longest_and_total(demand.rows, self.heights)
-        width, columns = longest_and_total(demand.columns, self.widths)
         if demand.readers:
             self._follow(index, demand)
-            self._store(index, tensor, demand, (height[:, None], width[None, :]))
+            self._store(tensor, demand)
         if layer.macs:
+            _, rows = longest_and_total(demand.rows, self.heights)
+            _, columns = longest_and_total(demand.columns, self.widths)
             self.macs = self.macs + np.multiply.outer(rows, columns) * (layer.macs // self.graph.tensors[tensor].pixels)
         self.stages += 1
         self.pointers = max(self.pointers, window_pointers(stage))
@@ -165,57 +223,71 @@ class Walk:
     def _rename(self, index: int, demand: _Demand) -> None:
         """Passes what is asked of a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
 
-        A view of another shape is passed only at the start of a block, where it merely names the block's input.
+        A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
         """
         layer = self.graph.layers[index]
         source, written = (self.graph.tensors[tensor] for tensor in (layer.inputs[0], layer.outputs[0]))
         padding = (0, 0) if layer.stage is None else layer.stage.padding
         if layer.view and (source.height, source.width) != (written.height, written.width):
+            if self.graph.producer[layer.inputs[0]] < 0 and self.graph.consumers[layer.inputs[0]] == (index,):
+                self.demands[layer.inputs[0]] = demand
             return
         rows = needed(demand.rows, AxisWindow(1, padding[0], 1), source.height)
         columns = needed(demand.columns, AxisWindow(1, padding[1], 1), source.width)
         self._merge(layer.inputs[0], rows, columns, [add_padding(reader, padding) for reader in demand.readers])
 
     def _merge(self, source: int, rows: Ranges, columns: Ranges, readers: list[Reader]) -> None:
-        known = self.demands.get(source)
+        known, extent = self.demands.get(source), self.graph.tensors[source]
         if known is None:
-            self.demands[source] = _Demand(rows, columns, readers)
+            self.demands[source] = _Demand(extent, rows, columns, readers)
         else:
             joined = union(known.rows, rows), union(known.columns, columns)
-            self.demands[source] = _Demand(*joined, known.readers + readers)
+            self.demands[source] = _Demand(extent, *joined, known.readers + readers)
 
     def _follow(self, index: int, demand: _Demand) -> None:
-        """Finds the reach of a layer's output and the layer where all paths from it meet again."""
+        """Finds how far the layer's output leads, and the layer where all paths from it meet again."""
         self.reaches[index] = joint_reaches(demand.readers)
-        meeting = demand.readers[0].layer
-        for reader in demand.readers[1:]:
+        self.meets[index] = self._meeting(demand.readers)
+        if self.pricing.overlap is not None and not self.folded:
+            fills = [self.fills[reader.layer].through(reader.windows, demand.extent) for reader in demand.readers]
+            self.fills[index] = joint_fill(fills)
+
+    def _meeting(self, readers: Sequence[Reader]) -> int:
+        meeting = readers[0].layer
+        for reader in readers[1:]:
             other = reader.layer
             while meeting != other:
                 if meeting < other:
                     meeting = self.meets[meeting]
                 else:
                     other = self.meets[other]
-        self.meets[index] = meeting
+        return meeting
 
-    def _store(self, index: int, tensor: int, demand: _Demand, region: tuple[IntArray, IntArray]) -> None:
+    def _store(self, tensor: int, demand: _Demand) -> None:
         """Finds room for a layer's output: in a FIFO, or whole outside the block's scratch."""
-        extent = self.graph.tensors[tensor]
-        if not self._stays_inside(tensor):
-            rows = covers(demand.rows, self.heights, extent.height)
-            columns = covers(demand.columns, self.widths, extent.width)
-            self.usable = self.usable & np.logical_and.outer(rows, columns)
+        if self._stays_inside(tensor):
+            self.rings = self.rings + self._ring(demand)
             return
-        join = self.reaches[self.meets[index]]
-        pixels = fifo_pixels(demand.readers, join, *region, self.chunk)
-        self.rings = self.rings - (-pixels * extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        rows = covers(demand.rows, self.heights, demand.extent.height)
+        columns = covers(demand.columns, self.widths, demand.extent.width)
+        self.usable = self.usable & np.logical_and.outer(rows, columns)
+
+    def _ring(self, demand: _Demand) -> IntArray:
+        """Bytes of a tensor's FIFO, [heights, widths]."""
+        height, _ = longest_and_total(demand.rows, self.heights)
+        width, _ = longest_and_total(demand.columns, self.widths)
+        join = self.reaches[self._meeting(demand.readers)]
+        pixels = fifo_pixels(demand.readers, join, height[:, None], width[None, :], self.pricing.chunk)
+        size: IntArray = -(-pixels * demand.extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        return size
 
 
 class FoldedWalk(Walk):
     """The same with an accumulator below: the driven tensor is its input, visited pixel by pixel and never stored."""
 
-    def __init__(self, graph: LayerGraph, last: int, tail: int, tile_sizes: TileSizes, chunk: int) -> None:
+    def __init__(self, graph: LayerGraph, last: int, tail: int, tile_sizes: TileSizes, pricing: Pricing) -> None:
         driven = graph.through_views(graph.layers[tail].inputs[0])
-        super().__init__(graph, last, tile_sizes, chunk, driven)
+        super().__init__(graph, last, tile_sizes, pricing, driven)
         visit = AxisWindow(1, 0, 1)
         self.demands[driven].readers.append(make_reader(last, (visit, visit), (Reach(), Reach())))
         self.tail = tail
@@ -225,7 +297,7 @@ class FoldedWalk(Walk):
         first = self.tail
         while first > 0 and self._renames(first - 1, self.graph.layers[first].inputs):
             first -= 1
-        yield self._costs(first)
+        yield from self._price(first)
         yield from self._climb(first - 1)
 
     def _sum_up(self) -> None:
