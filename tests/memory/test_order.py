@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -78,6 +80,16 @@ def test_larger_graphs_agree_with_a_search_through_all_sets(seed: int) -> None:
         result = minimal_peak_order(graph, rules=used)
         check(graph, result)
         assert (result.peak, result.optimal) == (wanted, True)
+
+
+@pytest.mark.parametrize("seed", [60, 554, 692, 1124])
+def test_the_default_order_may_cross_the_borders_of_merged_pieces(seed: int) -> None:
+    """Few different sizes make many units, and forced sets that the default order does not respect."""
+    graph = tangle(14 + seed % 5, 2 + seed % 2, 4 + seed % 4, seed)
+    coarse = replace(graph, sizes=tuple(8 * (1 + size % 3) for size in graph.sizes))
+    result = minimal_peak_order(coarse)
+    check(coarse, result)
+    assert (result.peak, result.optimal) == (least_peak_by_sets(coarse), True)
 
 
 @quick

@@ -80,14 +80,15 @@ def minimal_peak_order(
     pieces = [] if clock.is_over() else _pieces(graph, in_place, rules, clock)
     if clock.is_over():
         return OrderResult(tuple(range(len(graph.ops))), default_peak, floor, False, 0, clock.elapsed())
-    peaks = [max(default[op] for ops in piece.ops for op in ops) for piece in pieces]
-    solved, bound = _solve(pieces, peaks, floor, rules, clock)
+    known = _known_peaks(graph, pieces, in_place)
+    solved, bound = _solve(pieces, [min(peak, default_peak) for peak in known], floor, rules, clock)
     peak = max(start, *(result.peak for result in solved))
     if peak >= default_peak:
+        peak = default_peak
         order = tuple(range(len(graph.ops)))
     else:
-        parts = zip(pieces, solved, peaks, strict=True)
-        order = tuple(op for piece, result, known in parts for op in _chosen(piece, result, known, peak))
+        parts = zip(pieces, solved, known, strict=True)
+        order = tuple(op for piece, result, least in parts for op in _chosen(piece, result, least, peak))
         order = nearer_to_default(graph, order, peak, clock.is_over, in_place=in_place)
     states = sum(result.states for result in solved)
     return OrderResult(order, peak, min(bound, peak), bound >= peak, states, clock.elapsed())
@@ -110,10 +111,25 @@ def _pieces(graph: MemoryGraph, in_place: bool, rules: OrderRules, clock: Clock)
     return compile_pieces(units, groups)
 
 
+def _known_peaks(graph: MemoryGraph, pieces: list[Piece], in_place: bool) -> list[int]:
+    """The peak of each piece with its operators in the default order.
+
+    That is not always a part of the graph's default order, which may run an operator of a later piece early: merging
+    units makes sets forced that are not forced without.
+    """
+    order = [op for piece in pieces for op in _default_order(piece)]
+    needed = iter(working_sets(graph.reordered(order), in_place=in_place))
+    return [max(next(needed) for ops in piece.ops for _ in ops) for piece in pieces]
+
+
+def _default_order(piece: Piece) -> list[int]:
+    return sorted(op for ops in piece.ops for op in ops)
+
+
 def _solve(
     pieces: list[Piece], peaks: list[int], floor: int, rules: OrderRules, clock: Clock
 ) -> tuple[list[PieceOrder], int]:
-    """Solve the pieces whose default order is not good enough, the worst first; returns them and the bound proven.
+    """Solve the pieces whose default order (of peak ``peaks``) is not good enough; returns them and the bound proven.
 
     A piece need not get below what another one needs for sure.
     """
@@ -138,5 +154,5 @@ def _solve(
 def _chosen(piece: Piece, result: PieceOrder, default_peak: int, peak: int) -> list[int]:
     """A piece's operators in their default order where that is good enough, else in the order found."""
     if result.units is None or default_peak <= peak:
-        return sorted(op for ops in piece.ops for op in ops)
+        return _default_order(piece)
     return [op for unit in result.units for op in piece.ops[unit]]
