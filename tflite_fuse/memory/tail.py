@@ -168,7 +168,7 @@ def _allocations(model: Model, build: Build, requests: Requests) -> Iterator[tup
     yield from _options(model, build)
     for graph in model.subgraphs:
         for operator in graph.operators:
-            for purpose, size in _kernel(model, graph, operator, build):
+            for purpose, size in kernel_buffers(model, graph, operator, build):
                 yield purpose, size, ALIGNMENT
     for size in handles.values():
         yield "variables", size, ALIGNMENT
@@ -187,8 +187,8 @@ def _options(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
                 yield "options", sizes.options.bytes, sizes.options.align
 
 
-def _kernel(model: Model, graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
-    """(purpose, bytes) of every buffer the operator's kernel asks for."""
+def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
+    """(purpose, bytes) of every buffer an operator's kernel asks for; each is rounded up to 16 bytes in the tail."""
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
         yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
