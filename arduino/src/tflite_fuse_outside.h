@@ -25,8 +25,9 @@ extern "C" {
 
 #define TFLITE_FUSE_OUTSIDE_MARK UINT32_C(0x54464F55)
 
-/* Entry i of an array serves operand i of every block. Sizes are those of the whole tensor, in bytes: a block that
- * would read another size is refused. Arrays without entries may be NULL. */
+/* Entry i of an array serves operand i of every block: `tflite-fuse inspect` shows which input of the model that is.
+ * Sizes are those of the whole tensor, in bytes: a block that would read another size is refused. Arrays without entries
+ * may be NULL. */
 typedef struct {
   uint32_t mark; /* TFLITE_FUSE_OUTSIDE_MARK: other code of yours may use a runtime's external context, too */
   int32_t external_count;
@@ -37,7 +38,8 @@ typedef struct {
   const size_t* source_bytes;
 } tflite_fuse_outside;
 
-/* Whether all that a block reads from outside is there, in the right size. `outside` may be NULL. */
+/* Whether all that a block reads from outside is there, in the right size. `outside` may be NULL. Numbers the block does
+ * not read (of 0 bytes) belong to other blocks of the model. */
 static inline int tflite_fuse_outside_serves(const tflite_fuse_outside* outside, const tflite_fuse_block* block) {
   const int32_t externals = tflite_fuse_operand_count(block, TFLITE_FUSE_EXTERNAL);
   const int32_t sources = tflite_fuse_operand_count(block, TFLITE_FUSE_SOURCE);
@@ -51,13 +53,13 @@ static inline int tflite_fuse_outside_serves(const tflite_fuse_outside* outside,
   }
   for (number = 0; number < externals; ++number) {
     const int32_t bytes = tflite_fuse_operand_bytes(block, TFLITE_FUSE_EXTERNAL, number);
-    if (outside->externals[number] == NULL || outside->external_bytes[number] != (size_t)bytes) {
+    if (bytes != 0 && (outside->externals[number] == NULL || outside->external_bytes[number] != (size_t)bytes)) {
       return 0;
     }
   }
   for (number = 0; number < sources; ++number) {
     const int32_t bytes = tflite_fuse_operand_bytes(block, TFLITE_FUSE_SOURCE, number);
-    if (outside->sources[number].read == NULL || outside->source_bytes[number] != (size_t)bytes) {
+    if (bytes != 0 && (outside->sources[number].read == NULL || outside->source_bytes[number] != (size_t)bytes)) {
       return 0;
     }
   }

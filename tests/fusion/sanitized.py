@@ -15,12 +15,13 @@ import numpy as np
 
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import check_random, plan
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block import StageKind
 from tflite_fuse.fusion.decode import read_options
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.format import TensorDesc
-from tflite_fuse.runtime.host import HostLibrary, Source, load_library
+from tflite_fuse.runtime.host import HostLibrary, load_library
+from tflite_fuse.runtime.streams import PixelSource
 
 MOST_BYTES = 1 << 22
 """A block that asks for more memory than this is not run: no caller would have it."""
@@ -98,7 +99,7 @@ def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str
     sources = [zeros(channels.get(number, 1)) for number in range(len(sizes["source"]))]
     try:
         library.run(encoded.options, encoded.constants, values("input"), values("external"), sources)
-    except BlockError:  # a source that gives too few pixels ends the run
+    except (BlockError, UsageError):  # a source that gives too few pixels ends the run
         return "ended"
     return "ran"
 
@@ -110,7 +111,7 @@ def sourced(options: bytes) -> list[TensorDesc]:
     return sorted(made, key=lambda desc: desc.operand)
 
 
-def zeros(channels: int) -> Source:
+def zeros(channels: int) -> PixelSource:
     return lambda y, x, count: np.zeros(count * channels, np.int8)
 
 

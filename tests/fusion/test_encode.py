@@ -27,6 +27,7 @@ from tflite_fuse.fusion.decode import decode, read_options
 from tflite_fuse.fusion.encode import EncodedBlock, encode, write_options
 from tflite_fuse.fusion.format import ALIGNMENT, IDENTIFIER, VERSION, Header, StageDesc, TensorDesc
 from tflite_fuse.fusion.schedule import schedule
+from tflite_fuse.runtime.host import run_block
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -232,3 +233,33 @@ def test_an_inconsistent_stage_is_refused_by_name(changes: dict[str, object], co
 def test_a_configuration_out_of_range_is_refused(config: BlockConfig) -> None:
     with pytest.raises(BlockError):
         schedule(small_block(), config)
+
+
+@pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
+@pytest.mark.parametrize("number", [0, 1, 255])
+def test_blocks_of_a_model_share_the_numbers_of_what_lies_outside(storage: Storage, number: int) -> None:
+    block = small_block()
+    tensors = (replace(block.tensors[0], storage=storage), block.tensors[1])
+    stages = block.stages if storage is Storage.EXTERNAL else (Stage(StageKind.SOURCE, (), 0), *block.stages)
+    block = replace(block, tensors=tensors, stages=stages, inputs=())
+    data = encode(block, schedule(block, BlockConfig(9, 9)), {0: number})
+    assert decode(data.options, data.constants).outside == {0: number}
+    image = np.arange(32, dtype=np.int8).reshape(4, 4, 2)
+    nothing, empty = [lambda y, x, count: b""] * number, [np.zeros(0, np.int8)] * number
+    if storage is Storage.EXTERNAL:
+        (output,) = run_block(data.options, data.constants, externals=[*empty, image])
+    else:
+        (output,) = run_block(data.options, data.constants, sources=[*nothing, lambda y, x, n: image[y, x : x + n]])
+    (same,) = run_block(*(lambda e: (e.options, e.constants))(encoded(small_block())), [image])
+    np.testing.assert_array_equal(output, same)
+
+
+def test_numbers_of_what_lies_outside_are_limited() -> None:
+    block = replace(small_block(), inputs=())
+    block = replace(block, tensors=(replace(block.tensors[0], storage=Storage.EXTERNAL), block.tensors[1]))
+    for number in (-1, 256, 2**31 - 1):
+        data = encode(block, schedule(block, BlockConfig(9, 9)), {0: number})
+        with pytest.raises(BlockError, match="external tensor or source"):
+            decode(data.options, data.constants)
+        with pytest.raises(BlockError, match="a tensor in the options is out of range"):
+            run_block(data.options, data.constants, externals=[np.zeros(32, np.int8)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fusion.random_blocks import BlockMaker, one_tile, random_block, random_config, random_operands
 from tests.fusion.witness import array_source, check, check_random, plan, reference, run
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.fusion.encode import encode
 from tflite_fuse.fusion.schedule import STACK_POINTERS, schedule, window_pointers
@@ -197,7 +197,7 @@ def test_a_source_that_fails_ends_the_run_and_the_next_run_works(failing_row: in
 def test_a_source_that_gives_too_few_pixels_ends_the_run() -> None:
     block, image = streamed_block()
     encoded = encode(block, schedule(block, WHOLE))
-    with pytest.raises(BlockError, match="gave"):
+    with pytest.raises(UsageError, match="gave"):
         run_block(encoded.options, encoded.constants, sources=[lambda y, x, count: image[y, x : x + count - 1]])
 
 

@@ -12,8 +12,9 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block import Block, BlockConfig, Int8Array, StageKind, Storage
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.schedule import Schedule, schedule
-from tflite_fuse.runtime.host import HostLibrary, Source
+from tflite_fuse.runtime.host import HostLibrary
 from tflite_fuse.runtime.reference import run_block_tensors
+from tflite_fuse.runtime.streams import PixelSource
 
 Operands = tuple[list[Int8Array], list[Int8Array], list[Int8Array]]
 
@@ -27,7 +28,7 @@ def plan(block: Block, config: BlockConfig) -> Schedule:
         return schedule(block, one_tile(config))
 
 
-def array_source(image: Int8Array) -> Source:
+def array_source(image: Int8Array) -> PixelSource:
     return lambda y, x, count: image[y, x : x + count]
 
 

@@ -12,6 +12,7 @@ from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
+from tflite_fuse.model.outside import InputMode, OutsideInput, set_outside_inputs
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime.shim import CUSTOM_CODE
 
@@ -40,7 +41,20 @@ def fuse_outside(model_bytes: bytes, operators: Iterable[int], storage: Storage,
     tensors = tuple(replace(t, storage=storage) if i == number else t for i, t in enumerate(block.tensors))
     source = (Stage(StageKind.SOURCE, (), number),) if storage is Storage.SCRATCH else ()
     block = replace(block, tensors=tensors, stages=(*source, *block.stages), inputs=())
-    model = replace_main(model, replace(model.main, inputs=()))
+    image = block.tensors[number]
+    entry = OutsideInput(
+        position=0,
+        name=image.name,
+        shape=model.main.tensors[extraction.inputs[0]].dims,
+        scale=0.5,
+        zero_point=image.zero_point,
+        mode=InputMode.EXTERNAL if storage is Storage.EXTERNAL else InputMode.STREAMED,
+        number=0,
+        rows=image.height,
+        columns=image.width,
+        channels=image.channels,
+    )
+    model = set_outside_inputs(replace_main(model, replace(model.main, inputs=())), [entry])
     return with_block(model, extraction.operators, (), extraction.outputs, encode(block, schedule(block, config)))
 
 

@@ -26,7 +26,7 @@ from tflite_fuse.fusion.block import (
     Storage,
 )
 from tflite_fuse.fusion.check import check_block, check_config
-from tflite_fuse.fusion.encode import folded_bias, operand_numbers
+from tflite_fuse.fusion.encode import folded_bias, operand_numbers, outside_tensors
 from tflite_fuse.fusion.format import (
     IDENTIFIER,
     MAX_BYTES,
@@ -53,6 +53,7 @@ class DecodedBlock:
         driven: the tensor computed tile by tile.
         spatial_stages: number of stages that run tile by tile.
         scratch_bytes: all of scratch.
+        outside: for each external tensor, and each one a SOURCE stage writes, which of the model's it is.
     """
 
     block: Block
@@ -62,6 +63,7 @@ class DecodedBlock:
     driven: int
     spatial_stages: int
     scratch_bytes: int
+    outside: dict[int, int]
 
 
 def decode(options: bytes, constants: bytes) -> DecodedBlock:
@@ -93,6 +95,7 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
         driven=found.header.driven,
         spatial_stages=found.header.spatial_stages,
         scratch_bytes=found.header.scratch_bytes,
+        outside=_outside_numbers(found, block),
     )
 
 
@@ -177,8 +180,17 @@ def _operands(options: Options, storage: Storage) -> tuple[int, ...]:
     return tuple(stored)
 
 
+def _outside_numbers(options: Options, block: Block) -> dict[int, int]:
+    """The operand numbers of what lies outside: any, as all blocks of a model share them."""
+    numbers = {index: options.tensors[index].operand for group in outside_tensors(block) for index in group}
+    for index, number in numbers.items():
+        if not 0 <= number <= MAX_TENSORS:
+            raise BlockError(f"Tensor {index} of the fused block is external tensor or source {number}.")
+    return numbers
+
+
 def _check_placement(options: Options, block: Block) -> None:
-    numbers = operand_numbers(block)
+    numbers = {**operand_numbers(block), **_outside_numbers(options, block)}
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     header = options.header
     if not 0 <= header.driven < len(block.tensors) or not 0 <= header.spatial_stages <= len(block.stages):

@@ -6,7 +6,7 @@ and padding, every section at a multiple of 16.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import flatbuffers
@@ -45,8 +45,13 @@ class EncodedBlock:
     scratch_bytes: int
 
 
-def encode(block: Block, schedule: Schedule) -> EncodedBlock:
+def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None = None) -> EncodedBlock:
     """Encodes a block to be run as ``schedule`` says.
+
+    Args:
+        block, schedule: what to encode.
+        outside: for each EXTERNAL tensor, and each tensor of a SOURCE stage, which of a model's external tensors or
+            sources it is: all blocks of a model share these numbers. None counts them in the block's own order.
 
     Raises:
         BlockError: the block is inconsistent, or too large for the format.
@@ -68,7 +73,7 @@ def encode(block: Block, schedule: Schedule) -> EncodedBlock:
             spatial_stages=schedule.spatial_stages,
             scratch_bytes=schedule.scratch_bytes,
         ),
-        tensors=tuple(_describe_tensors(block, schedule)),
+        tensors=tuple(_describe_tensors(block, schedule, outside or {})),
         stages=stages,
         stage_inputs=tuple(index for stage in block.stages for index in stage.inputs),
     )
@@ -81,9 +86,9 @@ def encode(block: Block, schedule: Schedule) -> EncodedBlock:
 # ---- Tensors and stages ----
 
 
-def _describe_tensors(block: Block, schedule: Schedule) -> Iterable[TensorDesc]:
+def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, int]) -> Iterable[TensorDesc]:
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
-    operand = operand_numbers(block)
+    operand = {**operand_numbers(block), **outside}
     for index, tensor in enumerate(block.tensors):
         yield TensorDesc(
             height=tensor.height,
@@ -100,10 +105,14 @@ def _describe_tensors(block: Block, schedule: Schedule) -> Iterable[TensorDesc]:
 
 def operand_numbers(block: Block) -> dict[int, int]:
     """The number each tensor has among the block's inputs, outputs, external tensors or sources."""
-    external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
-    sources = [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
-    groups = (block.inputs, block.outputs, external, sources)
+    groups = (block.inputs, block.outputs, *outside_tensors(block))
     return {index: number for group in groups for number, index in enumerate(group)}
+
+
+def outside_tensors(block: Block) -> tuple[list[int], list[int]]:
+    """The block's external tensors, and those its SOURCE stages write."""
+    external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
+    return external, [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
 
 
 def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, constants: _Constants) -> StageDesc:

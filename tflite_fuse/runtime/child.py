@@ -18,7 +18,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 _PREFIX = struct.Struct("<4sIQ")
@@ -27,6 +27,10 @@ _LOG_FILE = 2
 _LOG_LIMIT = 1 << 20
 _MALLOPT_PERTURB = -6
 _OUTSIDE_SETTER = "tflite_fuse_shim_set_outside"
+_SOURCE_FAILED = -1
+
+Fetch = Callable[[int, int, int, int], bytes | None]
+"""(number, y, x, count) → pixels of an input outside the arena, or None if its source fails."""
 _JUNK = 0xA5
 _JUNK_LIMIT = 1 << 26
 
@@ -67,7 +71,7 @@ def _receive_exactly(connection: socket.socket, length: int) -> bytes | None:
 class _Backend(Protocol):
     def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]: ...
 
-    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]: ...
+    def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]: ...
 
     def print_allocations(self) -> None: ...
 
@@ -97,7 +101,7 @@ class _TflmBackend:
         self._inputs, self._outputs = len(inputs), len(outputs)
         return {"inputs": inputs, "outputs": outputs}
 
-    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]:
+    def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         self._set_outside(outside)
         if reset:
             self._interpreter.reset()
@@ -106,31 +110,47 @@ class _TflmBackend:
         self._interpreter.invoke()
         return [self._interpreter.get_output(index) for index in range(self._outputs)]
 
-    def _set_outside(self, arrays: list[Any]) -> None:
-        """Also for no arrays: what was set before refers to memory that is gone."""
-        described = (_OutsideArray * len(arrays))(*(_OutsideArray.of(array) for array in arrays))
+    def _set_outside(self, inputs: list[_OutsideInput]) -> None:
+        """Also for none: what was set before refers to memory that is gone."""
+        described = (_OutsideInput * len(inputs))(*inputs)
         setters = [each for library in self._libraries if (each := getattr(library, _OUTSIDE_SETTER, None))]
-        if any(setter(described, len(arrays)) != 0 for setter in setters) or (arrays and not setters):
-            raise ValueError(f"{len(arrays)} inputs outside the arena cannot be given to this model")
+        if any(setter(described, len(inputs)) != 0 for setter in setters) or (inputs and not setters):
+            raise ValueError(f"{len(inputs)} inputs outside the arena cannot be given to this model")
 
     def print_allocations(self) -> None:
         self._interpreter.print_allocations()
 
 
-class _OutsideArray(ctypes.Structure):
-    """``shim_array`` of ``shim/outside.h``."""
+_Read = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+"""``tflite_fuse_read``."""
+
+
+class _OutsideInput(ctypes.Structure):
+    """``shim_input`` of ``shim/outside.h``."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
+        ("read", _Read),
         ("height", ctypes.c_int32),
         ("width", ctypes.c_int32),
         ("channels", ctypes.c_int32),
     )
 
     @classmethod
-    def of(cls, array: Any) -> _OutsideArray:
+    def of_array(cls, array: Any) -> _OutsideInput:
         height, width, channels = (1, 1, 1, *array.shape)[-3:]
-        return cls(array.ctypes.data, height, width, channels)
+        return cls(array.ctypes.data, _Read(), height, width, channels)
+
+    @classmethod
+    def of_stream(cls, number: int, image: list[int], fetch: Fetch) -> _OutsideInput:
+        def read(_: Any, y: int, x: int, count: int, destination: int) -> int:
+            pixels = fetch(number, y, x, count)
+            if pixels is None or len(pixels) != count * image[2]:
+                return _SOURCE_FAILED
+            ctypes.memmove(destination, pixels, len(pixels))
+            return 0
+
+        return cls(None, _Read(read), *image)
 
 
 class _LitertBackend:
@@ -155,7 +175,7 @@ class _LitertBackend:
             "outputs": [_detail(d) for d in self._interpreter.get_output_details()],
         }
 
-    def infer(self, arrays: list[Any], outside: list[Any], reset: bool) -> list[Any]:
+    def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         if outside:
             raise ValueError("LiteRT knows no inputs outside the model")
         if reset:
@@ -220,20 +240,43 @@ def _arrays(header: dict[str, Any], body: bytes) -> list[Any]:
     return arrays
 
 
-def _answer(backend: _Backend, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-
+def _answer(backend: _Backend, fetch: Fetch, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
     request = header["request"]
     if request == "load":
         return backend.load(header, body), []
     if request == "infer":
         arrays = _arrays(header, body)
         count = int(header["inputs"])
-        outputs = backend.infer(arrays[:count], arrays[count:], bool(header["reset"]))
+        outside = _outside(header["outside"], arrays[count:], fetch)
+        outputs = backend.infer(arrays[:count], outside, bool(header["reset"]))
         return {"arrays": [[a.dtype.name, list(a.shape)] for a in outputs]}, [a.tobytes() for a in outputs]
     if request == "allocations":
         backend.print_allocations()
         return {"text": _read_log()}, []
     raise NotImplementedError(f"unknown request {request!r}")
+
+
+def _outside(images: list[list[int] | None], arrays: list[Any], fetch: Fetch) -> list[_OutsideInput]:
+    """The inputs outside the arena: ``images`` has extents where the parent hands out pixels, None for an array."""
+    remaining = iter(arrays)
+    return [
+        _OutsideInput.of_array(next(remaining)) if image is None else _OutsideInput.of_stream(number, image, fetch)
+        for number, image in enumerate(images)
+    ]
+
+
+def _fetch_from(connection: socket.socket) -> Fetch:
+    """Asks the parent, which is waiting for an inference to end, for pixels."""
+
+    def fetch(number: int, y: int, x: int, count: int) -> bytes | None:
+        try:
+            send_frame(connection, {"wanted": [number, y, x, count]})
+            frame = receive_frame(connection)
+        except OSError:  # the parent is gone, which is noticed at the next request
+            return None
+        return None if frame is None or "failure" in frame[0] else frame[1]
+
+    return fetch
 
 
 def serve(connection: socket.socket, runtime: str) -> None:
@@ -247,7 +290,7 @@ def serve(connection: socket.socket, runtime: str) -> None:
     while (frame := receive_frame(connection)) is not None:
         _clear_log()
         try:
-            header, parts = _answer(backend, *frame)
+            header, parts = _answer(backend, _fetch_from(connection), *frame)
         except Exception as error:  # the runtime raises what it likes; all of it goes back as text
             header, parts = {"failure": type(error).__name__, "message": str(error), "log": _read_log()}, []
         send_frame(connection, header, parts)

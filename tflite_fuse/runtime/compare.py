@@ -13,9 +13,11 @@ import numpy as np
 from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import type_name
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.streams import Feed, make_feed
 from tflite_fuse.runtime.worker import Array, Worker
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
@@ -73,35 +75,31 @@ def compare(
     b: bytes,
     inputs: Sequence[Sequence[Array]],
     *,
-    outside: Sequence[int] = (),
     names: tuple[str, str] = ("the first model", "the second model"),
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
-    Every input starts from fresh state. Models with state (variable tensors, resources) are run once more over the
-    whole sequence without a reset in between.
+    A model whose inputs lie outside the arena is given them there: an external one as memory, a streamed one by a
+    source that hands out each pixel once. Every input starts from fresh state. Models with state (variable tensors,
+    resources) are run once more over the whole sequence without a reset in between.
 
     Args:
         a, b: two .tflite files with the same input and output shapes and types.
-        inputs: one list per inference, with one array per model input.
-        outside: numbers of the first model's inputs that are no inputs of the second, because its blocks read them from
-            outside the arena; in the order of those blocks' operands.
+        inputs: one list per inference, with one array per model input, inside the arena or not.
         names: what messages call the two models.
         progress: called with (inferences done, inferences in all).
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
         VerificationError: the models' inputs or outputs differ in number, shape or type.
-        UsageError: there are no inputs, or ``outside`` names some the first model does not have.
+        UsageError: there are no inputs, or they do not fit.
         RuntimeUnavailableError: the runtime is not installed.
     """
     if not inputs:
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b))
-    if any(number not in range(len(models[0].main.inputs)) for number in outside):
-        raise UsageError(f"{names[0]} has {len(models[0].main.inputs)} inputs; {list(outside)} are not all among them")
-    _check_signatures(models, outside, names)
+    _check_signatures(models, names)
     passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
     output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
     total = len(passes) * len(inputs)
@@ -112,7 +110,8 @@ def compare(
         for streamed in passes:
             for index, arrays in enumerate(inputs):
                 reset = not streamed or index == 0
-                outputs = _run_both(pool, workers, _feeds(arrays, outside), reset)
+                feeds = [make_feed(model, arrays, name) for model, name in zip(models, names, strict=True)]
+                outputs = _run_both(pool, workers, feeds, reset)
                 difference = _first_difference(outputs, output_names, index, streamed)
                 done += 1
                 if progress is not None:
@@ -126,21 +125,8 @@ def compare(
     )
 
 
-@dataclass(frozen=True)
-class _Feed:
-    """What one model is given for one inference."""
-
-    inputs: Sequence[Array]
-    outside: Sequence[Array]
-
-
-def _feeds(arrays: Sequence[Array], outside: Sequence[int]) -> tuple[_Feed, _Feed]:
-    inside = [array for number, array in enumerate(arrays) if number not in outside]
-    return _Feed(arrays, ()), _Feed(inside, [arrays[number] for number in outside])
-
-
 def _run_both(
-    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[_Feed], reset: bool
+    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[Feed], reset: bool
 ) -> list[list[Array]]:
     return list(pool.map(lambda each, feed: each.infer(feed.inputs, feed.outside, reset=reset), workers, feeds))
 
@@ -169,17 +155,16 @@ def _bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
 
 
-def _check_signatures(models: tuple[Model, Model], outside: Sequence[int], names: tuple[str, str]) -> None:
-    inside = [tensor for number, tensor in enumerate(models[0].main.inputs) if number not in outside]
+def _check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> None:
+    whole = [with_inputs_inside(model).main for model in models]
     for what, indices_a, indices_b in (
-        ("inputs", inside, models[1].main.inputs),
-        ("outputs", models[0].main.outputs, models[1].main.outputs),
+        ("inputs", whole[0].inputs, whole[1].inputs),
+        ("outputs", whole[0].outputs, whole[1].outputs),
     ):
-        of_a = [models[0].main.tensors[index] for index in indices_a]
-        of_b = [models[1].main.tensors[index] for index in indices_b]
+        of_a = [whole[0].tensors[index] for index in indices_a]
+        of_b = [whole[1].tensors[index] for index in indices_b]
         if len(of_a) != len(of_b):
-            where = " inside the arena" if outside and what == "inputs" else ""
-            raise VerificationError(f"{names[0]} has {len(of_a)} {what}{where} but {names[1]} has {len(of_b)}")
+            raise VerificationError(f"{names[0]} has {len(of_a)} {what} but {names[1]} has {len(of_b)}")
         for index, (tensor_a, tensor_b) in enumerate(zip(of_a, of_b, strict=True)):
             if (tensor_a.dims, tensor_a.type) != (tensor_b.dims, tensor_b.type):
                 raise VerificationError(

@@ -23,9 +23,7 @@ from tflite_fuse.fusion.block import Int8Array, StageKind
 from tflite_fuse.fusion.decode import read_options
 from tflite_fuse.runtime.compiler import build_library
 from tflite_fuse.runtime.sources import library_directory, library_sources
-
-Source = Callable[[int, int, int], npt.ArrayLike]
-"""(y, x, count) → int8 [count, channels]: the pixels of row y from column x on."""
+from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
 _JUNK = 0xA5
@@ -93,7 +91,7 @@ class HostLibrary:
         constants: bytes,
         inputs: Sequence[npt.ArrayLike] = (),
         externals: Sequence[npt.ArrayLike] = (),
-        sources: Sequence[Source] = (),
+        sources: Sequence[PixelSource] = (),
         overlap: int | None = None,
     ) -> list[Int8Array]:
         """As ``run_block``. ``overlap``: the first output lies this many bytes below the first input, maybe over it."""
@@ -177,7 +175,7 @@ class _Memory:
 class _Readers:
     """Sources as C functions. What a source raises ends the run and is kept in ``error``."""
 
-    def __init__(self, sources: Sequence[Source], options: bytes) -> None:
+    def __init__(self, sources: Sequence[PixelSource], options: bytes) -> None:
         self.error: Exception | None = None
         found = read_options(options)
         made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
@@ -189,12 +187,10 @@ class _Readers:
     def address(self) -> int:
         return ctypes.addressof(self._table)
 
-    def _reader(self, source: Source, channels: int) -> Callable[[Any, int, int, int, int], int]:
+    def _reader(self, source: PixelSource, channels: int) -> Callable[[Any, int, int, int, int], int]:
         def read(_: Any, y: int, x: int, count: int, destination: int) -> int:
             try:
-                pixels = _bytes(source(y, x, count))
-                if len(pixels) != count * channels:
-                    raise BlockError(f"The source gave {len(pixels)} bytes for {count} pixels of {channels} channels.")
+                pixels = pixel_bytes(source, y, x, count, channels)
                 ctypes.memmove(destination, pixels, len(pixels))
             except Exception as error:
                 self.error = error
@@ -247,7 +243,7 @@ def run_block(
     constants: bytes,
     inputs: Sequence[npt.ArrayLike] = (),
     externals: Sequence[npt.ArrayLike] = (),
-    sources: Sequence[Source] = (),
+    sources: Sequence[PixelSource] = (),
 ) -> list[Int8Array]:
     """Runs a block once.
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 
@@ -67,7 +68,12 @@ class InputSpec:
 
 
 def input_specs(model: Model) -> tuple[InputSpec, ...]:
-    """The inputs of the main subgraph. Raises ModelError for one that cannot be fed (dynamic shape, strings)."""
+    """The inputs of the main subgraph, those that lie outside the arena among them, in their original order.
+
+    Raises:
+        ModelError: one cannot be fed (dynamic shape, strings), or the file does not say soundly what lies outside.
+    """
+    model = with_inputs_inside(model)
     return tuple(_spec(model, index) for index in model.main.inputs)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tflite_fuse.errors import ModelError, TfliteFuseError
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.shim import tflm_kind
+from tflite_fuse.runtime.streams import Outside
 from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, worker
 
 RUNTIME_NAME = "tflite-micro"
@@ -96,7 +97,7 @@ def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
 def run(
     model_bytes: bytes,
     inputs: Sequence[Sequence[Array]],
-    outside: Sequence[Sequence[Array]] | None = None,
+    outside: Sequence[Sequence[Outside]] | None = None,
     *,
     reset: bool = True,
     timeout: float = INFERENCE_TIMEOUT,
@@ -107,14 +108,16 @@ def run(
     Args:
         model_bytes: a .tflite file.
         inputs: what to run it on.
-        outside: for each inference, what the model's blocks read from outside the arena: int8 arrays in operand order.
-            They serve external tensors as well as sources; a source hands out each pixel once, in raster order.
+        outside: for each inference, what the model's blocks read from outside the arena, by number. An int8 array
+            [rows, columns, channels] serves an external tensor as well as a source; a source hands out each pixel once,
+            in raster order.
         reset: bring variable tensors back to their start before every inference; False runs a stream.
         timeout: seconds one inference may take.
         sanitize: see ``shim.tflm_kind``.
 
     Raises:
         ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
+        UsageError: a stream gives too few or too many pixels.
         RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
     with session(model_bytes, sanitize=sanitize) as loaded:

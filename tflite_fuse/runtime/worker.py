@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.runtime.child import receive_frame, send_frame
+from tflite_fuse.runtime.streams import Outside, Stream
 
 Array = npt.NDArray[Any]
 RuntimeName = Literal["tflm", "litert"]
@@ -196,29 +197,43 @@ class Worker:
     def infer(
         self,
         inputs: Sequence[Array],
-        outside: Sequence[Array] = (),
+        outside: Sequence[Outside] = (),
         *,
         reset: bool = True,
         timeout: float = INFERENCE_TIMEOUT,
     ) -> list[Array]:
-        """Run the loaded model once.
+        """Run the loaded model once. After an error the next inference works, unless the runtime crashed.
 
         Args:
             inputs: one array per model input, of its shape and type.
-            outside: int8 arrays of what the model's blocks read from outside the arena, in operand order.
+            outside: what the model's blocks read from outside the arena, by number: int8 arrays, or streams, whose
+                functions are called while the model runs.
             reset: bring variable tensors and operator state back to the start before running.
             timeout: seconds.
 
         Raises:
             ModelError: an array does not fit its input, or the runtime fails, crashes or takes longer than timeout.
+            UsageError: a stream's function gives too few or too many pixels, or others than int8.
+            Exception: whatever such a function raises.
         """
-        self._check(inputs, outside)
-        arrays = [*inputs, *outside]
+        arrays = [*inputs, *(each for each in outside if not isinstance(each, Stream))]
+        self._check(inputs, arrays[len(inputs) :])
         described = [[array.dtype.name, list(array.shape)] for array in arrays]
-        request = {"request": "infer", "reset": reset, "inputs": len(inputs), "arrays": described}
+        images = [list(each.image) if isinstance(each, Stream) else None for each in outside]
+        request = {
+            "request": "infer",
+            "reset": reset,
+            "inputs": len(inputs),
+            "outside": images,
+            "arrays": described,
+        }
+        pixels = _Pixels(outside)
         try:
-            header, body = self._ask(request, [array.tobytes() for array in arrays], timeout, "running the model")
+            parts = [array.tobytes() for array in arrays]
+            header, body = self._ask(request, parts, timeout, "running the model", pixels)
         except _ChildError as failure:
+            if pixels.error is not None:
+                raise pixels.error from None
             raise ModelError(f"{self.kind.title} cannot run {self.name}: {failure.detail()}") from failure
         outputs, offset = [], 0
         for name, shape in header["arrays"]:
@@ -250,13 +265,25 @@ class Worker:
         return str(header["text"])
 
     def _ask(
-        self, header: dict[str, Any], body: Sequence[bytes], timeout: float, doing: str
+        self,
+        header: dict[str, Any],
+        body: Sequence[bytes],
+        timeout: float,
+        doing: str,
+        pixels: _Pixels | None = None,
     ) -> tuple[dict[str, Any], bytes]:
+        self._send(header, body, timeout)
+        answer = self._receive(timeout, doing)
+        while pixels is not None and "wanted" in answer[0]:
+            self._send(*pixels.answer(*answer[0]["wanted"]), timeout)
+            answer = self._receive(timeout, doing)
+        return answer
+
+    def _send(self, header: dict[str, Any], body: Sequence[bytes], timeout: float) -> None:
         self._connection.settimeout(timeout)
         # If the child died, _receive finds out and says why.
         with contextlib.suppress(OSError):
             send_frame(self._connection, header, body)
-        return self._receive(timeout, doing)
 
     def _receive(self, timeout: float, doing: str) -> tuple[dict[str, Any], bytes]:
         self._connection.settimeout(timeout)
@@ -297,6 +324,23 @@ class Worker:
         self._connection.close()
         self._end(grace=0.0)
         self._log.close()
+
+
+class _Pixels:
+    """Answers a child that asks for pixels while a model runs. What a source raises ends the inference."""
+
+    def __init__(self, outside: Sequence[Outside]) -> None:
+        self._outside = outside
+        self.error: BaseException | None = None
+
+    def answer(self, number: int, y: int, x: int, count: int) -> tuple[dict[str, Any], list[bytes]]:
+        stream = self._outside[number]
+        try:
+            if isinstance(stream, Stream):
+                return {}, [stream.pixels(y, x, count)]
+        except BaseException as error:  # also an interrupt: the child waits, and must not be left so
+            self.error = error
+        return {"failure": "source"}, []
 
 
 _idle: list[Worker] = []

@@ -5,7 +5,7 @@
 #include "guard.h"
 
 typedef struct {
-  shim_array array;
+  shim_input input;
   int64_t next; /* pixels handed out or passed over */
   guard_copy guard;
 } feed;
@@ -18,26 +18,30 @@ static tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, externals, si
 
 static int read_in_order(void* user, int y, int x, int count, int8_t* destination) {
   feed* from = user;
-  const int64_t first = (int64_t)y * from->array.width + x;
-  if (y < 0 || x < 0 || count < 0 || y >= from->array.height || x + count > from->array.width || first < from->next) {
+  const shim_input* input = &from->input;
+  const int64_t first = (int64_t)y * input->width + x;
+  if (y < 0 || x < 0 || count < 0 || y >= input->height || x + count > input->width || first < from->next) {
     return -1;
   }
   from->next = first + count;
-  memcpy(destination, from->array.data + first * from->array.channels, (size_t)count * (size_t)from->array.channels);
+  if (input->read != NULL) {
+    return input->read(NULL, y, x, count, destination);
+  }
+  memcpy(destination, input->data + first * input->channels, (size_t)count * (size_t)input->channels);
   return 0;
 }
 
-__attribute__((visibility("default"))) int tflite_fuse_shim_set_outside(const shim_array* arrays, int32_t count) {
+__attribute__((visibility("default"))) int tflite_fuse_shim_set_outside(const shim_input* inputs, int32_t count) {
   if (count < 0 || count > TFLITE_FUSE_MAX_OPERANDS) {
     return -1;
   }
   for (int32_t i = 0; i < count; ++i) {
     feed* to = &feeds[i];
-    sizes[i] = (size_t)arrays[i].height * (size_t)arrays[i].width * (size_t)arrays[i].channels;
-    to->array = arrays[i];
-    to->array.data = guard_in(&to->guard, arrays[i].data, sizes[i]);
+    sizes[i] = (size_t)inputs[i].height * (size_t)inputs[i].width * (size_t)inputs[i].channels;
+    to->input = inputs[i];
+    to->input.data = guard_in(&to->guard, inputs[i].data, sizes[i]);
     to->next = 0;
-    externals[i] = to->array.data;
+    externals[i] = inputs[i].data == NULL ? NULL : to->input.data;
     sources[i].read = read_in_order;
     sources[i].user = to;
   }

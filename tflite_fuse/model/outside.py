@@ -1,0 +1,246 @@
+"""Model inputs that lie outside the arena: what they were, and how the model's fused blocks read them now.
+
+A model rewritten for a streamed or external input has no such tensor any more. What its users must know about it is
+kept in the metadata entry ``tflite_fuse.outside``, one JSON object::
+
+    {"version": 1, "inputs": [{"position": 0, "name": "image", "shape": [1, 96, 96, 3], "type": "int8", "scale": 0.0078,
+      "zero_point": -1, "mode": "streamed", "number": 0, "rows": 96, "columns": 96, "channels": 3}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import isfinite, prod
+from typing import Any
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.edit import get_metadata, remove_metadata, replace_main, set_metadata
+from tflite_fuse.model.schema import Ints, Model, Quantization, Tensor
+from tflite_fuse.model.types import TensorType, operator_label
+
+OUTSIDE_METADATA = "tflite_fuse.outside"
+
+_VERSION = 1
+_MOST_INPUTS = 256
+_LARGEST = 2**31 - 1
+
+
+class InputMode(str, Enum):
+    """Where a model's inputs are while it runs."""
+
+    RESIDENT = "resident"
+    """In the arena, as long as they are needed."""
+    STREAMED = "streamed"
+    """Nowhere: the block that reads one pulls its pixels through a function, each once, top to bottom."""
+    EXTERNAL = "external"
+    """In memory of the user's that blocks may read at any time."""
+
+
+@dataclass(frozen=True)
+class OutsideInput:
+    """An input of the model as it was that its blocks now read from outside the arena.
+
+    Attributes:
+        position: its place among the inputs the model had.
+        name: of its tensor.
+        shape: of its tensor; int8.
+        scale, zero_point: its quantization.
+        mode: streamed or external.
+        number: which of the sources (streamed) or external tensors given to the runtime serves it. The model's inputs
+            outside are counted together, whatever their mode.
+        rows, columns, channels: the image the blocks read; its bytes are those of the tensor in the same order.
+    """
+
+    position: int
+    name: str
+    shape: Ints
+    scale: float
+    zero_point: int
+    mode: InputMode
+    number: int
+    rows: int
+    columns: int
+    channels: int
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        return self.rows, self.columns, self.channels
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.columns * self.channels
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that metadata, reports and inspections hold."""
+        quantization = {"scale": self.scale, "zero_point": self.zero_point}
+        image = {"rows": self.rows, "columns": self.columns, "channels": self.channels}
+        tensor = {"position": self.position, "name": self.name, "shape": list(self.shape), "type": "int8"}
+        return {**tensor, **quantization, "mode": self.mode.value, "number": self.number, **image}
+
+
+def outside_inputs(model: Model) -> tuple[OutsideInput, ...]:
+    """The inputs a model reads from outside the arena, by position; none where the file says nothing.
+
+    Raises:
+        ModelError: the metadata entry is damaged.
+    """
+    data = get_metadata(model, OUTSIDE_METADATA)
+    if data is None:
+        return ()
+    try:
+        found = json.loads(data.decode())
+        if found["version"] != _VERSION:
+            raise ValueError(f"version {found['version']} is not known")
+        if len(found["inputs"]) > _MOST_INPUTS:
+            raise ValueError("too many inputs")
+        entries = tuple(sorted((_read_entry(entry) for entry in found["inputs"]), key=lambda entry: entry.position))
+        _check_together(entries, len(model.main.inputs))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise ModelError(
+            f"the metadata {OUTSIDE_METADATA}, which tells what the model reads from outside the arena, is damaged "
+            f"({error}); rewrite the original model again"
+        ) from error
+    return entries
+
+
+def _read_entry(entry: dict[str, Any]) -> OutsideInput:
+    if entry["type"] != "int8":
+        raise ValueError(f"an input is {entry['type']}")
+    found = OutsideInput(
+        position=_number(entry, "position", 0),
+        name=_text(entry, "name"),
+        shape=tuple(_number({"shape": extent}, "shape", 1) for extent in entry["shape"]),
+        scale=_scale(entry),
+        zero_point=_number(entry, "zero_point", -128, 127),
+        mode=InputMode(entry["mode"]),
+        number=_number(entry, "number", 0, _MOST_INPUTS - 1),
+        rows=_number(entry, "rows", 1),
+        columns=_number(entry, "columns", 1),
+        channels=_number(entry, "channels", 1),
+    )
+    if found.mode is InputMode.RESIDENT:
+        raise ValueError(f"{found.name} is resident")
+    if not found.nbytes == prod(found.shape) <= _LARGEST:
+        raise ValueError(f"{found.name} has as shape {list(found.shape)} and as image {list(found.image)}")
+    return found
+
+
+def _number(entry: dict[str, Any], key: str, low: int, high: int = _LARGEST) -> int:
+    value = entry[key]
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _text(entry: dict[str, Any], key: str) -> str:
+    if not isinstance(entry[key], str):
+        raise ValueError(f"{key} is {entry[key]!r}")
+    return str(entry[key])
+
+
+def _scale(entry: dict[str, Any]) -> float:
+    scale = entry["scale"]
+    if type(scale) not in (int, float) or not (isfinite(scale) and scale > 0):
+        raise ValueError(f"scale is {scale!r}")
+    return float(scale)
+
+
+def _check_together(entries: Sequence[OutsideInput], inside: int) -> None:
+    positions = [entry.position for entry in entries]
+    if len(set(positions)) < len(positions) or any(at >= inside + len(entries) for at in positions):
+        raise ValueError(f"the inputs outside are at {positions}, with {inside} inside")
+    numbers = sorted(entry.number for entry in entries)
+    if numbers != list(range(len(numbers))):
+        raise ValueError(f"they have the numbers {numbers}")
+
+
+def set_outside_inputs(model: Model, entries: Sequence[OutsideInput]) -> Model:
+    """Note which inputs a model reads from outside the arena; the entry goes where there are none."""
+    if not entries:
+        return remove_metadata(model, OUTSIDE_METADATA)
+    found = {"version": _VERSION, "inputs": [entry.to_json() for entry in entries]}
+    return set_metadata(model, OUTSIDE_METADATA, json.dumps(found, separators=(",", ":")).encode())
+
+
+def outside_numbers(model: Model, moved: Sequence[int]) -> dict[int, int]:
+    """The number each of the inputs ``moved`` gets, behind those that are outside already.
+
+    Raises:
+        ModelError: the metadata entry is damaged.
+    """
+    taken = len(outside_inputs(model))
+    return {tensor: taken + number for number, tensor in enumerate(moved)}
+
+
+def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mode: InputMode) -> Model:
+    """The model without some of its inputs, which its blocks read from outside the arena; the metadata tells of them.
+
+    Args:
+        model: its blocks know the numbers of ``outside_numbers``.
+        images: for each input that leaves, in the order of their numbers, rows, columns and channels as blocks read it.
+        mode: how they are read.
+
+    Raises:
+        ModelError: an operator reads one of them, or the metadata entry is damaged.
+    """
+    if not images:
+        return model
+    graph, before, numbers = model.main, outside_inputs(model), outside_numbers(model, tuple(images))
+    for index, operator in enumerate(graph.operators):
+        for tensor in set(operator.inputs or ()) & images.keys():
+            raise ModelError(
+                f"{operator_label(model, index)} reads the input {graph.tensors[tensor].name} in the arena"
+            )
+    positions = iter(sorted(set(range(len(graph.inputs) + len(before))) - {entry.position for entry in before}))
+    entries = [
+        _entry(graph.tensors[tensor], position, mode, numbers[tensor], images[tensor])
+        for tensor, position in zip(graph.inputs, positions, strict=True)
+        if tensor in images
+    ]
+    kept = replace(graph, inputs=tuple(tensor for tensor in graph.inputs if tensor not in images))
+    model = _forget_in_signatures(replace_main(model, kept), images.keys())
+    return set_outside_inputs(model, (*before, *entries))
+
+
+def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: tuple[int, int, int]) -> OutsideInput:
+    quantization = tensor.quantization
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        raise ModelError(f"input {tensor.name} is not quantized")
+    scale, zero_point = quantization.scale[0], quantization.zero_point[0]
+    return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image)
+
+
+def _forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
+    if model.signature_defs is None:
+        return model
+    signatures = tuple(
+        replace(s, inputs=tuple(entry for entry in s.inputs or () if entry.tensor_index not in tensors))
+        if s.subgraph_index == 0
+        else s
+        for s in model.signature_defs
+    )
+    return replace(model, signature_defs=signatures)
+
+
+def with_inputs_inside(model: Model) -> Model:
+    """The model with all inputs it was rewritten from, in their order: those outside as tensors no operator reads.
+
+    What feeds a model, or compares the inputs of two, looks at this one.
+
+    Raises:
+        ModelError: the metadata entry is damaged.
+    """
+    entries = outside_inputs(model)
+    inputs, tensors = list(model.main.inputs), list(model.main.tensors)
+    for entry in entries:
+        inputs.insert(entry.position, len(tensors))
+        tensors.append(_tensor(entry))
+    return replace_main(model, replace(model.main, inputs=tuple(inputs), tensors=tuple(tensors))) if entries else model
+
+
+def _tensor(entry: OutsideInput) -> Tensor:
+    quantization = Quantization(scale=(entry.scale,), zero_point=(entry.zero_point,))
+    return Tensor(entry.shape, TensorType.INT8, 0, entry.name, quantization)

@@ -1,0 +1,102 @@
+"""Inputs outside the arena as Python objects: arrays, and functions that hand out pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.model import Model
+from tflite_fuse.model.outside import InputMode, outside_inputs
+
+Array = npt.NDArray[Any]
+
+PixelSource = Callable[[int, int, int], Any]
+"""(y, x, count) → int8 array or bytes: ``count`` pixels of row y from column x on, channels last."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A source and the rows, columns and channels of the image it hands out."""
+
+    read: PixelSource
+    image: tuple[int, int, int]
+
+    def pixels(self, y: int, x: int, count: int) -> bytes:
+        """Ask the source. Raises what it raises, and UsageError for what is no int8 or too few or too many bytes."""
+        return pixel_bytes(self.read, y, x, count, self.image[2])
+
+
+Outside = Array | Stream
+"""What one number of a model's external tensors or sources is served by; an array serves both."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What a model is given for one inference: arrays for the inputs it has, and the others by their numbers."""
+
+    inputs: tuple[Array, ...]
+    outside: tuple[Outside, ...]
+
+
+def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int) -> bytes:
+    """As ``Stream.pixels``."""
+    given = read(y, x, count)
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        given = np.asarray(given)
+        if given.dtype != np.int8:
+            raise UsageError(f"the source of an input gave {given.dtype} pixels; the model reads int8")
+    pixels = given.tobytes() if isinstance(given, np.ndarray) else bytes(given)
+    if len(pixels) != count * channels:
+        raise UsageError(
+            f"the source of an input gave {len(pixels)} bytes for {count} pixels of {channels} channels "
+            f"(row {y}, column {x})"
+        )
+    return pixels
+
+
+def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "the model") -> Feed:
+    """Sort what the user gives to where the model reads it.
+
+    Args:
+        model: any model.
+        inputs: one per input of the model, in the order of the model it was rewritten from. An input that is streamed
+            may be an array or a function, all others are arrays.
+        name: what messages call the model.
+
+    Raises:
+        UsageError: another number of inputs, a function for an input that is not streamed, or an array that does not
+            fit an input outside the arena.
+        ModelError: the model does not say soundly what it reads from outside the arena.
+    """
+    entries = outside_inputs(model)
+    total = len(model.main.inputs) + len(entries)
+    if len(inputs) != total:
+        raise UsageError(f"{name} has {total} inputs but {len(inputs)} were given")
+    outside: dict[int, Outside] = {}
+    for entry in entries:
+        given = inputs[entry.position]
+        if not callable(given):
+            outside[entry.number] = _image(given, entry.name, entry.shape, entry.image)
+        elif entry.mode is InputMode.STREAMED:
+            outside[entry.number] = Stream(given, entry.image)
+        else:
+            raise UsageError(f"input {entry.name} of {name} is read in any order: give an array, not a function")
+    positions = {entry.position for entry in entries}
+    inside = [given for position, given in enumerate(inputs) if position not in positions]
+    if any(callable(given) for given in inside):
+        raise UsageError(f"{name} has an input in the arena that was given as a function; only streamed ones can be")
+    return Feed(tuple(np.asarray(given) for given in inside), tuple(outside[number] for number in sorted(outside)))
+
+
+def _image(given: Any, name: str, shape: tuple[int, ...], image: tuple[int, int, int]) -> Array:
+    array = np.asarray(given)
+    if array.dtype != np.int8 or array.shape not in (shape, image):
+        raise UsageError(
+            f"input {name} is int8 {list(shape)} but the array given for it is {array.dtype} {list(array.shape)}"
+        )
+    return array.reshape(image)
