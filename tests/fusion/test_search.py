@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.candidates import InputMode, Options, Residency, cut_graph
+from tflite_fuse.fusion.candidates import Options, Residency, cut_graph
 from tflite_fuse.fusion.cost import price_block
 from tflite_fuse.fusion.front import Front
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.paths import pareto_with_tail, search_paths
 from tflite_fuse.fusion.schemes import Scheme, restriction
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.model.outside import InputMode
 
 NETWORK = inverted_residuals((4, 4, 6, 6), size=20).without_network_tensors()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import networkx as nx
 import numpy as np
@@ -23,17 +22,7 @@ from tflite_fuse.fusion.cost_tables import IntArray
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.schemes import Restriction
 from tflite_fuse.fusion.walk import BlockCosts, Pricing
-
-
-class InputMode(str, Enum):
-    """Where the network's inputs are."""
-
-    RESIDENT = "resident"
-    """In the arena, as long as they are needed."""
-    STREAMED = "streamed"
-    """Nowhere: the block that reads one pulls its pixels once, top to bottom. It runs in one tile."""
-    EXTERNAL = "external"
-    """In memory of the user's that blocks may read at any time."""
+from tflite_fuse.model.outside import InputMode
 
 
 @dataclass(frozen=True)
@@ -44,6 +33,7 @@ class Rules:
         chunk: output pixels per step to price blocks with.
         alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are.
+        moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
         overlap: whether a block may write its output over an input nobody needs afterwards.
         single_operators: whether an operator may be a block of its own.
         count_tail: whether what the runtime keeps for operators and tensors counts.
@@ -52,6 +42,7 @@ class Rules:
     chunk: int = 1
     alignment: int = 1
     input_mode: InputMode = InputMode.RESIDENT
+    moved: frozenset[int] | None = None
     overlap: bool = False
     single_operators: bool = False
     count_tail: bool = False
@@ -167,7 +158,8 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     Raises:
         UsageError: inputs are to be streamed or external, but no block can read them.
     """
-    moved = frozenset(() if rules.input_mode is InputMode.RESIDENT else graph.inputs) - {*graph.outputs}
+    moved = frozenset(graph.inputs) - {*graph.outputs} if rules.moved is None else rules.moved
+    moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
     dag = nx.MultiDiGraph(start=residency.start, tail=graph.tail.fixed if rules.count_tail else 0)

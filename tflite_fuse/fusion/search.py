@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.candidates import Cuts, InputMode, Options, Residency, Rules, cut_graph
+from tflite_fuse.fusion.candidates import Cuts, Options, Residency, Rules, cut_graph
 from tflite_fuse.fusion.cost import driven_tensor, price_block
 from tflite_fuse.fusion.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.model_graph import graph_from_model
 from tflite_fuse.fusion.paths import Path, Step, search_paths
 from tflite_fuse.fusion.schemes import Scheme, restriction
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 
 
@@ -28,6 +29,7 @@ class SearchOptions:
             the largest that keeps it there (a larger chunk costs RAM, saves overhead and changes no arithmetic).
         alignment: arena tensors are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are. A streamed or external input takes no RAM.
+        moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
         overlap: whether a block may write its output over an input nobody needs afterwards.
         single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
             instead of two, with ``count_tail`` its tables leave the tail.
@@ -39,6 +41,7 @@ class SearchOptions:
     chunks: tuple[int, ...] = (1, 2, 4, 8)
     alignment: int = 1
     input_mode: InputMode = InputMode.RESIDENT
+    moved: frozenset[int] | None = None
     overlap: bool = False
     single_operators: bool = False
     count_tail: bool = False
@@ -46,7 +49,13 @@ class SearchOptions:
     @property
     def rules(self) -> Rules:
         return Rules(
-            min(self.chunks), self.alignment, self.input_mode, self.overlap, self.single_operators, self.count_tail
+            chunk=min(self.chunks),
+            alignment=self.alignment,
+            input_mode=self.input_mode,
+            moved=self.moved,
+            overlap=self.overlap,
+            single_operators=self.single_operators,
+            count_tail=self.count_tail,
         )
 
 
