@@ -98,18 +98,21 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
-  const span row = {cursor->y, cursor->y + 1}, columns = {cursor->x, cursor->x + cursor->count};
   for (int32_t i = 0; i < stage->input_count; ++i) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    const span seen_rows = rows_under(stage, input, row), seen_columns = columns_under(stage, input, columns);
-    if (input->producer == TFLITE_FUSE_NONE || is_empty(seen_rows) || is_empty(seen_columns)) {
+    if (input->producer == TFLITE_FUSE_NONE) {
       continue;
     }
+    const int32_t top = cursor->y * stage->stride_height - stage->pad_top;
+    const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
+    const int32_t last_left = left + (cursor->count - 1) * stage->stride_width;
+    const int32_t last_row = tflite_fuse_min(top + tflite_fuse_extent_height(stage), input->height) - 1;
+    const int32_t end = tflite_fuse_min(last_left + tflite_fuse_extent_width(stage), input->width);
+    const bool sees_padding_alone = last_row < 0 || end <= 0 || top >= input->height || left >= input->width;
     tflite_fuse_cursor* maker = &m->cursors[input->producer];
-    const int32_t last_row = seen_rows.to - 1;
-    if (maker->y < last_row || (maker->y == last_row && maker->x < seen_columns.to)) {
-      const int32_t end = maker->y < last_row ? maker->x1 : seen_columns.to;
-      maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, end - maker->x);
+    if (!sees_padding_alone && (maker->y < last_row || (maker->y == last_row && maker->x < end))) {
+      const int32_t until = maker->y < last_row ? maker->x1 : end;
+      maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);
       return input->producer;
     }
   }

@@ -35,24 +35,23 @@ static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
   return ((uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0)) % r->capacity;
 }
 
-static int8_t** point_to_pad(int8_t** pointers, const int8_t* pad, int32_t count) {
-  while (count-- > 0) {
-    *pointers++ = (int8_t*)pad;
+/* Pointers to `count` pixels `step` bytes apart. */
+static inline int8_t** point_on(int8_t** pointers, const int8_t* pixel, int32_t step, int32_t count) {
+  for (int8_t** end = pointers + count; pointers != end; pixel += step) {
+    *pointers++ = (int8_t*)pixel;
   }
   return pointers;
 }
 
 static int8_t** point_to_pixels(int8_t** pointers, const ring* r, int32_t y, int32_t x, int32_t count) {
   const uint32_t slot = slot_of(r, y, x);
-  int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
-  int32_t before_end = (int32_t)(r->capacity - slot);
-  while (count-- > 0) {
-    *pointers++ = pixel;
-    pixel += r->channels;
-    if (--before_end == 0) {
-      pixel = r->pixels;
-      before_end = (int32_t)r->capacity;
-    }
+  const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
+  int32_t in_one_piece = tflite_fuse_min(count, (int32_t)(r->capacity - slot));
+  while (count > 0) {
+    pointers = point_on(pointers, pixel, r->channels, in_one_piece);
+    count -= in_one_piece;
+    pixel = r->pixels;
+    in_one_piece = tflite_fuse_min(count, (int32_t)r->capacity);
   }
   return pointers;
 }
@@ -67,12 +66,12 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   const int32_t inside_to = tflite_fuse_max(tflite_fuse_min(input->width - first, call->columns), inside_from);
   int32_t row = y * stage->stride_height - stage->pad_top;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, row += stage->dilation_height) {
-    if (row < 0 || row >= input->height) {
-      pointers = point_to_pad(pointers, call->pad, call->columns);
-    } else {
-      pointers = point_to_pad(pointers, call->pad, inside_from);
-      pointers = point_to_pixels(pointers, &r, row, first + inside_from, inside_to - inside_from);
-      pointers = point_to_pad(pointers, call->pad, call->columns - inside_to);
+    const bool is_inside = row >= 0 && row < input->height;
+    const int32_t from = is_inside ? inside_from : call->columns;
+    pointers = point_on(pointers, call->pad, 0, from);
+    if (is_inside) {
+      pointers = point_to_pixels(pointers, &r, row, first + from, inside_to - from);
+      pointers = point_on(pointers, call->pad, 0, call->columns - inside_to);
     }
   }
   return pointers;

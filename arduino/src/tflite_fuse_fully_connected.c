@@ -22,7 +22,8 @@ void tflite_fuse_fully_connected_sum(const tflite_fuse_call* call, int32_t posit
 
 void tflite_fuse_fully_connected_finish(const tflite_fuse_call* call, const int32_t* sums) {
   const tflite_fuse_channel* table = call->table;
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
   for (int32_t c = 0; c < call->output->channels; ++c) {
-    call->outputs[0][c] = tflite_fuse_requantize(sums[c], &table[c], call->output->zero_point, call->stage);
+    call->outputs[0][c] = tflite_fuse_requantize(sums[c], table[c], range);
   }
 }

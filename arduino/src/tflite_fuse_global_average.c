@@ -25,19 +25,17 @@ void tflite_fuse_global_average_sum(const tflite_fuse_call* call, void* sums) {
 }
 
 void tflite_fuse_global_average_finish(const tflite_fuse_call* call, const void* sums) {
-  const tflite_fuse_stage* stage = call->stage;
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const tflite_fuse_channel* table = call->table;
   const int16_t* narrow = sums;
   const int32_t* wide = sums;
   const bool is_narrow = tflite_fuse_sums_fit_int16(call->inputs[0]);
+  const bool is_scaled = call->stage->table_offset != TFLITE_FUSE_NONE;
   const int32_t pixels = tflite_fuse_pixels(call->inputs[0]);
   int8_t* output = call->outputs[0];
   for (int32_t c = 0; c < call->output->channels; ++c) {
     const int32_t sum = is_narrow ? narrow[c] : wide[c];
-    if (stage->table_offset == TFLITE_FUSE_NONE) {
-      output[c] = tflite_fuse_clamp(tflite_fuse_rounding_divide(sum, pixels), stage->activation_min,
-                                    stage->activation_max);
-    } else {
-      output[c] = tflite_fuse_requantize(sum, call->table, call->output->zero_point, stage);
-    }
+    output[c] = is_scaled ? tflite_fuse_requantize(sum, *table, range)
+                          : tflite_fuse_clamp(tflite_fuse_rounding_divide(sum, pixels), range.low, range.high);
   }
 }

@@ -91,9 +91,9 @@ static inline int32_t tflite_fuse_operand_pointers(const tflite_fuse_stage* stag
 }
 
 /* Pointers a call for `count` >= 1 neighbouring output pixels needs. */
-static inline int64_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t count) {
-  const int64_t columns = (int64_t)(count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
-  return stage->kernel_height * columns + (int64_t)count * tflite_fuse_operand_pointers(stage);
+static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t count) {
+  const int32_t columns = (count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+  return stage->kernel_height * columns + count * tflite_fuse_operand_pointers(stage);
 }
 
 /* Checks a block whose parts have been found; sets reserved_bytes. */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "tflite_fuse_format.h"
+#include "tflite_fuse_machine.h"
 
 static inline int32_t tflite_fuse_wrapping_add(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
 
@@ -45,12 +45,26 @@ static inline int8_t tflite_fuse_clamp(int32_t value, int32_t low, int32_t high)
   return (int8_t)(value < low ? low : value > high ? high : value);
 }
 
+/* What all output values of a stage have in common. Kernels keep it in a variable of their own: the compiler must take
+ * every int8 they write for a change of anything they point to. */
+typedef struct {
+  int32_t zero_point, low, high;
+} tflite_fuse_range;
+
+static inline tflite_fuse_range tflite_fuse_range_of(const tflite_fuse_call* call) {
+  const tflite_fuse_range range = {call->output->zero_point, call->stage->activation_min, call->stage->activation_max};
+  return range;
+}
+
+/* A scaled value as the stage's output. */
+static inline int8_t tflite_fuse_fit(int32_t scaled, tflite_fuse_range range) {
+  return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, range.zero_point), range.low, range.high);
+}
+
 /* From a sum without its bias to the value of one output channel. */
-static inline int8_t tflite_fuse_requantize(int32_t sum, const tflite_fuse_channel* channel, int32_t zero_point,
-                                            const tflite_fuse_stage* stage) {
-  const int32_t scaled =
-      tflite_fuse_multiply(tflite_fuse_wrapping_add(sum, channel->bias), channel->multiplier, channel->shift);
-  return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, zero_point), stage->activation_min, stage->activation_max);
+static inline int8_t tflite_fuse_requantize(int32_t sum, tflite_fuse_channel channel, tflite_fuse_range range) {
+  const int32_t biased = tflite_fuse_wrapping_add(sum, channel.bias);
+  return tflite_fuse_fit(tflite_fuse_multiply(biased, channel.multiplier, channel.shift), range);
 }
 
 #endif

@@ -13,7 +13,7 @@ enum {
   MAX_EXTENT = 65535,        /* rows and columns are kept in 16 bits */
   MAX_WINDOW = 32767,        /* kernel, stride, dilation, padding */
   MAX_POSITION = 1 << 30,    /* rows and columns a window may reach */
-  MAX_TAPS = 1 << 20,        /* pixels under one window */
+  MAX_TAPS = 1 << 20,        /* pixels under one window, and pixels from there to the next */
   MAX_AVERAGED = 1 << 23,    /* pixels of a global average: the sum of as many int8 fits int32 */
   MAX_ADD_SHIFT = 20,        /* nine bits shifted left by this, twice, fit int32 */
   STEPS_PER_PIXEL = 64       /* work of the executor itself */
@@ -127,7 +127,7 @@ static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_te
   const int64_t extent_width = (int64_t)(stage->kernel_width - 1) * stage->dilation_width + 1;
   return reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) < MAX_POSITION &&
          reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) < MAX_POSITION &&
-         stage->kernel_height * extent_width <= MAX_TAPS;
+         stage->kernel_height * extent_width <= MAX_TAPS && stage->kernel_height * stage->stride_width <= MAX_TAPS;
 }
 
 /* Whether every window of a pool holds a pixel of the image: else the average would divide by zero. */
@@ -305,14 +305,14 @@ static bool header_is_sound(const tflite_fuse_block* block) {
 
 /* Bytes at the start of scratch that hold no pixels; needs sound windows. */
 static int64_t count_reserved(const tflite_fuse_block* block) {
-  int64_t pointers = 0;
+  int32_t pointers = 0;
   for (int32_t s = 0; s < block->stage_count; ++s) {
     if (block->stages[s].kind != TFLITE_FUSE_KIND_SOURCE) {
-      const int64_t needed = tflite_fuse_pointers(&block->stages[s], 1);
+      const int32_t needed = tflite_fuse_pointers(&block->stages[s], 1);
       pointers = needed > TFLITE_FUSE_STACK_POINTERS && needed > pointers ? needed : pointers;
     }
   }
-  return tflite_fuse_cursor_bytes(block->header->spatial_stages) + pointers * TFLITE_FUSE_POINTER_BYTES;
+  return tflite_fuse_cursor_bytes(block->header->spatial_stages) + (int64_t)pointers * TFLITE_FUSE_POINTER_BYTES;
 }
 
 static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {

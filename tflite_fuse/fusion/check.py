@@ -147,7 +147,8 @@ class _StageCheck:
         self.require(all(1 <= number <= most for number in window), f"has an impossible window {window}")
         pads = MAX_WINDOW if stage.kind in _WINDOWED or stage.kind is StageKind.PAD else 0
         self.require(all(0 <= number <= pads for number in stage.padding), f"has impossible padding {stage.padding}")
-        self.require(stage.kernel_size[0] * stage.extent[1] <= MAX_TAPS, f"spans more than {MAX_TAPS} pixels at once")
+        widest = max(stage.extent[1], stage.stride[1])
+        self.require(stage.kernel_size[0] * widest <= MAX_TAPS, f"spans more than {MAX_TAPS} pixels at once")
         sides = zip((self.output.height, self.output.width), stage.stride, stage.extent, strict=True)
         reach = max((size - 1) * stride + extent for size, stride, extent in sides)
         self.require(reach <= 1 << 30, "reaches farther than 2^30 rows or columns")
