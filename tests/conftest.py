@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +25,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if name in metafunc.fixturenames:
             absent = pytest.param(None, marks=pytest.mark.skip(reason=f"no {name} files beside the project"))
             metafunc.parametrize(name, files or [absent], ids=[f.stem for f in files] or ["absent"])
+
+
+DELIBERATE_SKIPS = ("beside the project", "not int8", "another model")
+"""Reasons that stay skips where nothing may be missing: the test has no such file, or that file is no case of it."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """With TFLITE_FUSE_NO_SKIPS set, a test that skips for lack of a tool fails: a missing install step must show."""
+    outcome = yield
+    report = outcome.get_result()
+    if not (report.skipped and os.environ.get("TFLITE_FUSE_NO_SKIPS")):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not any(text in reason for text in DELIBERATE_SKIPS):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be missing: {reason}"

@@ -1,0 +1,96 @@
+"""The Python interface: what it offers, that it is the command line's equal, and that goals are met or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tflite_fuse
+from tflite_fuse import Goal, LimitError, UsageError
+from tflite_fuse.model import serialize_model
+from tflite_fuse.units import parse_bytes, parse_tiles
+from tflite_fuse.zoo.networks import inverted_residual_network
+
+MODEL = serialize_model(inverted_residual_network(size=48, blocks=4))
+
+
+def test_the_public_names() -> None:
+    offered = {name for name in tflite_fuse.__all__ if not name.endswith("Error")}
+    assert {"load", "inspect", "rewrite", "verify", "pareto", "Goal", "Result", "__version__"} <= offered
+    assert all(hasattr(tflite_fuse, name) for name in tflite_fuse.__all__)
+
+
+def test_paths_and_bytes_are_alike(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(MODEL)
+    assert tflite_fuse.load(path) == tflite_fuse.load(MODEL)
+    assert tflite_fuse.inspect(path).figures == tflite_fuse.inspect(MODEL).figures
+    by_path, by_bytes = tflite_fuse.rewrite(path, verify=False), tflite_fuse.rewrite(MODEL, verify=False)
+    assert by_path.model == by_bytes.model
+    assert tflite_fuse.verify(path, by_bytes.model, inputs=4).bit_exact
+
+
+def test_the_default_recomputes_nothing_and_needs_less() -> None:
+    report = tflite_fuse.rewrite(MODEL, inputs=4).report
+    assert report.compute_factor == 1.0 and report.verified is not None and report.verified.bit_exact
+    assert report.after.arena_bytes < report.before.arena_bytes
+    assert report.blocks and sum(block.extra_macs for block in report.blocks) == 0
+    assert report.optimal == {"order": True, "fusion": True, "plan": True}
+
+
+def test_goals_are_met() -> None:
+    default = tflite_fuse.rewrite(MODEL, verify=False).report
+    least = tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(least_ram=True)).report
+    traded = tflite_fuse.rewrite(MODEL, inputs=4, goal=Goal(max_compute=1.2)).report
+    assert least.after.arena_bytes <= traded.after.arena_bytes <= default.after.arena_bytes
+    assert traded.compute_factor <= 1.2
+    middle = (least.after.arena_bytes + default.after.arena_bytes) // 2
+    fitted = tflite_fuse.rewrite(MODEL, inputs=4, goal=Goal(max_ram=middle)).report
+    assert fitted.after.arena_bytes <= middle and fitted.compute_factor <= least.compute_factor
+
+
+def test_a_roomy_limit_changes_nothing_that_need_not_change() -> None:
+    report = tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=10_000_000)).report
+    assert report.compute_factor == 1.0
+
+
+def test_limits_out_of_reach_name_the_nearest_point() -> None:
+    with pytest.raises(LimitError, match=r"cannot be reached.* nearest point needs [\d,]+ bytes"):
+        tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=500))
+    with pytest.raises(LimitError, match="cannot be reached"):
+        Goal(max_compute=0.5)
+    with pytest.raises(UsageError, match="leaves no room"):
+        Goal(least_ram=True, max_ram=64_000)
+
+
+def test_every_scheme_runs_and_is_exact() -> None:
+    for scheme in tflite_fuse.SCHEMES:
+        report = tflite_fuse.rewrite(MODEL, inputs=3, scheme=scheme, goal=Goal(least_ram=True)).report
+        assert report.verified is not None and report.verified.bit_exact, scheme
+    with pytest.raises(UsageError, match="there is no scheme"):
+        tflite_fuse.rewrite(MODEL, scheme="magic")
+
+
+def test_a_rewritten_model_can_be_rewritten_again() -> None:
+    once = tflite_fuse.rewrite(MODEL, verify=False)
+    twice = tflite_fuse.rewrite(once.model, inputs=3)
+    assert twice.report.after.arena_bytes <= once.report.after.arena_bytes
+    assert twice.report.before.macs == once.report.after.macs
+
+
+def test_sizes_and_tiles_are_read_as_people_write_them() -> None:
+    assert [parse_bytes(text) for text in ("64kB", "64KiB", "1.5 kB", "65536", "1MB")] == [
+        64_000,
+        65_536,
+        1_500,
+        65_536,
+        1_000_000,
+    ]
+    assert parse_tiles("4x8") == (4, 8)
+    for text in ("", "x", "64 bananas", "-5", "1e3"):
+        with pytest.raises(UsageError):
+            parse_bytes(text)
+    for text in ("8", "0x4", "axb"):
+        with pytest.raises(UsageError):
+            parse_tiles(text)
