@@ -9,7 +9,7 @@
     print(result.report.after.arena_bytes)
 """
 
-from tflite_fuse.api import DEFAULT_PASSES, SCHEMES, Result, inspect, load, pareto, rewrite, verify
+from tflite_fuse.api import DEFAULT_PASSES, INPUT_MODES, SCHEMES, Result, inspect, load, pareto, rewrite, run, verify
 from tflite_fuse.errors import (
     BlockError,
     LimitError,
@@ -26,6 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DEFAULT_PASSES",
+    "INPUT_MODES",
     "SCHEMES",
     "BlockError",
     "Goal",
@@ -42,5 +43,6 @@ __all__ = [
     "load",
     "pareto",
     "rewrite",
+    "run",
     "verify",
 ]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
-from tflite_fuse.fusion.in_model import block_overlaps
+from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
+from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.model.file import load_model, save_model, serialize_model
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass, PassResult, run_passes
 from tflite_fuse.passes.fuse import Fuse, FuseResult, Goal
@@ -23,10 +24,12 @@ from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.sink_transpose import SinkTranspose
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
+from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Report, Verified
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
+from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 
 Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]
@@ -35,6 +38,8 @@ DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. Behind ``fuse`` the operators are put in order once more."""
 
 SCHEMES = tuple(scheme.value for scheme in Scheme)
+
+INPUT_MODES = tuple(mode.value for mode in InputMode)
 
 ARENA_ALIGNMENT = 16
 
@@ -62,7 +67,7 @@ def inspect(source: Source) -> Inspection:
     model = load_model(source)
     name = "model" if isinstance(source, bytes) else str(Path(source))
     rows, notes = memory_table(model)
-    return Inspection(name, figures(model, data), rows, notes)
+    return Inspection(name, figures(model, data), rows, notes, outside_inputs(model))
 
 
 def rewrite(
@@ -72,6 +77,7 @@ def rewrite(
     goal: Goal | None = None,
     scheme: str = Scheme.AUTO.value,
     tiles: tuple[int, int] | None = None,
+    input_mode: str = InputMode.RESIDENT.value,
     verify: bool | None = None,
     inputs: int = 16,
     time_limit: float = 30.0,
@@ -87,6 +93,9 @@ def rewrite(
         goal: what fusion aims at; None for the least RAM that recomputes nothing.
         scheme: which fused blocks are allowed, a published scheme's name or ``auto``.
         tiles: tile height and width of the scheme ``inverted-residual``.
+        input_mode: where the model's inputs are on the device: ``resident`` in the arena; ``streamed``, handed out row
+            by row by a function, like a camera; ``external``, in memory of the user's. Inputs that are not resident
+            leave the model; the report's ``outside`` tells of them.
         verify: compare both models in TFLM; None does so where it is installed.
         inputs: number of inputs to verify on.
         time_limit: seconds each search may take before it answers with its best so far.
@@ -97,41 +106,78 @@ def rewrite(
     Raises:
         ModelError: the model is damaged.
         UsageError: unknown pass or scheme, unreadable path.
-        LimitError: the goal cannot be reached.
+        LimitError: the goal cannot be reached, or no input can leave the arena.
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
         RuntimeUnavailableError: verification was asked for and no runtime is installed.
     """
     data = _bytes(source)
     model = load_model(source)
-    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles)
+    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles, _input_mode(input_mode, passes))
     steps = _make_passes(passes, fuse, time_limit, in_place, overlap)
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
     verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
     before, after = figures(model, data), figures(rewritten, output)
+    outside = outside_inputs(rewritten)
     report = Report(
         before=before,
         after=after,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_optimal(results),
         verified=verified,
-        notes=(*(note for result in results for note in result.notes), *why_not),
-        blocks=tuple(_block_report(model, block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
+        notes=(
+            *(note for result in results for note in result.notes),
+            *outside_notes(outside, outside_reads(rewritten)),
+            *why_not,
+        ),
+        blocks=tuple(_block_report(block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
+        outside=outside,
     )
     return Result(output, report)
 
 
-def pareto(source: Source, *, scheme: str = Scheme.AUTO.value, tiles: tuple[int, int] | None = None) -> FrontReport:
+def pareto(
+    source: Source,
+    *,
+    scheme: str = Scheme.AUTO.value,
+    tiles: tuple[int, int] | None = None,
+    input_mode: str = InputMode.RESIDENT.value,
+) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
 
     RAM is the estimate the search works with: the largest working set in bytes, every tensor rounded up to 16.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
+        LimitError: no input can leave the arena.
+    """
+    model, mode = load_model(source), _input_mode(input_mode)
+    moved, _ = inputs_to_move(model, mode)
+    options = SearchOptions(_scheme(scheme), tiles, alignment=ARENA_ALIGNMENT, input_mode=mode, moved=frozenset(moved))
+    return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))
+
+
+def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
+    """Run a model once in TFLM, fused ones with the C library compiled for this machine.
+
+    Args:
+        source: path or bytes of a .tflite file.
+        inputs: one array per input the original model had, of its shape and type, wherever the input is now. For a
+            streamed input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column
+            ``x`` on, as int8 array or bytes; it is asked from top to bottom, and for no pixel twice.
+
+    Returns:
+        The model's outputs.
+
+    Raises:
+        ModelError: the model is damaged, or the runtime refuses it.
+        UsageError: an input does not fit, or a function gives too few pixels.
+        RuntimeUnavailableError: no runtime is installed.
+        Exception: whatever a function raises.
     """
     model = load_model(source)
-    front = fusion_front(model, SearchOptions(_scheme(scheme), tiles, alignment=ARENA_ALIGNMENT))
-    return front_report(model, "model" if isinstance(source, bytes) else str(source), front)
+    feed = make_feed(model, inputs)
+    return tflm.run(_bytes(source), [feed.inputs], [feed.outside]).outputs[0]
 
 
 def verify(
@@ -143,6 +189,9 @@ def verify(
     progress: Progress | None = None,
 ) -> Comparison:
     """Run two models in TFLM and compare their outputs byte by byte.
+
+    Inputs of either that lie outside the arena are given there: a streamed one by a source that hands out each pixel
+    once.
 
     Args:
         a, b: paths or bytes of .tflite files.
@@ -185,6 +234,14 @@ def _scheme(name: str) -> Scheme:
         raise UsageError(f"there is no scheme {name!r}; the schemes are {names}") from error
 
 
+def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
+    if name not in INPUT_MODES:
+        raise UsageError(f"inputs cannot be {name!r}; they can be {', '.join(INPUT_MODES)}")
+    if name != InputMode.RESIDENT.value and "fuse" not in passes:
+        raise UsageError(f"inputs that are {name} are read by fused blocks: the fuse pass must run")
+    return InputMode(name)
+
+
 def _make_passes(
     names: Sequence[str], fuse: Fuse, time_limit: float, in_place: str | None, overlap: bool
 ) -> list[Pass]:
@@ -215,13 +272,12 @@ def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
     return {result.proves: result.optimal for result in results if result.proves and result.optimal is not None}
 
 
-def _block_report(model: Model, inserted: InsertedBlock) -> BlockReport:
-    choice, extraction = inserted.choice, inserted.extraction
-    tensors = model.main.tensors
+def _block_report(inserted: InsertedBlock) -> BlockReport:
+    choice = inserted.choice
     return BlockReport(
-        operators=tuple(operator_label(model, index) for index in choice.operators),
-        input=tensors[extraction.inputs[0]].name or "",
-        output=tensors[extraction.outputs[0]].name or "",
+        operators=inserted.labels,
+        input=inserted.input,
+        output=inserted.output,
         scheme=choice.scheme,
         strip_width=choice.config.tile_width,
         scratch_bytes=inserted.schedule.scratch_bytes,

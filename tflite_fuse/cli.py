@@ -41,6 +41,14 @@ DataFile = Annotated[
     Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
 ]
 SchemeName = Annotated[str, typer.Option(help=f"Which fused blocks are allowed: {', '.join(tflite_fuse.SCHEMES)}.")]
+InputMode = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        help="Where the model's inputs are on the device: resident (in the arena), streamed (handed out row by row, as "
+        "by a camera) or external (in memory of yours, as PSRAM).",
+    ),
+]
 TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
 
 
@@ -122,6 +130,7 @@ def rewrite(
         float | None, typer.Option(help="MACs allowed, as a multiple of the model's own; the least RAM wins.")
     ] = None,
     least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
+    input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
     tiles: TileSize = None,
     no_fuse: Annotated[
@@ -153,6 +162,7 @@ def rewrite(
             goal=goal,
             scheme=scheme,
             tiles=None if tiles is None else parse_tiles(tiles),
+            input_mode=input_mode,
             verify=verify,
             inputs=inputs,
             time_limit=time_limit,
@@ -232,6 +242,7 @@ def verify(
 @_answers_errors
 def pareto(
     model: ModelPath,
+    input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
     tiles: TileSize = None,
     as_json: JsonFlag = False,
@@ -241,7 +252,8 @@ def pareto(
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     with _Status("searching", as_json or as_csv):
-        front = tflite_fuse.pareto(model, scheme=scheme, tiles=None if tiles is None else parse_tiles(tiles))
+        size = None if tiles is None else parse_tiles(tiles)
+        front = tflite_fuse.pareto(model, scheme=scheme, tiles=size, input_mode=input_mode)
     if as_json:
         _print_json(front.to_json())
     elif as_csv:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.in_model import blocks_in, executed_macs
+from tflite_fuse.fusion.in_model import blocks_in, executed_macs, outside_reads
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.greedy import head_bytes
 from tflite_fuse.memory.macs import operator_macs
@@ -13,9 +13,11 @@ from tflite_fuse.memory.placement import rounded
 from tflite_fuse.memory.tail import predict_tail
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.report.front import FrontReport, FrontRow, common_limits
 from tflite_fuse.report.inspection import OperatorRow
+from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import Figures
 from tflite_fuse.runtime import tflm
 
@@ -63,7 +65,11 @@ def figures(model: Model, data: bytes) -> Figures:
 
 
 def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
-    """One row per operator of the main subgraph, and notes about what the table leaves out."""
+    """One row per operator of the main subgraph, and notes about what the table leaves out.
+
+    Raises:
+        ModelError: a block, or what the file says about inputs outside the arena, is damaged.
+    """
     graph, reasons = memory_graph(model), fusability(model)
     sets, macs, highest = working_sets(graph), executed_operator_macs(model), peak(graph)
     rows = []
@@ -81,7 +87,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]
                 blocked=reasons[index],
             )
         )
-    notes = []
+    notes = list(outside_notes(outside_inputs(model), outside_reads(model)))
     if len(model.subgraphs) > 1:
         notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
     return tuple(rows), tuple(notes)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tflite_fuse.errors import BlockError, ModelError
+from tflite_fuse.fusion.block import StageKind
 from tflite_fuse.fusion.decode import DecodedBlock, decode
 from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 
 
@@ -27,6 +29,21 @@ def blocks_in(model: Model) -> dict[int, DecodedBlock]:
             found[index] = decode(operator.custom_options or b"", data or b"")
         except BlockError as error:
             raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+    return found
+
+
+def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
+    """What the fused blocks read from outside the arena, by number: how, and the bytes of the whole tensor.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    found: dict[int, tuple[InputMode, int]] = {}
+    for decoded in blocks_in(model).values():
+        sourced = {stage.output for stage in decoded.block.stages if stage.kind is StageKind.SOURCE}
+        for index, number in decoded.outside.items():
+            mode = InputMode.STREAMED if index in sourced else InputMode.EXTERNAL
+            found[number] = mode, decoded.block.tensors[index].nbytes
     return found
 
 

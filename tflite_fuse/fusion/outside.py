@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.extract import Extraction
 from tflite_fuse.fusion.lower import lower_operator
@@ -15,6 +15,9 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType, type_name
+
+MOST_OUTSIDE = 16
+"""``TFLITE_FUSE_MAX_OPERANDS`` of the C library."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,28 @@ def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockT
             f"a block that runs in tiles of {config.tile_height} x {config.tile_width} would ask for pixels of {names} "
             "again, and a streamed input gives each of them once"
         )
+
+
+def inputs_to_move(model: Model, mode: InputMode) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The inputs that leave the arena, and one sentence for each other one that says why it stays.
+
+    Raises:
+        LimitError: none can, for the reason it gives.
+    """
+    if mode is InputMode.RESIDENT:
+        return (), ()
+    reasons = {tensor: why_inside(model, tensor) for tensor in dict.fromkeys(model.main.inputs)}
+    moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
+    stay = tuple(
+        f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in reasons.items() if reason
+    )
+    if not moved:
+        raise LimitError("; ".join(stay) or f"no input can be {mode.value}: the model has none in the arena")
+    if len(moved) > MOST_OUTSIDE:
+        raise LimitError(
+            f"{len(moved)} inputs cannot be {mode.value}: a runtime takes {MOST_OUTSIDE} outside the arena"
+        )
+    return moved, stay
 
 
 def why_inside(model: Model, tensor: int) -> str | None:

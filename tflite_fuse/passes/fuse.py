@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.front import Front, Point
+from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.memory.from_model import memory_graph
@@ -19,6 +20,7 @@ from tflite_fuse.memory.offline_plan import has_plan, remove_plan
 from tflite_fuse.memory.placement import place
 from tflite_fuse.memory.tail import predict_tail
 from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.insert_blocks import InsertedBlock, insert_blocks
@@ -74,6 +76,21 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
+class _Site:
+    """A model about to be fused, and which of its inputs leave the arena."""
+
+    model: Model
+    mode: InputMode
+    moved: tuple[int, ...]
+
+    def realise(self, point: Point) -> _Candidate:
+        """Insert a point's blocks and place the result's tensors."""
+        rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
+        arena = place(memory_graph(rewritten)).height + predict_tail(rewritten).total
+        return _Candidate(point, rewritten, blocks, arena)
+
+
+@dataclass(frozen=True)
 class Fuse:
     """Replace operators by fused blocks.
 
@@ -81,11 +98,13 @@ class Fuse:
         goal: what to reach.
         scheme: which blocks and configurations are allowed.
         tiles: tile height and width of the inverted-residual scheme.
+        input_mode: where the model's inputs are from now on.
     """
 
     goal: Goal = Goal()
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
+    input_mode: InputMode = InputMode.RESIDENT
 
     name: ClassVar[str] = "fuse"
 
@@ -93,37 +112,50 @@ class Fuse:
         """Fuse a model.
 
         Raises:
-            LimitError: the goal cannot be reached; names the nearest point and the operator that blocks it.
+            LimitError: the goal cannot be reached, with the nearest point and the operator that blocks it; or no input
+                can leave the arena, with the reason.
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
         bare = remove_plan(model) if has_plan(model) else model
-        front = fusion_front(bare, SearchOptions(scheme=self.scheme, tiles=self.tiles, alignment=16))
-        chosen = self._choose(bare, front)
-        notes = (*_done(bare, chosen), *front.explain(chosen.point))
+        moved, why_not = inputs_to_move(bare, self.input_mode)
+        front = fusion_front(bare, self._options(moved))
+        chosen = self._choose(_Site(bare, self.input_mode, moved), front)
+        notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
         return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
 
-    def _choose(self, model: Model, front: Front) -> _Candidate:
+    def _options(self, moved: Sequence[int]) -> SearchOptions:
+        return SearchOptions(
+            scheme=self.scheme, tiles=self.tiles, alignment=16, input_mode=self.input_mode, moved=frozenset(moved)
+        )
+
+    def _choose(self, site: _Site, front: Front) -> _Candidate:
         limit = self.goal.compute_limit
         points = [p for p in front.points if limit is None or p.macs <= limit * front.unfused.macs]
+        if not points:
+            least = front.points[-1].compute_factor
+            raise LimitError(
+                f"a compute factor of at most {limit:g} cannot be reached with the scheme {self.scheme.value} and "
+                f"{self.input_mode.value} inputs: the least is {least:.2f}"
+            )
         if self.goal.max_ram is None:
-            candidates = [_realise(model, point) for point in points[:CANDIDATES]]
+            candidates = [site.realise(point) for point in points[:CANDIDATES]]
             return min(candidates, key=lambda c: (c.arena, c.point.macs))
-        return self._within_ram(model, front, points, self.goal.max_ram)
+        return self._within_ram(site, front, points, self.goal.max_ram)
 
-    def _within_ram(self, model: Model, front: Front, points: Sequence[Point], max_ram: int) -> _Candidate:
+    def _within_ram(self, site: _Site, front: Front, points: Sequence[Point], max_ram: int) -> _Candidate:
         """The fewest MACs whose real arena fits: from the cheapest point that may fit towards less RAM."""
-        unfused = _realise(model, front.unfused)
-        if unfused.arena <= max_ram:
+        if not site.moved and (unfused := site.realise(front.unfused)).arena <= max_ram:
             return unfused
         nearest: _Candidate | None = None
-        for candidate in _realised(model, (p for p in reversed(points) if p.ram_bytes <= max_ram)):
-            if candidate.arena <= max_ram:
-                return candidate
-            nearest = candidate
-        nearest = nearest or _realise(model, points[0])
-        culprits = " to ".join(dict.fromkeys(operator_label(model, i) for i in _ends(nearest.point.largest)))
+        for point in reversed(points):
+            if point.ram_bytes <= max_ram:
+                nearest = site.realise(point)
+                if nearest.arena <= max_ram:
+                    return nearest
+        nearest = nearest or site.realise(points[0])
+        culprits = " to ".join(dict.fromkeys(operator_label(site.model, i) for i in _ends(nearest.point.largest)))
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
         raise LimitError(
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
@@ -133,17 +165,6 @@ class Fuse:
 
 def _ends(indices: Sequence[int]) -> tuple[int, ...]:
     return (indices[0], indices[-1]) if indices else ()
-
-
-def _realised(model: Model, points: Iterator[Point]) -> Iterator[_Candidate]:
-    return (_realise(model, point) for point in points)
-
-
-def _realise(model: Model, point: Point) -> _Candidate:
-    """Insert a point's blocks and place the result's tensors."""
-    rewritten, blocks = insert_blocks(model, point.blocks)
-    arena = place(memory_graph(rewritten)).height + predict_tail(rewritten).total
-    return _Candidate(point, rewritten, blocks, arena)
 
 
 def _done(model: Model, chosen: _Candidate) -> Iterator[str]:

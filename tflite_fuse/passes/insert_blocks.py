@@ -9,10 +9,11 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.extract import Extraction, extract
 from tflite_fuse.fusion.front import BlockChoice
-from tflite_fuse.fusion.operands import Shape
+from tflite_fuse.fusion.operands import Shape, tensor_name
 from tflite_fuse.fusion.outside import OutsideExtraction, input_name, move_outside
 from tflite_fuse.fusion.schedule import Schedule, schedule
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -28,18 +29,16 @@ class InsertedBlock:
         choice: what was asked for.
         extraction: the block, and the model's tensors that are operands of the operator.
         schedule: how it runs.
-        outside: the model's tensors it reads from outside the arena.
+        labels: of the operators it replaced.
+        input, output: names of its first input, inside or outside the arena, and of its first output.
     """
 
     choice: BlockChoice
     extraction: Extraction
     schedule: Schedule
-    outside: tuple[int, ...] = ()
-
-    @property
-    def first_input(self) -> int:
-        """The model's tensor a reader of reports takes for the block's input."""
-        return (*self.extraction.inputs, *self.outside)[0]
+    labels: tuple[str, ...]
+    input: str
+    output: str
 
 
 def insert_blocks(
@@ -76,7 +75,7 @@ def insert_blocks(
         model, operator = _add_operator(model, found.extraction, encoded)
         replaced.update(dict.fromkeys(choice.operators))
         replaced[choice.operators[-1]] = operator
-        inserted.append(InsertedBlock(choice, found.extraction, planned, tuple(found.outside.values())))
+        inserted.append(_inserted(original, choice, found, planned))
     operators = [replaced.get(index, operator) for index, operator in enumerate(original.main.operators)]
     model = replace_operators(model, [operator for operator in operators if operator is not None])
     for tensor in moved:
@@ -100,6 +99,13 @@ def _add_operator(model: Model, extraction: Extraction, encoded: EncodedBlock) -
         custom_options=encoded.options,
     )
     return model, operator
+
+
+def _inserted(model: Model, choice: BlockChoice, found: OutsideExtraction, planned: Schedule) -> InsertedBlock:
+    first, *_ = *found.extraction.inputs, *found.outside.values()
+    names = tensor_name(model, first), tensor_name(model, found.extraction.outputs[0])
+    labels = tuple(operator_label(model, index) for index in choice.operators)
+    return InsertedBlock(choice, found.extraction, planned, labels, *names)
 
 
 def _note_images(model: Model, images: dict[int, Shape], found: OutsideExtraction, mode: InputMode) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.report.report import Figures
 
 INSPECTION_SCHEMA = "tflite-fuse/inspection/1"
@@ -37,12 +38,13 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A model's figures and its memory table."""
+    """A model's figures, its memory table, and the inputs it reads from outside the arena."""
 
     model: str
     figures: Figures
     operators: tuple[OperatorRow, ...]
     notes: tuple[str, ...]
+    outside: tuple[OutsideInput, ...] = ()
 
     @property
     def bottleneck(self) -> OperatorRow | None:
@@ -70,5 +72,6 @@ class Inspection:
             "figures": asdict(self.figures),
             "bottleneck": bottleneck,
             "operators": [asdict(row) for row in self.operators],
+            "outside": [entry.to_json() for entry in self.outside],
             "notes": list(self.notes),
         }

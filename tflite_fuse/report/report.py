@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tflite_fuse.model.outside import OutsideInput
+
 SCHEMA = "tflite-fuse/report/1"
 
 
@@ -74,7 +76,7 @@ class Report:
     """Before and after, what was proven, and why.
 
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
-    run is absent.
+    run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena.
     """
 
     before: Figures
@@ -84,7 +86,8 @@ class Report:
     verified: Verified | None
     notes: tuple[str, ...]
     blocks: tuple[BlockReport, ...] = ()
+    outside: tuple[OutsideInput, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": SCHEMA, **asdict(self), "outside": [entry.to_json() for entry in self.outside]}
