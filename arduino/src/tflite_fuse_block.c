@@ -98,19 +98,20 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
+  const int32_t top = cursor->y * stage->stride_height - stage->pad_top;
+  const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
+  const int32_t bottom = top + tflite_fuse_extent_height(stage);
+  const int32_t right = left + (cursor->count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
   for (int32_t i = 0; i < stage->input_count; ++i) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    if (input->producer == TFLITE_FUSE_NONE) {
+    const bool sees_padding_alone = bottom <= 0 || right <= 0 || top >= input->height || left >= input->width;
+    if (input->producer == TFLITE_FUSE_NONE || sees_padding_alone) {
       continue;
     }
-    const int32_t top = cursor->y * stage->stride_height - stage->pad_top;
-    const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
-    const int32_t last_left = left + (cursor->count - 1) * stage->stride_width;
-    const int32_t last_row = tflite_fuse_min(top + tflite_fuse_extent_height(stage), input->height) - 1;
-    const int32_t end = tflite_fuse_min(last_left + tflite_fuse_extent_width(stage), input->width);
-    const bool sees_padding_alone = last_row < 0 || end <= 0 || top >= input->height || left >= input->width;
     tflite_fuse_cursor* maker = &m->cursors[input->producer];
-    if (!sees_padding_alone && (maker->y < last_row || (maker->y == last_row && maker->x < end))) {
+    const int32_t last_row = tflite_fuse_min(bottom, input->height) - 1;
+    const int32_t end = tflite_fuse_min(right, input->width);
+    if (maker->y < last_row || (maker->y == last_row && maker->x < end)) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
       maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);
       return input->producer;
@@ -156,6 +157,15 @@ static bool sums_driven(const tflite_fuse_machine* m, const tflite_fuse_stage* s
   return tflite_fuse_accumulates(stage, input) && input == &m->block->tensors[m->block->header->driven];
 }
 
+/* Adds a run of the driven tensor's pixels to the sums over it. */
+static void sum_driven(const tflite_fuse_machine* m, int32_t y, int32_t x, int32_t count) {
+  for (int32_t s = m->block->header->spatial_stages; s < m->block->stage_count; ++s) {
+    if (sums_driven(m, &m->block->stages[s])) {
+      tflite_fuse_accumulate(m, &m->block->stages[s], y, x, count);
+    }
+  }
+}
+
 static void run_tail(const tflite_fuse_machine* m) {
   for (int32_t s = m->block->header->spatial_stages; s < m->block->stage_count; ++s) {
     const tflite_fuse_stage* stage = &m->block->stages[s];
@@ -191,16 +201,11 @@ static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span
   for (int32_t y = rows.from; y < rows.to; ++y) {
     for (int32_t x = columns.from, count; x < columns.to; x += count) {
       count = tflite_fuse_min(header->chunk, columns.to - x);
-      const tflite_fuse_status status =
-          producer == TFLITE_FUSE_NONE ? TFLITE_FUSE_OK : pull(m, producer, count);
+      const tflite_fuse_status status = producer == TFLITE_FUSE_NONE ? TFLITE_FUSE_OK : pull(m, producer, count);
       if (status != TFLITE_FUSE_OK) {
         return status;
       }
-      for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
-        if (sums_driven(m, &block->stages[s])) {
-          tflite_fuse_accumulate(m, &block->stages[s], y, x, count);
-        }
-      }
+      sum_driven(m, y, x, count);
     }
   }
   for (int32_t s = 0; s < header->spatial_stages; ++s) {

@@ -2,7 +2,7 @@
 
     schedule(block, config).scratch_bytes
 
-The executor's order is a matter of definition (DESIGN of the executor: ``arduino/src/tflite_fuse_block.c``): tiles of
+The order is the executor's (``arduino/src/tflite_fuse_block.c``): tiles of
 the driven tensor one after another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All
 numbers here are those of that order, none is a bound.
 """
