@@ -20,6 +20,7 @@ from tflite_fuse.fusion.schemes import Scheme, restriction
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.macs import operator_macs
+from tflite_fuse.memory.tail import predict_tail
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.zoo import networks
@@ -127,3 +128,17 @@ def test_models_of_other_types_pass_with_a_reason() -> None:
     front = fusion_front(model)
     assert front.zero_recompute().blocks == ()
     assert any("float32" in note or "DEQUANTIZE" in note for note in front.explain(front.zero_recompute()))
+
+
+def test_counting_the_tail_moves_tables_to_flash() -> None:
+    model = networks.inverted_residual_network()
+    graph = graph_from_model(model)
+    front = fusion_front(graph, SearchOptions(alignment=16, count_tail=True, single_operators=True))
+    plain = fusion_front(graph, SearchOptions(alignment=16))
+    assert front.unfused.ram_bytes - front.unfused.tail_bytes == plain.unfused.ram_bytes
+    assert front.unfused.tail_bytes >= predict_tail(model).total
+    best, head_alone = front.zero_recompute(), plain.zero_recompute()
+    fused = {operator for block in head_alone.blocks for operator in block.operators}
+    left = sum(share for index, share in enumerate(graph.tail.layers) if index not in fused)
+    assert best.ram_bytes < head_alone.ram_bytes + left
+    assert best.tail_bytes < 0.2 * front.unfused.tail_bytes

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block import BlockTensor
 from tflite_fuse.fusion.extract import absorb_padding
-from tflite_fuse.fusion.geometry import Layer, LayerGraph
+from tflite_fuse.fusion.geometry import Layer, LayerGraph, TailBytes
 from tflite_fuse.fusion.lower import lower_operator
 from tflite_fuse.fusion.lowering import Lowered
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.macs import operator_macs
+from tflite_fuse.memory.tail_shares import tail_shares
 from tflite_fuse.model.schema import Model
 
 
@@ -32,7 +33,13 @@ def graph_from_model(model: Model) -> LayerGraph:
         layers=layers,
         inputs=(*memory.inputs, *memory.resident),
         outputs=(*memory.outputs, *memory.resident),
+        tail=_tail(model),
     )
+
+
+def _tail(model: Model) -> TailBytes:
+    shares = tail_shares(model)
+    return TailBytes(shares.operators, shares.block, shares.tensor, shares.fixed)
 
 
 def _lower(model: Model, index: int) -> Lowered | str:

@@ -6,16 +6,16 @@ Extending all labels by all edges and dropping those another label at the same c
 front of the whole model: a label that is beaten cannot become part of a better path.
 
 Two bounds keep the labels few without losing a point. No path has a peak below the bottleneck shortest path's, so
-smaller peaks are equal to it. And a path with more RAM than one of the fewest multiply-accumulates is not on the front,
-so edges that alone need more, with the smallest tail there is, are left out.
+smaller peaks are equal to it. And a path with more RAM than the best one of the fewest multiply-accumulates is not on
+the front, so labels that can only become such paths are left out.
 
-Of paths with equal RAM and equal multiply-accumulates the one that fuses the fewest operators is taken, of those the
-one with the fewest blocks: what need not change does not.
+Of paths with equal RAM and equal multiply-accumulates, where tails do not count, the one that fuses the fewest
+operators is taken, of those the one with the fewest blocks: what need not change does not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
@@ -59,10 +59,19 @@ class Path:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """``floor``: no path has a smaller peak. ``ceiling``: no path with a larger one is on the front."""
+    """What no label can help beyond.
+
+    Attributes:
+        floor: no path has a smaller peak.
+        ceiling: no path with more RAM is on the front.
+        tail_ahead: for each cut, the least tail from there to the end.
+        tails: whether edges differ in their tail.
+    """
 
     floor: int
     ceiling: int
+    tail_ahead: list[int]
+    tails: bool
 
 
 @dataclass(frozen=True)
@@ -96,51 +105,71 @@ def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
 
     RAM is peak + tail; paths come in its order.
     """
-    places = cuts.number_of_nodes()
-    edges = [_edges_into(cuts, cut) for cut in range(places)]
-    bounds = _bounds(edges, int(cuts.graph["start"]))
-    nothing = np.zeros(1, dtype=np.int64)
-    labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
-    for cut in range(1, places):
-        edges[cut] = [edge for edge in edges[cut] if _may_help(edge, labels, bounds)]
-        labels.append(_extend(edges[cut], labels, bounds, places))
+    start, edges = int(cuts.graph["start"]), _edges(cuts)
+    tails = any(edge.tail for into in edges for edge in into)
+    bounds = _Bounds(_least_peak(edges, start), _NEVER, _least_tails(edges), tails)
+    cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
+    labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
     end = labels[-1]
-    best = pareto(end.peak + end.tail, end.cost)
     paths: list[Path] = []
-    for index in best:
-        macs = int(end.cost[index]) // places**2
+    for index in pareto(end.peak + end.tail, end.cost):
+        macs = int(end.cost[index]) // len(edges) ** 2
         if not paths or macs < paths[-1].macs:
             steps, peak = _trace(edges, labels, int(index))
-            peak = max(int(cuts.graph["start"]), peak)
-            paths.append(Path(peak, int(end.tail[index]) + int(cuts.graph["tail"]), macs, steps))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + int(cuts.graph["tail"]), macs, steps))
     return tuple(paths)
 
 
-def _edges_into(cuts: nx.MultiDiGraph, cut: int) -> list[_Edge]:
+def _edges(cuts: nx.MultiDiGraph) -> list[list[_Edge]]:
+    """The edges into each cut."""
     return [
-        _Edge(source, cut, key, data["options"], data["fused"], data["tail"])
-        for source, _, key, data in cuts.in_edges(cut, keys=True, data=True)
+        [
+            _Edge(source, cut, key, data["options"], data["fused"], data["tail"])
+            for source, _, key, data in cuts.in_edges(cut, keys=True, data=True)
+        ]
+        for cut in range(cuts.number_of_nodes())
     ]
 
 
-def _bounds(edges: list[list[_Edge]], start: int) -> _Bounds:
-    """From the least peak of any path, the least tail of any, and one path of fewest multiply-accumulates."""
-    least, lightest, cheapest = [start], [0], [(0, start, 0)]
+def _least_peak(edges: list[list[_Edge]], start: int) -> int:
+    """The least peak of any path."""
+    least = [start]
     for into in edges[1:]:
         least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=_NEVER))
-        lightest.append(min((lightest[edge.source] + edge.tail for edge in into), default=_NEVER))
-        cheapest.append(min((_cheaper(cheapest[edge.source], edge) for edge in into), default=(_NEVER, 0, 0)))
-    _, peak, tail = cheapest[-1]
-    return _Bounds(least[-1], peak + tail - lightest[-1])
+    return least[-1]
 
 
-def _cheaper(before: tuple[int, int, int], edge: _Edge) -> tuple[int, int, int]:
-    macs, peak, tail = before
-    return macs + int(edge.options.macs[-1]), max(peak, int(edge.options.ram[-1])), tail + edge.tail
+def _least_tails(edges: list[list[_Edge]]) -> list[int]:
+    """For each cut, the least tail of any path from it to the end."""
+    least = [_NEVER] * (len(edges) - 1) + [0]
+    for into in reversed(edges):
+        for edge in into:
+            least[edge.source] = min(least[edge.source], least[edge.target] + edge.tail)
+    return least
 
 
-def _may_help(edge: _Edge, labels: list[_Labels], bounds: _Bounds) -> bool:
-    return int(edge.options.ram[0]) <= bounds.ceiling and len(labels[edge.source].peak) > 0
+def _cheapest_edges(edges: list[list[_Edge]]) -> list[list[_Edge]]:
+    """The edges on paths of fewest multiply-accumulates, each with its cheapest option alone."""
+    least, kept = [0], [edges[0]]
+    for into in edges[1:]:
+        least.append(min((least[edge.source] + int(edge.options.macs[-1]) for edge in into), default=_NEVER))
+        tight = [edge for edge in into if least[edge.source] + int(edge.options.macs[-1]) == least[-1] < _NEVER]
+        kept.append([replace(edge, options=edge.options.pick(np.array([-1]))) for edge in tight])
+    return kept
+
+
+def _labels(edges: list[list[_Edge]], bounds: _Bounds) -> list[_Labels]:
+    """The labels at every cut. ``edges`` loses those that can lead to none."""
+    nothing = np.zeros(1, dtype=np.int64)
+    labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
+    for cut in range(1, len(edges)):
+        edges[cut] = [
+            edge
+            for edge in edges[cut]
+            if int(edge.options.ram[0]) <= bounds.ceiling and len(labels[edge.source].peak) > 0
+        ]
+        labels.append(_extend(edges[cut], cut, labels, bounds, len(edges)))
+    return labels
 
 
 @dataclass(frozen=True)
@@ -156,7 +185,7 @@ class _Extension:
     options: range
 
 
-def _extend(edges: list[_Edge], labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
+def _extend(edges: list[_Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
     """Extends all labels along all edges into one cut and keeps those nothing beats."""
     if not edges:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
@@ -164,7 +193,8 @@ def _extend(edges: list[_Edge], labels: list[_Labels], bounds: _Bounds, places: 
     peak, tail, cost = (
         np.concatenate(column) for column in zip(*((e.peak, e.tail, e.cost) for e in found), strict=True)
     )
-    best = pareto(peak, cost) if not tail.any() else pareto_with_tail(peak, tail, cost)
+    hopeful = np.flatnonzero(peak + tail <= bounds.ceiling - bounds.tail_ahead[cut])
+    best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
     ends = np.cumsum([len(each.peak) for each in found])
     edge = np.searchsorted(ends, best, side="right")
     within = best - np.array([0, *ends])[edge]
@@ -178,7 +208,7 @@ def _along(before: _Labels, edge: _Edge, bounds: _Bounds, places: int) -> _Exten
     options = edge.options
     first = max(int(np.searchsorted(options.ram, bounds.floor, side="right")) - 1, 0)
     end = int(np.searchsorted(options.ram, bounds.ceiling, side="right"))
-    changes = (edge.target - edge.source) * places + 1 if edge.fused else 0
+    changes = (edge.target - edge.source) * places + 1 if edge.fused and not bounds.tails else 0
     ram = np.maximum(options.ram[first:end], bounds.floor)
     return _Extension(
         np.maximum.outer(before.peak, ram).ravel(),
@@ -188,14 +218,20 @@ def _along(before: _Labels, edge: _Edge, bounds: _Bounds, places: int) -> _Exten
     )
 
 
-def pareto_with_tail(peak: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
-    """Indices of the triples no other triple is below in all three; of equal triples one."""
-    left = np.lexsort((peak, tail, cost))
+def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
+    """Indices of the triples no other triple is below in all three; of equal triples one.
+
+    ``ram`` is peak + tail. A label with less of both and less cost stays ahead whatever follows: a larger working set
+    later on lifts both peaks to the same height, and then the tails decide.
+    """
+    if not tail.any():
+        return pareto(ram, cost)
+    left = np.lexsort((ram, tail, cost))
     kept: list[int] = []
     while len(left):
         best = left[0]
         kept.append(int(best))
-        left = left[(peak[left] < peak[best]) | (tail[left] < tail[best])]
+        left = left[(ram[left] < ram[best]) | (tail[left] < tail[best])]
     return np.array(kept, dtype=np.int64)
 
 
