@@ -191,9 +191,8 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
     graph, before, numbers = model.main, outside_inputs(model), outside_numbers(model, tuple(images))
     for index, operator in enumerate(graph.operators):
         for tensor in set(operator.inputs or ()) & images.keys():
-            raise ModelError(
-                f"{operator_label(model, index)} reads the input {graph.tensors[tensor].name} in the arena"
-            )
+            label = operator_label(model, index)
+            raise ModelError(f"{label} reads input {graph.tensors[tensor].name}, which then has to be in the arena")
     positions = iter(sorted(set(range(len(graph.inputs) + len(before))) - {entry.position for entry in before}))
     entries = [
         _entry(graph.tensors[tensor], position, mode, numbers[tensor], images[tensor])

@@ -1,0 +1,70 @@
+"""Small models with inputs worth moving out of the arena: one, several, skipped over, reshaped, shared by blocks."""
+
+from __future__ import annotations
+
+from tflite_fuse.model import Model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.zoo.networks import branching_network, inverted_residual_network, one_dimensional_network
+from tflite_fuse.zoo.recording import Ref
+
+
+def two_towers() -> Model:
+    """Each image goes into a block of its own."""
+    b = ModelBuilder(3)
+
+    def tower(x: Ref) -> Ref:
+        x = b.conv(b.conv(x, 8, 3, 2, activation="RELU6"), 8, 3, activation="RELU6")
+        return b.mean(b.conv(x, 8, 3, 2, activation="RELU6"))
+
+    x, y = b.input((1, 32, 32, 3)), b.input((1, 24, 24, 1))
+    return b.build([b.softmax(b.fully_connected(b.concat([tower(x), tower(y)], 1), 4))])
+
+
+def two_images() -> Model:
+    """One block reads both."""
+    b = ModelBuilder(3)
+    x, y = b.input((1, 16, 16, 3)), b.input((1, 16, 16, 3))
+    z = b.add(b.conv(x, 8, 3, activation="RELU6"), b.conv(y, 8, 3, activation="RELU6"))
+    return b.build([b.fully_connected(b.mean(b.conv(z, 8, 3)), 4)])
+
+
+def skipped_over() -> Model:
+    """The image is added to what was computed from it."""
+    b = ModelBuilder(3)
+    x = b.input((1, 16, 16, 4))
+    y = b.conv(b.depthwise(b.conv(x, 16, activation="RELU6"), 3, activation="RELU6"), 4)
+    return b.build([b.fully_connected(b.mean(b.conv(b.add(x, y), 8, 3)), 4)])
+
+
+def reshaped() -> Model:
+    """The model's input is flat, its first convolution reads 49 rows of 10."""
+    b = ModelBuilder(3)
+    y = b.conv(b.reshape(b.input((1, 490)), (1, 49, 10, 1)), 8, (10, 4), 2, activation="RELU6")
+    return b.build([b.fully_connected(b.mean(b.conv(y, 8, 3)), 4)])
+
+
+def image_and_vector() -> Model:
+    """The second input is read by an operator no block can hold."""
+    b = ModelBuilder(3)
+    x, y = b.input((1, 16, 16, 3)), b.input((1, 4))
+    image = b.mean(b.conv(b.conv(x, 8, 3, 2, activation="RELU6"), 4, 3, activation="RELU6"))
+    return b.build([b.add(b.softmax(b.fully_connected(image, 4)), b.softmax(y))])
+
+
+def float_input() -> Model:
+    b = ModelBuilder(3)
+    x = b.quantize(b.input((1, 16, 16, 3), type=TensorType.FLOAT32))
+    return b.build([b.dequantize(b.mean(b.conv(x, 8, 3)))])
+
+
+MODELS = {
+    "two towers": two_towers,
+    "two images": two_images,
+    "skipped over": skipped_over,
+    "reshaped": reshaped,
+    "image and vector": image_and_vector,
+    "inverted residuals": lambda: inverted_residual_network(size=24, blocks=2),
+    "one dimension": one_dimensional_network,
+    "branches": branching_network,
+}

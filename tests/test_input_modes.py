@@ -1,0 +1,332 @@
+"""Models whose inputs leave the arena: the same bytes as before, fed from memory or row by row, in a smaller arena."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.conftest import SHARED
+from tests.input_mode_models import MODELS, float_input, two_towers
+from tests.test_cli import validate
+from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
+from tflite_fuse.cli import app
+from tflite_fuse.fusion.block import BlockConfig
+from tflite_fuse.fusion.front import BlockChoice
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.model import load_model, save_model, serialize_model
+from tflite_fuse.model.edit import set_metadata
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
+from tflite_fuse.passes.insert_blocks import insert_blocks
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo.networks import random_graph
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+OUTSIDE = ("streamed", "external")
+GOALS = {"no recompute": None, "least RAM": Goal(least_ram=True)}
+
+
+@cache
+def original(name: str) -> bytes:
+    return serialize_model(MODELS[name]())
+
+
+@cache
+def rewritten(name: str, mode: str, goal: str = "no recompute") -> tflite_fuse.Result:
+    return tflite_fuse.rewrite(original(name), input_mode=mode, goal=GOALS[goal], inputs=10)
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("mode", OUTSIDE)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_bytes_without_the_input_in_the_arena(name: str, mode: str, goal: str) -> None:
+    report, before = rewritten(name, mode, goal).report, load_model(original(name))
+    assert report.verified is not None and report.verified.bit_exact and report.verified.inputs == 10
+    after = load_model(rewritten(name, mode, goal).model)
+    stayed = 1 if name == "image and vector" else 0
+    assert len(after.main.inputs) == stayed and len(report.outside) == len(before.main.inputs) - stayed
+    for entry in report.outside:
+        tensor = before.main.tensors[before.main.inputs[entry.position]]
+        assert (entry.name, entry.shape, entry.mode.value) == (tensor.name, tensor.dims, mode)
+        assert tensor.name not in {t.name for t in after.main.tensors}
+    graph = memory_graph(after)
+    assert sum(graph.sizes[tensor] for tensor in graph.inputs) == (16 if stayed else 0) // 4
+    if mode == "external" or goal == "no recompute":  # a stream forbids strips, which may save more than the image
+        assert report.after.head_bytes < rewritten(name, "resident", goal).report.after.head_bytes
+
+
+@pytest.mark.parametrize("name", ["skipped over", "two images"])
+def test_the_head_is_smaller_by_the_image(name: str) -> None:
+    """The same block, its image inside the arena and outside; a stream has a ring of scratch instead."""
+    model = load_model(original(name))
+    operators = tuple(range(len(model.main.operators)))
+    choice = BlockChoice(operators, BlockConfig(99, 99), 0, 0, 0, "line-buffers")
+    heads, scratch = {}, {}
+    for mode in InputMode:
+        inserted, (block,) = insert_blocks(model, [choice], mode, model.main.inputs)
+        heads[mode] = tflm.measure(serialize_model(inserted)).head_bytes
+        scratch[mode] = -(-block.schedule.scratch_bytes // 16) * 16
+    images = sum(int(np.prod(model.main.tensors[tensor].dims)) for tensor in model.main.inputs)
+    assert heads[InputMode.EXTERNAL] == heads[InputMode.RESIDENT] - images
+    rings = scratch[InputMode.STREAMED] - scratch[InputMode.EXTERNAL]
+    assert 0 < rings < images // 2 and heads[InputMode.STREAMED] == heads[InputMode.EXTERNAL] + rings
+
+
+def readers(entries: Any, inputs: list[np.ndarray], asked: list[tuple[int, int, int]]) -> list[Any]:
+    """Functions in place of the inputs that are streamed; they note who was asked for which pixel."""
+    given: list[Any] = list(inputs)
+    for entry in entries:
+        image = inputs[entry.position].reshape(entry.image)
+
+        def read(y: int, x: int, count: int, image: np.ndarray = image, number: int = entry.number) -> np.ndarray:
+            asked.extend((number, y, x + i) for i in range(count))
+            return image[y, x : x + count]
+
+        given[entry.position] = read
+    return given
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_run_takes_arrays_for_every_model_and_functions_for_streams(name: str) -> None:
+    samples = generate_inputs(load_model(original(name)), 10)
+    entries = rewritten(name, "streamed").report.outside
+    for inputs in (samples[0], samples[-1]):
+        expected = [output.tobytes() for output in tflite_fuse.run(original(name), inputs)]
+        for mode in OUTSIDE:
+            outputs = tflite_fuse.run(rewritten(name, mode).model, inputs)
+            assert [output.tobytes() for output in outputs] == expected
+        asked: list[tuple[int, int, int]] = []
+        outputs = tflite_fuse.run(rewritten(name, "streamed").model, readers(entries, inputs, asked))
+        assert [output.tobytes() for output in outputs] == expected
+        for entry in entries:
+            pixels = [(y, x) for number, y, x in asked if number == entry.number]
+            assert pixels == sorted(set(pixels)) and len(pixels) <= entry.rows * entry.columns
+
+
+def test_run_refuses_what_does_not_fit() -> None:
+    inputs = generate_inputs(load_model(original("two towers")), 1)[0]
+    model = rewritten("two towers", "streamed").model
+    for given, message in (
+        (inputs[:1], "has 2 inputs but 1 were given"),
+        (inputs[::-1], r"input input_0 is int8 \[1, 32, 32, 3\]"),
+        ([inputs[0], lambda y, x, count: b"12"], "gave 2 bytes for"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            tflite_fuse.run(model, given)  # type: ignore[arg-type]
+
+
+def test_models_are_verified_in_both_directions_and_against_each_other() -> None:
+    models = [original("two towers"), *(rewritten("two towers", mode).model for mode in OUTSIDE)]
+    for a in models:
+        for b in models:
+            assert tflite_fuse.verify(a, b, inputs=3).bit_exact
+    with pytest.raises(VerificationError, match="has 2 inputs but"):
+        tflite_fuse.verify(models[1], original("reshaped"), inputs=3)
+
+
+def test_a_model_that_was_moved_can_be_rewritten_again() -> None:
+    moved = rewritten("skipped over", "streamed")
+    again = tflite_fuse.rewrite(moved.model, inputs=4)
+    assert again.report.outside == moved.report.outside
+    assert tflite_fuse.verify(original("skipped over"), again.model, inputs=4).bit_exact
+    with pytest.raises(LimitError, match="no input can be external: the model has none in the arena"):
+        tflite_fuse.rewrite(moved.model, input_mode="external")
+
+
+def test_inputs_may_move_in_two_steps_and_ways() -> None:
+    """The second tower's image first, streamed; then the first one's, external: positions and numbers differ."""
+    model = load_model(original("two towers"))
+    for operators, number, mode in (((4, 5, 6, 7), 1, InputMode.STREAMED), ((0, 1, 2, 3), 0, InputMode.EXTERNAL)):
+        choice = BlockChoice(operators, BlockConfig(99, 99), 0, 0, 0, "line-buffers")
+        model, _ = insert_blocks(model, [choice], mode, model.main.inputs[number : number + 1])
+    found = [(entry.position, entry.number, entry.mode.value) for entry in outside_inputs(model)]
+    assert found == [(0, 1, "external"), (1, 0, "streamed")]
+    moved = serialize_model(model)
+    assert tflite_fuse.verify(original("two towers"), moved, inputs=4).bit_exact
+    inputs = generate_inputs(load_model(original("two towers")), 10)[-1]
+    (expected,) = tflite_fuse.run(original("two towers"), inputs)
+    (output,) = tflite_fuse.run(moved, [inputs[0], lambda y, x, count: inputs[1][0, y, x : x + count]])
+    assert (output == expected).all()
+    with pytest.raises(UsageError, match="input input_0 of the model is read in any order"):
+        tflite_fuse.run(moved, [lambda y, x, count: b"", inputs[1]])
+
+
+def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
+    model = load_model(original("two images"))
+    first, both = BlockChoice((0,), BlockConfig(99, 99), 0, 0, 0, ""), model.main.inputs
+    with pytest.raises(BlockError, match="no block reads input input_1, so it cannot be streamed"):
+        insert_blocks(model, [first], InputMode.STREAMED, both)
+    skipped = load_model(original("skipped over"))
+    with pytest.raises(ModelError, match="ADD_3 reads input input_0, which then has to be in the arena"):
+        insert_blocks(skipped, [first], InputMode.EXTERNAL, skipped.main.inputs)
+    second = replace(first, operators=(3,))
+    with pytest.raises(BlockError, match="two blocks read input input_0, and a stream can be read only once"):
+        insert_blocks(skipped, [first, second], InputMode.STREAMED, skipped.main.inputs)
+    shared, blocks = insert_blocks(skipped, [first, second], InputMode.EXTERNAL, skipped.main.inputs)
+    assert [block.input for block in blocks] == ["input_0", "conv_2d_2"]
+    assert tflite_fuse.verify(original("skipped over"), serialize_model(shared), inputs=4).bit_exact
+    (strips,) = (replace(first, operators=(0,), config=BlockConfig(99, 3)),)
+    with pytest.raises(BlockError, match="would ask for pixels of input_0 again"):
+        insert_blocks(skipped, [strips, second], InputMode.STREAMED, skipped.main.inputs)
+
+
+@pytest.mark.parametrize("mode", OUTSIDE)
+def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
+    notes = rewritten("image and vector", mode).report.notes
+    assert any(f"input input_1 cannot be {mode}: SOFTMAX" in note for note in notes)
+    assert any("input input_0 (int8 [1, 16, 16, 3], scale" in note and f"is {mode}: 16 rows" in note for note in notes)
+
+
+def test_float_models_say_what_to_do() -> None:
+    with pytest.raises(LimitError, match=r"input_0 cannot be streamed: it is float32 and QUANTIZE_0 reads it"):
+        tflite_fuse.rewrite(serialize_model(float_input()), input_mode="streamed")
+
+
+def test_modes_need_the_fuse_pass_and_exist() -> None:
+    with pytest.raises(UsageError, match="the fuse pass must run"):
+        tflite_fuse.rewrite(original("reshaped"), input_mode="streamed", passes=["reorder", "plan"])
+    with pytest.raises(UsageError, match="they can be resident, streamed, external"):
+        tflite_fuse.rewrite(original("reshaped"), input_mode="telepathic")
+
+
+def test_strips_only_where_pixels_may_be_read_again() -> None:
+    """Least RAM of a streamed input: one full-width strip for the block that reads it."""
+    streamed = rewritten("inverted residuals", "streamed", "least RAM").report
+    external = rewritten("inverted residuals", "external", "least RAM").report
+    assert streamed.blocks[0].extra_macs == 0
+    assert external.after.head_bytes < streamed.after.head_bytes and external.compute_factor > 1
+
+
+def test_limits_hold_for_models_without_input() -> None:
+    arena = rewritten("skipped over", "external").report.after.arena_bytes
+    goal = Goal(max_ram=arena)
+    report = tflite_fuse.rewrite(original("skipped over"), input_mode="external", goal=goal, inputs=3).report
+    assert report.after.arena_bytes <= arena and len(report.outside) == 1
+    roomy = Goal(max_ram=1 << 30)
+    report = tflite_fuse.rewrite(original("skipped over"), input_mode="streamed", goal=roomy, inputs=3).report
+    assert len(report.outside) == 1
+    with pytest.raises(LimitError, match="cannot be reached"):
+        tflite_fuse.rewrite(original("skipped over"), input_mode="streamed", goal=Goal(max_ram=100))
+
+
+@pytest.mark.parametrize("scheme", tflite_fuse.SCHEMES)
+@pytest.mark.parametrize("mode", OUTSIDE)
+def test_every_scheme_moves_the_input_or_says_why_not(scheme: str, mode: str) -> None:
+    try:
+        report = tflite_fuse.rewrite(
+            original("inverted residuals"), input_mode=mode, scheme=scheme, goal=Goal(least_ram=True), inputs=3
+        ).report
+    except (LimitError, UsageError) as error:
+        assert mode in str(error)
+        return
+    assert report.verified is not None and report.verified.bit_exact and len(report.outside) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_models_move_their_inputs_or_say_why_not(seed: int) -> None:
+    model = serialize_model(random_graph(Random(seed).randint))
+    for mode in OUTSIDE:
+        try:
+            result = tflite_fuse.rewrite(model, input_mode=mode, inputs=4)
+        except (LimitError, UsageError) as error:
+            assert mode in str(error) or "arena" in str(error)
+            continue
+        assert result.report.verified is not None and result.report.verified.bit_exact
+        found = load_model(result.model)
+        assert any(operator_name(found, operator) == "CUSTOM:TFLITE_FUSE" for operator in found.main.operators)
+
+
+PUBLIC = [
+    "mlperf_tiny_vww96_int8",
+    "tflm_person_detect_int8",
+    "mlperf_tiny_resnet8_int8",
+    "mlperf_tiny_dscnn_kws_int8",
+    "mlperf_tiny_wakeword1d_int8",
+]
+
+
+@pytest.mark.parametrize("mode", OUTSIDE)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_models(name: str, mode: str) -> None:
+    path = SHARED / f"models/{name}.tflite"
+    if not path.exists():
+        pytest.skip("no models beside the project")
+    report = tflite_fuse.rewrite(path, input_mode=mode, inputs=10).report
+    assert report.verified is not None and report.verified.bit_exact and len(report.outside) == 1
+    resident = tflite_fuse.rewrite(path, verify=False).report
+    assert report.after.arena_bytes < resident.after.arena_bytes
+
+
+# ---- Commands ----
+
+
+def command(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.tflite", tmp_path / "out.tflite"
+    save_model(two_towers(), source)
+    done = command("rewrite", source, target, "--input", "streamed", "--json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    validate(report, "report")
+    assert [(entry["name"], entry["mode"], entry["number"]) for entry in report["outside"]] == [
+        ("input_0", "streamed", 0),
+        ("input_1", "streamed", 1),
+    ]
+    inspection = json.loads(command("inspect", target, "--json").stdout)
+    validate(inspection, "inspection")
+    assert inspection["outside"] == report["outside"]
+    assert "from source 1, outside the arena" in command("inspect", target).stdout
+    assert command("verify", source, target, "--inputs", 3).exit_code == 0
+    data = tmp_path / "mine.npz"
+    np.savez(data, input_0=np.zeros((2, 32, 32, 3), np.int8), input_1=np.ones((2, 24, 24, 1), np.int8))
+    assert command("verify", source, target, "--data", data).exit_code == 0
+    assert command("verify", target, source, "--data", data).exit_code == 0
+
+
+def test_the_commands_refuse(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.tflite", tmp_path / "out.tflite"
+    save_model(float_input(), source)
+    for mode in OUTSIDE:
+        done = command("rewrite", source, target, "--input", mode)
+        assert done.exit_code == 1 and "inference_input_type" in done.stderr and not target.exists()
+        assert command("pareto", source, "--input", mode).exit_code == 1
+    assert command("rewrite", source, target, "--input", "sideways").exit_code == 2
+    assert command("rewrite", source, target, "--input", "streamed", "--no-fuse").exit_code == 2
+
+
+def test_inspect_says_where_file_and_blocks_disagree(tmp_path: Path) -> None:
+    model = load_model(rewritten("two towers", "streamed").model)
+    path = tmp_path / "lies.tflite"
+    save_model(set_outside_inputs(model, [replace(outside_inputs(model)[0], mode=InputMode.EXTERNAL)]), path)
+    notes = json.loads(command("inspect", path, "--json").stdout)["notes"]
+    assert any("number 0 is 3,072 external bytes, blocks read 3,072 streamed bytes" in note for note in notes)
+    assert any("number 1 is nothing, blocks read 576 streamed bytes" in note for note in notes)
+    save_model(set_metadata(model, OUTSIDE_METADATA, b"{}"), path)
+    for arguments in (("inspect", path), ("verify", path, path), ("rewrite", path, tmp_path / "out.tflite")):
+        done = command(*arguments)
+        assert done.exit_code == 2 and "the metadata tflite_fuse.outside" in done.stderr
+
+
+def test_the_front_without_the_input(tmp_path: Path) -> None:
+    source = tmp_path / "in.tflite"
+    save_model(MODELS["inverted residuals"](), source)
+    least = []
+    for mode in tflite_fuse.INPUT_MODES:
+        done = command("pareto", source, "--input", mode, "--json")
+        assert done.exit_code == 0, done.stderr
+        least.append(json.loads(done.stdout)["points"][0]["ram_bytes"])
+    assert least[2] < least[1] < least[0]
