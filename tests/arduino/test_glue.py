@@ -27,7 +27,7 @@ from tests.arduino.fake_runtime import (
 from tests.fusion.random_blocks import random_block, random_config, random_operands
 from tests.fusion.witness import Operands, plan, reference
 from tflite_fuse.fusion.block import Block, StageKind, Storage
-from tflite_fuse.fusion.encode import encode
+from tflite_fuse.fusion.encode import encode, outside_tensors
 from tflite_fuse.runtime.sources import library_directory, shim_directory
 
 NEWEST = max(GENERATIONS)
@@ -68,17 +68,20 @@ def test_registration_takes_the_type_the_resolver_asks_for(tmp_path: Path) -> No
 # ---- Running ----
 
 
-def random_scenario(seed: int) -> tuple[Scenario, Block, Operands]:
+def random_scenario(seed: int, first_number: int = 0) -> tuple[Scenario, Block, Operands]:
+    """``first_number``: what the block reads from outside is numbered from there on; other blocks read the rest."""
     rng = Random(seed)
     block = random_block(rng, largest=9)
-    encoded = encode(block, plan(block, random_config(rng, block)))
+    numbers = {t: first_number + n for group in outside_tensors(block) for n, t in enumerate(group)}
+    encoded = encode(block, plan(block, random_config(rng, block)), numbers)
     operands = random_operands(rng, block)
     inputs, externals, sources = operands
     tensors = [FakeTensor((1, *image.shape), content=image.tobytes()) for image in inputs]
     tensors.append(FakeTensor((len(encoded.constants),), encoded.constants))
     sizes = [block.tensors[index].nbytes for index in block.outputs]
     tensors += [FakeTensor((1, 1, size)) for size in (*sizes, encoded.scratch_bytes)]
-    extra = [f"external {image.tobytes().hex()}" for image in externals]
+    extra = ["external -", "source 1 1 00"] * first_number
+    extra += [f"external {image.tobytes().hex()}" for image in externals]
     for image in sources:
         extra.append(f"source {image.shape[2]} {image.shape[1]} {image.tobytes().hex()}")
     count = len(inputs) + 1
@@ -90,8 +93,8 @@ def expected_outputs(block: Block, operands: Operands) -> list[bytes]:
     return [values.tobytes() for values in reference(block, operands)]
 
 
-def scenario_with(wanted: Callable[[Block], bool]) -> tuple[Scenario, Block, Operands]:
-    return next(found for seed in range(1000) if wanted((found := random_scenario(seed))[1]))
+def scenario_with(wanted: Callable[[Block], bool], first_number: int = 0) -> tuple[Scenario, Block, Operands]:
+    return next(found for seed in range(1000) if wanted((found := random_scenario(seed, first_number))[1]))
 
 
 def is_plain(block: Block) -> bool:
@@ -230,6 +233,13 @@ def test_inputs_outside_the_arena(wanted: Callable[[Block], bool], generation: i
     scenario, block, operands = scenario_with(wanted)
     how = ("registered",) if generation == 1 else ()
     outcome = play(generation, replace(scenario, extra=(*scenario.extra, *how)))
+    assert (outcome.invoke, outcome.outputs) == ([0], expected_outputs(block, operands))
+
+
+@pytest.mark.parametrize("wanted", [is_external, is_sourced])
+def test_what_other_blocks_read_is_theirs(wanted: Callable[[Block], bool]) -> None:
+    scenario, block, operands = scenario_with(wanted, first_number=2)
+    outcome = play(NEWEST, scenario)
     assert (outcome.invoke, outcome.outputs) == ([0], expected_outputs(block, operands))
 
 
