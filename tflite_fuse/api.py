@@ -12,7 +12,7 @@ from tflite_fuse.figures import figures, front_report, measured_head, memory_tab
 from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.fusion.search import fusion_front
 from tflite_fuse.model.file import load_model, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -40,8 +40,6 @@ DEFAULT_PASSES = ("reorder", "fuse", "plan")
 SCHEMES = tuple(scheme.value for scheme in Scheme)
 
 INPUT_MODES = tuple(mode.value for mode in InputMode)
-
-ARENA_ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,8 @@ def rewrite(
     """
     data = _bytes(source)
     model = load_model(source)
-    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles, _input_mode(input_mode, passes))
+    overlap = overlap and "plan" in passes
+    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles, _input_mode(input_mode, passes), overlap)
     steps = _make_passes(passes, fuse, time_limit, in_place, overlap)
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
@@ -145,7 +144,7 @@ def pareto(
 ) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
 
-    RAM is the estimate the search works with: the largest working set in bytes, every tensor rounded up to 16.
+    RAM is the arena the search expects, head and tail on a 32-bit target.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
@@ -153,7 +152,7 @@ def pareto(
     """
     model, mode = load_model(source), _input_mode(input_mode)
     moved, _ = inputs_to_move(model, mode)
-    options = SearchOptions(_scheme(scheme), tiles, alignment=ARENA_ALIGNMENT, input_mode=mode, moved=frozenset(moved))
+    options = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode).search_options(moved)
     return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.in_model import blocks_in, executed_macs, outside_reads
+from tflite_fuse.fusion.in_model import block_overlaps, blocks_in, executed_macs, outside_reads
 from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.greedy import head_bytes
 from tflite_fuse.memory.macs import operator_macs
-from tflite_fuse.memory.placement import rounded
+from tflite_fuse.memory.offline_plan import has_plan
+from tflite_fuse.memory.placement import place, rounded
 from tflite_fuse.memory.tail import predict_tail
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
@@ -53,7 +55,7 @@ def figures(model: Model, data: bytes) -> Figures:
     tail = predict_tail(model).total
     return Figures(
         peak_bytes=peak(graph),
-        lower_bound_bytes=peak(rounded(graph)),
+        lower_bound_bytes=_lower_bound(model, graph),
         head_bytes=head,
         head_source=source,
         tail_bytes=tail,
@@ -62,6 +64,12 @@ def figures(model: Model, data: bytes) -> Figures:
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
+
+
+def _lower_bound(model: Model, graph: MemoryGraph) -> int:
+    """What no plan of this order undercuts; where the file has a plan, blocks may write over their input."""
+    overlaps = block_overlaps(model) if has_plan(model) else ()
+    return place(graph, overlaps).lower_bound if overlaps else peak(rounded(graph))
 
 
 def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:

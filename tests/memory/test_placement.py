@@ -104,13 +104,12 @@ def test_plans_that_share_are_valid_and_no_worse(problem: tuple[MemoryGraph, tup
 
 @given(sharing_graphs(most_ops=3, most_bytes=4))
 @settings(max_examples=60, deadline=None)
-def test_the_bound_of_plans_that_share_is_one(problem: tuple[MemoryGraph, tuple[Overlap, ...]]) -> None:
+def test_small_plans_that_share_are_optimal_and_said_to_be(problem: tuple[MemoryGraph, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
-    least = least_height(graph, overlaps)
     placement = place(graph, overlaps, alignment=1)
-    assert placement.lower_bound <= least <= placement.height
-    if placement.optimal:
-        assert placement.height == least
+    check_plan(graph, placement.offsets, overlaps, alignment=1, height=placement.height)
+    assert placement.optimal
+    assert placement.height == placement.lower_bound == least_height(graph, overlaps)
 
 
 @needs_ortools
@@ -156,8 +155,7 @@ def test_diagonal_overlaps_follow_one_another() -> None:
     overlaps = tuple(Overlap(i, i + 1, 32) for i in range(3))
     placement = place(graph, overlaps)
     check_plan(graph, placement.offsets, overlaps, height=placement.height)
-    assert placement.lower_bound == 352
-    assert placement.height <= 416
+    assert placement.lower_bound == placement.height == 416
 
 
 def test_overlaps_must_belong_to_an_operator() -> None:

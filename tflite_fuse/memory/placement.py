@@ -12,6 +12,7 @@ from tflite_fuse.memory.fit import Choice, Offsets, fit, height
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.local_search import search
 from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.memory.pair_search import settle
 from tflite_fuse.memory.problem import Problem, build_problem
 
 _SEARCH_WORK = 2_000_000
@@ -51,7 +52,7 @@ def place(
 ) -> Placement:
     """Plan the arena for operators in their given order.
 
-    Orders of first and best fit come first, then a local search over orders, then an exact search, which ends soon on
+    Orders of first and best fit come first, then a local search over orders, then exact searches, which end soon on
     small graphs only; each stage runs only if the one before did not meet the lower bound. All are deterministic as
     long as the time limit is not hit.
 
@@ -79,6 +80,11 @@ def place(
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
         bound = best.top if proven else bound
+    if best.top > bound and problem.shares and len(problem.sizes) <= _MOST_SETTLED:
+        offsets, proven = settle(problem, best.offsets)
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
+        bound = best.top if proven else bound
     if best.top > bound and use_cpsat:
         offsets, bound = solve(problem, best.offsets, time_limit=max(0.1, deadline - time.monotonic()), seed=seed)
         if height(problem, offsets) < best.top:
@@ -89,6 +95,10 @@ def place(
 def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
     """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
     return replace(graph, sizes=tuple(-(-size // alignment) * alignment for size in graph.sizes))
+
+
+_MOST_SETTLED = 120
+"""Items up to which problems that share memory are worth an exact search."""
 
 
 @dataclass(frozen=True)

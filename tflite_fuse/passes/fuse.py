@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.front import Front, Point
+from tflite_fuse.fusion.in_model import block_overlaps
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
@@ -82,11 +83,13 @@ class _Site:
     model: Model
     mode: InputMode
     moved: tuple[int, ...]
+    overlap: bool
 
     def realise(self, point: Point) -> _Candidate:
         """Insert a point's blocks and place the result's tensors."""
         rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
-        arena = place(memory_graph(rewritten)).height + predict_tail(rewritten).total
+        overlaps = block_overlaps(rewritten) if self.overlap else ()
+        arena = place(memory_graph(rewritten), overlaps).height + predict_tail(rewritten).total
         return _Candidate(point, rewritten, blocks, arena)
 
 
@@ -99,12 +102,14 @@ class Fuse:
         scheme: which blocks and configurations are allowed.
         tiles: tile height and width of the inverted-residual scheme.
         input_mode: where the model's inputs are from now on.
+        overlap: let blocks write their output over input they need no more. Needs the plan pass to come true.
     """
 
     goal: Goal = Goal()
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
     input_mode: InputMode = InputMode.RESIDENT
+    overlap: bool = True
 
     name: ClassVar[str] = "fuse"
 
@@ -118,16 +123,25 @@ class Fuse:
         """
         bare = remove_plan(model) if has_plan(model) else model
         moved, why_not = inputs_to_move(bare, self.input_mode)
-        front = fusion_front(bare, self._options(moved))
-        chosen = self._choose(_Site(bare, self.input_mode, moved), front)
+        front = fusion_front(bare, self.search_options(moved))
+        chosen = self._choose(_Site(bare, self.input_mode, moved, self.overlap), front)
         notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
         return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
 
-    def _options(self, moved: Sequence[int]) -> SearchOptions:
+    def search_options(self, moved: Sequence[int] = ()) -> SearchOptions:
+        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas."""
+        own = self.scheme is Scheme.AUTO
         return SearchOptions(
-            scheme=self.scheme, tiles=self.tiles, alignment=16, input_mode=self.input_mode, moved=frozenset(moved)
+            scheme=self.scheme,
+            tiles=self.tiles,
+            alignment=16,
+            input_mode=self.input_mode,
+            moved=frozenset(moved),
+            overlap=own and self.overlap,
+            single_operators=own,
+            count_tail=True,
         )
 
     def _choose(self, site: _Site, front: Front) -> _Candidate:

@@ -16,7 +16,7 @@ class FrontRow:
     """One point.
 
     Attributes:
-        ram_bytes: largest working set, every tensor rounded up to 16 bytes (the estimate the search works with).
+        ram_bytes: the arena the search expects: head and tail on a 32-bit target.
         macs: multiply-accumulates executed.
         compute_factor: ``macs`` over those of the unfused model.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.

@@ -16,7 +16,8 @@ class Figures:
 
     Attributes:
         peak_bytes: largest working set: bytes that must be live while one operator runs.
-        lower_bound_bytes: the same with every tensor rounded up to 16 bytes: no arena plan of this order needs less.
+        lower_bound_bytes: no arena plan of this order needs less: the peak with every tensor rounded up to 16 bytes, or
+            less in a planned model whose fused blocks may write over their input.
         head_bytes: what TFLM's planner uses of the arena for activations and scratch.
         head_source: ``tflite-micro`` where the head was measured in the runtime, ``computed`` where it was calculated.
         tail_bytes: what TFLM keeps for itself at the arena's other end, predicted for a 32-bit target.
