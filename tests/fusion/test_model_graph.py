@@ -51,7 +51,7 @@ def padded_network() -> Model:
     return builder.build([builder.softmax(builder.fully_connected(builder.mean(y), 4))])
 
 
-def check_offered_blocks(model: Model, chunk: int, most: int = 40) -> int:
+def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: bool = False) -> int:
     graph = graph_from_model(model)
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules(chunk)).dag
     offered = [
@@ -64,7 +64,9 @@ def check_offered_blocks(model: Model, chunk: int, most: int = 40) -> int:
         config = BlockConfig(int(options.tile_height[index]), int(options.tile_width[index]), chunk)
         extraction = extract(model, range(first, last + 1))
         exact = schedule(extraction.block, config)
-        assert options.macs[index] == exact.macs
+        assert options.macs[index] >= exact.macs
+        if not branches:
+            assert options.macs[index] == exact.macs
         assert options.scratch[index] >= exact.scratch_bytes
         outside = sum(graph.sizes[tensor] for tensor in {*extraction.inputs, *extraction.outputs})
         assert options.ram[index] >= outside + options.scratch[index]
@@ -90,7 +92,7 @@ def test_offered_blocks_can_be_extracted(build: Callable[[], Model]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(random_models(variables=True))
 def test_offered_blocks_of_random_models_can_be_extracted(model: Model) -> None:
-    check_offered_blocks(model, chunk=2, most=8)
+    check_offered_blocks(model, chunk=2, most=8, branches=True)
 
 
 def test_offered_blocks_of_public_models_can_be_extracted(shared_model: Path) -> None:

@@ -73,7 +73,8 @@ class BlockCosts:
         driven: the tensor that is computed tile by tile.
         tile_height, tile_width: every height with every width, [tilings] like all that follow.
         scratch: bytes of FIFOs, accumulators and workspace.
-        macs: multiply-accumulates executed, halos counted once per tile that computes them.
+        macs: multiply-accumulates executed, halos counted once per tile that computes them. Where a tensor has several
+            readers that look at different corners of it, a few pixels more than that.
         usable: False where an output of the block would be left with holes, or a streamed input read twice.
         shared: bytes of output that lie over an input.
     """
@@ -135,6 +136,7 @@ class Walk:
         self.meets: dict[int, int] = {last: last}
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self.fills = {last: whole_fill(tensor)}
+        self.overlaps: dict[tuple[int, int], int] = {}
 
     def run(self) -> Iterator[BlockCosts]:
         yield from self._climb(self.last)
@@ -172,10 +174,15 @@ class Walk:
         for tensor, demand in self.demands.items():
             dies = self.graph.producer[tensor] < first and self._stays_inside(tensor)
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.readers:
-                readers = [(reader, self._result(reader.layer), self.fills[reader.layer]) for reader in demand.readers]
-                pair = Overlap(demand.extent, self._result(self.last), readers, self.last, self.pricing.chunk)
-                best = max(best, pair.shared(self.pricing.overlap))
+                known = (tensor, len(demand.readers))
+                if known not in self.overlaps:
+                    self.overlaps[known] = self._overlap(demand).shared(self.pricing.overlap)
+                best = max(best, self.overlaps[known])
         return best
+
+    def _overlap(self, demand: _Demand) -> Overlap:
+        readers = [(reader, self._result(reader.layer), self.fills[reader.layer]) for reader in demand.readers]
+        return Overlap(demand.extent, self._result(self.last), readers, self.last, self.pricing.chunk)
 
     def _result(self, layer: int) -> BlockTensor:
         return self.graph.tensors[self.graph.layers[layer].outputs[0]]
