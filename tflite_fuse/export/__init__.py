@@ -1,1 +1,5 @@
-"""Packages for Arduino, PlatformIO and ESP-IDF, C arrays, the resolver header."""
+"""From a model file to a folder a board's toolchain builds: Arduino, PlatformIO, ESP-IDF, or plain C without TFLM."""
+
+from tflite_fuse.export.package import FORMATS, Export, export_model
+
+__all__ = ["FORMATS", "Export", "export_model"]

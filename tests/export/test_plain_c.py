@@ -1,0 +1,171 @@
+"""Folders of plain C compile without a warning and compute the model's bytes, in an arena of just the declared size."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.arduino.fake_runtime import SANITIZERS, library_objects
+from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export import export_model
+from tflite_fuse.fusion.block import Storage
+from tflite_fuse.fusion.extract import extract_block
+from tflite_fuse.model import load_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference import run_block_reference
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+STRICT = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SANITIZED = [*STRICT, *SANITIZERS]
+
+RUNNER = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model.h"
+
+static tflite_fuse_block blocks[MODEL_STEPS];
+
+#ifdef OUTSIDE_BYTES
+static int8_t image[OUTSIDE_BYTES];
+static int broken;
+static int read_image(void* user, int y, int x, int count, int8_t* destination) {
+  (void)user;
+  memcpy(destination, image + (y * COLUMNS + x) * CHANNELS, (size_t)count * CHANNELS);
+  return broken;
+}
+static const tflite_fuse_source sources[] = {{read_image, NULL}};
+static const int8_t* const frames[] = {image};
+static const size_t sizes[] = {OUTSIDE_BYTES};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 1, frames, sizes, 1, sources, sizes};
+#define INPUT image
+#define INPUT_BYTES OUTSIDE_BYTES
+#define GIVEN &outside
+#else
+#define INPUT arena + MODEL_INPUT_0_OFFSET
+#define INPUT_BYTES MODEL_INPUT_0_BYTES
+#define GIVEN NULL
+#endif
+
+int main(void) {
+  uint8_t* arena = aligned_alloc(16, MODEL_ARENA_BYTES);
+  memset(arena, 0xA5, MODEL_ARENA_BYTES);
+  int status = (int)tflite_fuse_load(&model, blocks);
+#ifdef OUTSIDE_BYTES
+  if (tflite_fuse_run(&model, blocks, arena, NULL) != TFLITE_FUSE_BAD_MEMORY) return 90;
+  broken = STREAMED ? 7 : 0;
+  int wanted = STREAMED ? TFLITE_FUSE_SOURCE_FAILED : TFLITE_FUSE_OK;
+  if ((int)tflite_fuse_run(&model, blocks, arena, GIVEN) != wanted) return 91;
+  broken = 0;
+#endif
+  while (status == 0 && fread(INPUT, 1, INPUT_BYTES, stdin) == INPUT_BYTES) {
+    status = (int)tflite_fuse_run(&model, blocks, arena, GIVEN);
+    for (int i = 0; i < MODEL_OUTPUT_0_BYTES; ++i) printf("%d ", ((int8_t*)(arena + MODEL_OUTPUT_0_OFFSET))[i]);
+    printf("\\n");
+  }
+  free(arena);
+  return status;
+}
+"""
+
+
+def export(model: bytes, folder: Path) -> Path:
+    export_model(model, folder, "c")
+    return folder
+
+
+def compile_with(folder: Path, main: str, flags: list[str]) -> Path:
+    """The folder's model with another main program; the library, which is the same in each, is compiled once."""
+    (folder / "other.c").write_text(main)
+    return link(folder, "other.c", flags)
+
+
+def link(folder: Path, main: str, flags: list[str]) -> Path:
+    sources = [folder / "model.c", folder / main]
+    run([*flags, f"-I{folder}", *sources, *library_objects(), "-o", folder / "program"])
+    return folder / "program"
+
+
+def outputs(program: Path, inputs: list[np.ndarray]) -> list[list[int]]:
+    data = b"".join(image.tobytes() for image in inputs)
+    (program.parent / "inputs").write_bytes(data)
+    with (program.parent / "inputs").open() as stream:
+        text = run([program], stdin=stream)
+    return [[int(value) for value in line.split()] for line in text.splitlines()]
+
+
+def expected(inputs: list[np.ndarray]) -> list[list[int]]:
+    """What the numpy reference makes of the network up to its scores."""
+    block = extract_block(load_model(network()), FUSED_OPERATORS)
+    return [run_block_reference(block, [image])[0].ravel().tolist() for image in inputs]
+
+
+@pytest.mark.parametrize(
+    ("make", "tail"), [(fused, "none"), (fused, "float"), (chained, "softmax"), (chained, "reshape")]
+)
+def test_computes_what_the_reference_computes(make: object, tail: str, tmp_path: Path) -> None:
+    folder = export(make(tail), tmp_path / "model")  # type: ignore[operator]
+    assert outputs(compile_with(folder, RUNNER, SANITIZED), images(6)) == expected(images(6))
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_computes_what_the_runtime_computes(tmp_path: Path) -> None:
+    folder = export(chained("none"), tmp_path / "model")
+    found = outputs(compile_with(folder, RUNNER, SANITIZED), images(6))
+    oracle = tflm.run(network("none"), [[image] for image in images(6)]).outputs
+    assert found == [arrays[0].ravel().tolist() for arrays in oracle]
+
+
+@pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
+def test_inputs_outside_the_arena(storage: Storage, tmp_path: Path) -> None:
+    folder = export(outside(storage), tmp_path / "model")
+    streamed = int(storage is Storage.SCRATCH)
+    sizes = {"OUTSIDE_BYTES": int(np.prod(SHAPE)), "COLUMNS": SHAPE[2], "CHANNELS": SHAPE[3], "STREAMED": streamed}
+    flags = [*SANITIZED, *(f"-D{name}={value}" for name, value in sizes.items())]
+    assert ("read_input_0" if streamed else "frame_0") in (folder / "main.c").read_text()
+    run([link(folder, "main.c", SANITIZED)])
+    assert outputs(compile_with(folder, RUNNER, flags), images(4)) == expected(images(4))
+
+
+def test_cc_builds_the_folder_and_its_main_program_prints_the_outputs(tmp_path: Path) -> None:
+    """The promise is ``cc *.c``."""
+    folder = export(fused(), tmp_path / "model")
+    run(["sh", "-c", "gcc -Wall -Wextra -Wconversion -Werror *.c -o program"], cwd=folder)
+    shown = re.findall(r"output 0\[(\d+)\] = (-?\d+)", run([folder / "program"]))
+    assert [int(value) for _, value in shown] == expected(images(1))[0]
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    result = export_model(fused("float"), tmp_path / "model", "c")
+    assert result.notes == (
+        "DEQUANTIZE_2 is left out: output 0 is the int8 tensor before it",
+        "SOFTMAX_1 is left out: output 0 is the int8 tensor before it",
+    )
+    assert all(note in (tmp_path / "model" / "model.h").read_text() for note in result.notes)
+
+
+def test_declares_the_arena_it_uses(tmp_path: Path) -> None:
+    result = export_model(fused(), tmp_path / "model", "c")
+    text = (tmp_path / "model" / "model.h").read_text()
+    assert f"#define MODEL_ARENA_BYTES {result.arena_bytes}\n" in text
+    assert result.arena_bytes <= tflm_free_head(fused())
+
+
+def tflm_free_head(model: bytes) -> int:
+    """The sum of all arena tensors, which no plan should exceed."""
+    found = load_model(model)
+    arena = [t for t in found.main.tensors if not found.buffers[t.buffer].data]
+    return sum((int(np.prod(t.dims)) + 15) // 16 * 16 for t in arena)
+
+
+@pytest.mark.parametrize("model", [network(), network("none")])
+def test_an_operator_in_the_way_is_named(model: bytes, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="CONV_2D_0 is no fused block, so the model does not run without TensorFlow"):
+        export_model(model, tmp_path / "model", "c")
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,86 @@
+"""An Arduino sketch: the folder is the sketch and brings the library along; TFLM comes from the Library Manager."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from string import Template
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export import library
+from tflite_fuse.export.folder import Files
+from tflite_fuse.export.text import comment
+from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
+
+RUNTIME_HEADER = "Chirale_TensorFlowLite.h"
+"""Main header of the TFLM library that sketches include unless the user changes it."""
+
+SKETCH = Template("""\
+// Runs $title every five seconds and prints its outputs. Written by tflite-fuse; yours to change.
+$first
+// The header of your TensorFlow Lite Micro library. It has to come before the others.
+#include <$runtime>
+
+$includes
+$setup
+void setup() {
+  Serial.begin(115200);
+  const char* reason = tflite::micro::SetUp();
+  while (reason != nullptr) {
+    Serial.println(reason);
+    delay(5000);
+  }
+}
+
+void loop() {
+  tflite::micro::FillInputs();
+  const unsigned long start = micros();
+  if (tflite::micro::interpreter->Invoke() == 0) {  // kTfLiteOk
+    Serial.print("microseconds: ");
+    Serial.println(micros() - start);
+    tflite::micro::PrintOutputs();
+  } else {
+    Serial.println("Invoke failed");
+  }
+  delay(5000);
+}
+""")
+
+_LIBRARY = "src/tflite_fuse/"
+
+
+def check(directory: Path) -> None:
+    """Refuse a directory whose name no sketch can have. Raises UsageError."""
+    name = directory.resolve().name
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name):
+        raise UsageError(
+            f"{directory}: an Arduino sketch is named like its folder, and {name!r} is no name for one; use letters, "
+            "digits, dots, dashes and underscores, 63 at most"
+        )
+
+
+def files(model: TflmModel, directory: Path) -> Files:
+    """The sketch for a folder.
+
+    Raises:
+        UsageError: an operator no resolver has a method for.
+        RuntimeUnavailableError: this installation lacks the library.
+    """
+    header = f"{_LIBRARY}tflite_fuse_tflm.h"
+    return {
+        f"{directory.resolve().name}.ino": sketch(model),
+        **model_files(model, "", header),
+        **library.sources(_LIBRARY),
+        **library.licence(_LIBRARY),
+    }
+
+
+def sketch(model: TflmModel, first: str = "") -> str:
+    """The main program for the Arduino API; ``first`` goes before all other includes."""
+    return SKETCH.substitute(
+        title=comment(model.title),
+        first=first,
+        runtime=RUNTIME_HEADER,
+        includes=includes(model),
+        setup=setup(model, "Serial.println(line);"),
+    )

@@ -1,0 +1,84 @@
+"""An ESP-IDF project, with the library as a component beside espressif/esp-tflite-micro."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from string import Template
+
+from tflite_fuse.export import library
+from tflite_fuse.export.folder import Files
+from tflite_fuse.export.text import comment
+from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
+
+_MAIN = Template("""\
+// Runs $title every five seconds and prints its outputs. Written by tflite-fuse; yours to change.
+#include "esp_timer.h"
+#include "freertos/FreeRTOS.h"
+#include "freertos/task.h"
+
+$includes
+$setup
+extern "C" void app_main(void) {
+  const char* reason = tflite::micro::SetUp();
+  while (reason != nullptr) {
+    printf("%s\\n", reason);
+    vTaskDelay(pdMS_TO_TICKS(5000));
+  }
+  for (;;) {
+    tflite::micro::FillInputs();
+    const int64_t start = esp_timer_get_time();
+    if (tflite::micro::interpreter->Invoke() == 0) {  // kTfLiteOk
+      printf("microseconds: %ld\\n", static_cast<long>(esp_timer_get_time() - start));
+      tflite::micro::PrintOutputs();
+    } else {
+      printf("Invoke failed\\n");
+    }
+    vTaskDelay(pdMS_TO_TICKS(5000));
+  }
+}
+""")
+
+_PROJECT = Template("""\
+cmake_minimum_required(VERSION 3.16)
+include($$ENV{IDF_PATH}/tools/cmake/project.cmake)
+project($name)
+""")
+
+_COMPONENT = """\
+idf_component_register(SRCS "main.cpp" "model_data.c" INCLUDE_DIRS ".")
+"""
+
+_MANIFEST = """\
+dependencies:
+  idf:
+    version: ">=5.1"
+  espressif/esp-tflite-micro:
+    version: ">=1.3.0"
+"""
+
+_DEFAULTS = """\
+CONFIG_COMPILER_OPTIMIZATION_PERF=y
+CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192
+"""
+
+
+def files(model: TflmModel, directory: Path) -> Files:
+    """The project.
+
+    Raises:
+        UsageError: an operator no resolver has a method for.
+        RuntimeUnavailableError: this installation lacks the library.
+    """
+    name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
+    return {
+        "CMakeLists.txt": _PROJECT.substitute(name=name),
+        "sdkconfig.defaults": _DEFAULTS,
+        "main/CMakeLists.txt": _COMPONENT,
+        "main/idf_component.yml": _MANIFEST,
+        "main/main.cpp": _MAIN.substitute(
+            title=comment(model.title), includes=includes(model), setup=setup(model, 'printf("%s\\n", line);')
+        ),
+        **model_files(model, "main/", "tflite_fuse_tflm.h"),
+        **library.package("components/tflite_fuse/"),
+    }

@@ -1,0 +1,95 @@
+"""The exporter: a model file in, a folder out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export import arduino, esp_idf, plain_c, platformio
+from tflite_fuse.export.arena import FULL_STRUCTS
+from tflite_fuse.export.folder import Files, require_usable, write_folder
+from tflite_fuse.export.steps import whole_model
+from tflite_fuse.export.tflm import tflm_model
+from tflite_fuse.memory.tail_sizes import WIDE_ENUMS
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.schema import Model
+
+FORMATS = ("arduino", "platformio", "esp-idf", "c")
+"""What a model can be exported to."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export wrote.
+
+    Attributes:
+        files: paths of all files, sorted.
+        arena_bytes: the arena the program declares.
+        notes: what the user should know, one sentence each.
+    """
+
+    files: tuple[Path, ...]
+    arena_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Content:
+    files: Files
+    arena_bytes: int
+    notes: tuple[str, ...]
+
+
+def export_model(
+    source: str | os.PathLike[str] | bytes,
+    directory: str | os.PathLike[str],
+    format: str,
+    *,
+    force: bool = False,
+) -> Export:
+    """Write a folder with the model, the device library and a main program that runs them.
+
+    Args:
+        source: path or bytes of a .tflite file, rewritten or not.
+        directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
+        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), or ``c``: no TFLM, for models
+            whose operators all are in fused blocks.
+        force: write into a directory that is not empty. Other files in it stay.
+
+    Raises:
+        UsageError: an unknown format; a directory that cannot be used; an operator that the format cannot carry.
+        ModelError, PlanError: the model is damaged.
+        RuntimeUnavailableError: this installation lacks the library's sources.
+    """
+    target = Path(directory)
+    if format not in FORMATS:
+        raise UsageError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
+    require_usable(target, force=force)
+    if format == "arduino":
+        arduino.check(target)
+    title, data, model = _read(source)
+    content = _plain(model, title, target) if format == "c" else _with_tflm(model, data, title, target, format)
+    return Export(write_folder(target, content.files, force=force), content.arena_bytes, content.notes)
+
+
+def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
+    """Its name, its bytes with every buffer aligned, and the model."""
+    model = load_model(source)
+    return ("a model" if isinstance(source, bytes) else Path(source).name), serialize_model(model), model
+
+
+def _plain(model: Model, title: str, target: Path) -> _Content:
+    whole = whole_model(model)
+    return _Content(plain_c.files(whole, title, target), whole.arena_bytes, whole.notes)
+
+
+def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str) -> _Content:
+    found = tflm_model(model, data, title, WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS)
+    room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
+    notes: tuple[str, ...] = ()
+    if found.arena.unknown:
+        names = ", ".join(found.arena.unknown)
+        notes = (f"what {names} needs of the arena is not known: the declared size may be too small",)
+    return _Content(room.files(found, target), found.arena.total, notes)

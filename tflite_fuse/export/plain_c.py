@@ -1,0 +1,155 @@
+"""Plain C without TFLM: the model as data, the C library, and a main program. ``cc *.c`` builds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+
+from tflite_fuse.export import library
+from tflite_fuse.export.folder import Files
+from tflite_fuse.export.ports import outside_source, port_macros
+from tflite_fuse.export.steps import Place, Step, WholeModel
+from tflite_fuse.export.text import byte_array, comment
+
+SHOWN_ELEMENTS = 16
+"""Elements of an output that the main program prints."""
+
+_HEADER = Template("""\
+/* $title for the C library of tflite-fuse. Written by tflite-fuse; export again rather than change it.$notes */
+#ifndef MODEL_H_
+#define MODEL_H_
+
+#include "tflite_fuse_model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MODEL_STEPS $steps
+#define MODEL_ARENA_BYTES $arena
+
+$ports
+extern const tflite_fuse_model model;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+
+_MAIN = Template("""\
+/* Runs $title once and prints its outputs. Written by tflite-fuse; yours to change. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model.h"
+
+static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
+static tflite_fuse_block blocks[MODEL_STEPS];
+$outside
+static int stop(tflite_fuse_status status) {
+  printf("%s\\n", tflite_fuse_message(status));
+  return 1;
+}
+
+int main(void) {
+  tflite_fuse_status status = tflite_fuse_load(&model, blocks);
+  if (status != TFLITE_FUSE_OK) {
+    return stop(status);
+  }
+$fill  status = tflite_fuse_run(&model, blocks, arena, $argument);
+  if (status != TFLITE_FUSE_OK) {
+    return stop(status);
+  }
+$print  return 0;
+}
+""")
+
+
+def files(model: WholeModel, title: str, directory: Path) -> Files:
+    """The folder.
+
+    Raises:
+        RuntimeUnavailableError: this installation lacks the library.
+    """
+    del directory
+    return {
+        "model.h": _header(model, title),
+        "model.c": _data(model),
+        "main.c": _main(model, title),
+        **library.sources("", glue=False),
+        **library.licence(""),
+    }
+
+
+def _header(model: WholeModel, title: str) -> str:
+    ports = (*model.inputs, *model.outputs)
+    return _HEADER.substitute(
+        title=comment(title),
+        notes="".join(f"\n * {note}." for note in model.notes),
+        steps=len(model.steps),
+        arena=model.arena_bytes,
+        ports="".join(port_macros(port, [("OFFSET", place.offset)]) + "\n" for port, place in ports),
+    )
+
+
+def _data(model: WholeModel) -> str:
+    parts = ['#include "model.h"\n']
+    rows = []
+    for number, step in enumerate(model.steps):
+        parts.append(_arrays(number, step))
+        rows.append(_row(number, step))
+    parts.append(f"static const tflite_fuse_step steps[MODEL_STEPS] = {{\n{''.join(rows)}}};\n")
+    parts.append("const tflite_fuse_model model = {steps, MODEL_STEPS, MODEL_ARENA_BYTES};\n")
+    return "\n".join(parts)
+
+
+def _arrays(number: int, step: Step) -> str:
+    parts = [f"/* {comment(step.label)} */\n"]
+    if step.options:
+        parts.append(
+            byte_array(f"static const _Alignas(16) uint8_t options_{number}[{len(step.options)}]", step.options)
+        )
+        parts.append(
+            byte_array(f"static const _Alignas(16) uint8_t constants_{number}[{len(step.constants)}]", step.constants)
+        )
+    for kind, places in (("inputs", step.inputs), ("outputs", step.outputs)):
+        if places:
+            listed = ", ".join(map(_place, places))
+            parts.append(f"static const tflite_fuse_place {kind}_{number}[{len(places)}] = {{{listed}}};\n")
+    return "".join(parts)
+
+
+def _row(number: int, step: Step) -> str:
+    blocks = (f"options_{number}", f"constants_{number}") if step.options else ("NULL", "NULL")
+    places = [
+        f"{kind}_{number}" if given else "NULL" for kind, given in (("inputs", step.inputs), ("outputs", step.outputs))
+    ]
+    sizes = (len(step.options), len(step.constants))
+    counts = (len(step.inputs), len(step.outputs))
+    return f"    {{{', '.join(map(str, (*blocks, *sizes, *places, *counts)))}, {_place(step.scratch)}}},\n"
+
+
+def _place(place: Place) -> str:
+    return f"{{{place.offset}, {place.nbytes}}}"
+
+
+def _main(model: WholeModel, title: str) -> str:
+    source = outside_source(model.outside)
+    fill = [
+        f"  memset(arena + {p.macro}_OFFSET, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, _ in model.inputs
+    ]
+    show = [
+        f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
+        f'    printf("output {port.number}[%d] = %d\\n", i, ((const int8_t*)(arena + {port.macro}_OFFSET))[i]);\n'
+        "  }\n"
+        for port, _ in model.outputs
+    ]
+    return _MAIN.substitute(
+        title=comment(title),
+        outside=f"\n{source}" if source else "",
+        fill="".join(fill),
+        argument="&outside" if source else "NULL",
+        print="".join(show),
+    )

@@ -1,0 +1,167 @@
+"""A model's inputs and outputs as users of an exported folder meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export.text import comment, float_literal, int_literal, shape
+from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+
+OUTSIDE_LIMIT = 16
+"""Inputs outside the arena the C library takes (``TFLITE_FUSE_MAX_OPERANDS``)."""
+
+_FIELDS = {
+    TensorType.INT8: "int8",
+    TensorType.UINT8: "uint8",
+    TensorType.INT16: "i16",
+    TensorType.INT32: "i32",
+    TensorType.FLOAT32: "f",
+    TensorType.BOOL: "b",
+}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output in the arena.
+
+    Attributes:
+        kind: ``input`` or ``output``.
+        number: its place among the model's inputs or outputs.
+        tensor: as the model has it.
+    """
+
+    kind: str
+    number: int
+    tensor: Tensor
+
+    @property
+    def macro(self) -> str:
+        """``MODEL_INPUT_0``."""
+        return f"MODEL_{self.kind.upper()}_{self.number}"
+
+    @property
+    def nbytes(self) -> int:
+        return tensor_nbytes(self.tensor)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.tensor.dims)
+
+    @property
+    def field(self) -> str | None:
+        """The member of TFLM's ``TfLiteTensor::data`` for the element type; None for types without one."""
+        return _FIELDS.get(TensorType(self.tensor.type)) if self.tensor.type in list(TensorType) else None
+
+    @property
+    def scale(self) -> tuple[float, int] | None:
+        """Scale and zero point, where the tensor is quantized as a whole."""
+        found = self.tensor.quantization
+        if found is None or len(found.scale or ()) != 1 or len(found.zero_point or ()) != 1:
+            return None
+        return (found.scale or ())[0], (found.zero_point or ())[0]
+
+
+def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """Inputs and outputs in the arena.
+
+    Raises:
+        ModelError: one of them has a dynamic shape or elements without a size.
+    """
+    tensors = model.main.tensors
+    found = tuple(
+        tuple(Port(kind, number, tensors[index]) for number, index in enumerate(indices))
+        for kind, indices in (("input", model.main.inputs), ("output", model.main.outputs))
+    )
+    for port in (*found[0], *found[1]):
+        tensor_nbytes(port.tensor)
+    return found[0], found[1]
+
+
+def port_macros(port: Port, extra: Sequence[tuple[str, int]] = ()) -> str:
+    """A comment that describes a port, and its macros; ``extra`` are further (suffix, number) pairs."""
+    tensor = port.tensor
+    what = f"{port.kind.capitalize()} {port.number}: {type_name(tensor.type)} {shape(tensor.dims)}"
+    lines = [f"#define {port.macro}_BYTES {port.nbytes}"]
+    lines += [f"#define {port.macro}_{suffix} {int_literal(value)}" for suffix, value in extra]
+    meaning = ""
+    if port.scale is not None and (literal := float_literal(port.scale[0])) is not None:
+        meaning = "; value = SCALE * (element - ZERO_POINT)"
+        lines.append(f"#define {port.macro}_SCALE {literal}")
+        lines.append(f"#define {port.macro}_ZERO_POINT {int_literal(port.scale[1])}")
+    return "\n".join([f"/* {what}, {comment(tensor.name)}{meaning} */", *lines]) + "\n"
+
+
+# ---- Inputs outside the arena ----
+
+
+def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
+    """The inputs a model reads from outside the arena, in the order of their numbers.
+
+    Raises:
+        ModelError: the metadata entry that names them is damaged.
+        UsageError: more than the C library takes.
+    """
+    found = sorted(outside_inputs(model), key=lambda entry: entry.number)
+    if len(found) > OUTSIDE_LIMIT:
+        raise UsageError(
+            f"the model reads {len(found)} inputs from outside the arena and the device library takes {OUTSIDE_LIMIT}; "
+            "rewrite it with fewer of them outside"
+        )
+    return tuple(found)
+
+
+def outside_source(inputs: Sequence[OutsideInput]) -> str:
+    """C that hands such inputs over: ``static const tflite_fuse_outside outside``. Empty without any."""
+    if not inputs:
+        return ""
+    parts = [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
+    streamed = [entry.mode is InputMode.STREAMED for entry in inputs]
+    sources = ", ".join(
+        f"{{read_input_{e.number}, NULL}}" if s else "{NULL, NULL}" for e, s in zip(inputs, streamed, strict=True)
+    )
+    frames = ", ".join("NULL" if s else f"frame_{e.number}" for e, s in zip(inputs, streamed, strict=True))
+    sizes = ", ".join(str(entry.nbytes) for entry in inputs)
+    count = len(inputs)
+    parts.append(
+        f"static const tflite_fuse_source sources[{count}] = {{{sources}}};\n"
+        f"static const int8_t* const frames[{count}] = {{{frames}}};\n"
+        f"static const size_t sizes[{count}] = {{{sizes}}};\n"
+        f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK, {count}, frames, sizes, "
+        f"{count}, sources, sizes}};\n"
+    )
+    return "\n".join(parts)
+
+
+def _describe(entry: OutsideInput) -> str:
+    literal = float_literal(entry.scale)
+    meaning = "" if literal is None else f"; value = {literal} * (element - {int_literal(entry.zero_point)})"
+    image = f"{entry.rows} x {entry.columns} pixels of {entry.channels} int8"
+    return f"Input {entry.position}, {comment(entry.name)}: {image}{meaning}."
+
+
+def _reader(entry: OutsideInput) -> str:
+    return (
+        f"/* {_describe(entry)}\n"
+        " * It is never whole: the model asks for `count` pixels of row y from column x on, each once, top to bottom.\n"
+        " * Return 0, or anything else to end the inference. Your camera goes here. */\n"
+        f"static int read_input_{entry.number}(void* user, int y, int x, int count, int8_t* destination) {{\n"
+        "  (void)user;\n"
+        "  (void)y;\n"
+        "  (void)x;\n"
+        f"  memset(destination, 0, (size_t)count * {entry.channels});\n"
+        "  return 0;\n"
+        "}\n"
+    )
+
+
+def _frame(entry: OutsideInput) -> str:
+    return (
+        f"/* {_describe(entry)}\n"
+        " * It lies outside the arena, row by row. Your frame buffer goes here. */\n"
+        f"static const int8_t frame_{entry.number}[{entry.nbytes}] = {{0}};\n"
+    )

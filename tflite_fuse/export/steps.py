@@ -1,0 +1,208 @@
+"""A model that runs from the C library alone: its blocks in order, each with its places in one arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
+from tflite_fuse.fusion.in_model import block_overlaps
+from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
+from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.placement import place
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+
+_COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+_LEFT_OUT_BEFORE = frozenset({"QUANTIZE"})
+_LEFT_OUT_BEHIND = frozenset({"DEQUANTIZE", "QUANTIZE", "SOFTMAX"})
+_PLACING_SECONDS = 10.0
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor in the arena, in bytes."""
+
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator; without options it copies its input to its output.
+
+    Attributes:
+        label: its kind and position in the model.
+        options, constants: of a fused block.
+        inputs, outputs: without constants and scratch.
+        scratch: of a fused block.
+    """
+
+    label: str
+    options: bytes
+    constants: bytes
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    scratch: Place
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """What the C library runs.
+
+    Attributes:
+        steps: in order.
+        inputs, outputs: ports and their places.
+        outside: inputs read from elsewhere.
+        arena_bytes: a multiple of 16.
+        notes: what of the model was left out, one sentence each.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: tuple[tuple[Port, Place], ...]
+    outputs: tuple[tuple[Port, Place], ...]
+    outside: tuple[OutsideInput, ...]
+    arena_bytes: int
+    notes: tuple[str, ...]
+
+
+def whole_model(model: Model) -> WholeModel:
+    """Turn a model fused whole into steps.
+
+    QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
+    the int8 tensors behind and before them. RESHAPE and its like are copies.
+
+    Raises:
+        UsageError: an operator is in the way, a tensor is not int8, or a block has too many operands.
+        ModelError: a block is damaged, or a dynamic shape.
+    """
+    model = remove_plan(model) if has_plan(model) else model
+    model, notes = _without_borders(model)
+    for index in range(len(model.main.operators)):
+        _require_runnable(model, index)
+    _require_int8(model)
+    inputs, outputs = model_ports(model)
+    graph, overlaps = memory_graph(model), block_overlaps(model)
+    placement = place(graph, overlaps, alignment=_ALIGNMENT, time_limit=_PLACING_SECONDS)
+    check_plan(graph, placement.offsets, overlaps, alignment=_ALIGNMENT, height=placement.height)
+    places = [Place(max(offset, 0), graph.sizes[tensor]) for tensor, offset in enumerate(placement.offsets)]
+    return WholeModel(
+        steps=tuple(_step(model, index, places) for index in range(len(model.main.operators))),
+        inputs=tuple((port, places[tensor]) for port, tensor in zip(inputs, model.main.inputs, strict=True)),
+        outputs=tuple((port, places[tensor]) for port, tensor in zip(outputs, model.main.outputs, strict=True)),
+        outside=checked_outside(model),
+        arena_bytes=max(placement.height, _ALIGNMENT),
+        notes=notes,
+    )
+
+
+def _step(model: Model, index: int, places: list[Place]) -> Step:
+    operator, label = model.main.operators[index], operator_label(model, index)
+    inputs = list(operator.inputs or ())
+    outputs = list(operator.outputs or ())
+    if operator_name(model, operator) in _COPIES:
+        return Step(label, b"", b"", (places[inputs[0]],), (places[outputs[0]],), Place(0, 0))
+    return Step(
+        label=label,
+        options=operator.custom_options or b"",
+        constants=model.buffers[model.main.tensors[inputs[-1]].buffer].data or b"",
+        inputs=tuple(places[tensor] for tensor in inputs[:-1]),
+        outputs=tuple(places[tensor] for tensor in outputs[:-1]),
+        scratch=places[outputs[-1]],
+    )
+
+
+# ---- What is left out ----
+
+
+def _without_borders(model: Model) -> tuple[Model, tuple[str, ...]]:
+    notes: list[str] = []
+    while True:
+        dropped = _droppable(model)
+        if dropped is None:
+            return model, tuple(notes)
+        index, port, number, tensor = dropped
+        notes.append(
+            f"{operator_label(model, index)} is left out: {port} {number} is the "
+            f"{type_name(model.main.tensors[tensor].type)} tensor {'behind' if port == 'input' else 'before'} it"
+        )
+        model = _drop(model, index, port, number, tensor)
+
+
+def _droppable(model: Model) -> tuple[int, str, int, int] | None:
+    """(operator, ``input`` or ``output``, its number, the tensor that takes its place)."""
+    graph = model.main
+    for index, operator in enumerate(graph.operators):
+        name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
+        if len(outputs) != 1 or not inputs or len(graph.operators) == 1:
+            continue
+        source, target = inputs[0], outputs[0]
+        if name in _LEFT_OUT_BEFORE and source in graph.inputs and _uses(graph.operators, source) == 1:
+            return index, "input", graph.inputs.index(source), target
+        if name in _LEFT_OUT_BEHIND and target in graph.outputs and _uses(graph.operators, target) == 0:
+            return index, "output", graph.outputs.index(target), source
+    return None
+
+
+def _uses(operators: Iterable[Operator], tensor: int) -> int:
+    return sum((operator.inputs or ()).count(tensor) for operator in operators)
+
+
+def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Model:
+    graph = model.main
+    operators = (*graph.operators[:index], *graph.operators[index + 1 :])
+    if port == "input":
+        changed = (*graph.inputs[:number], tensor, *graph.inputs[number + 1 :])
+        return replace_main(model, replace(graph, operators=operators, inputs=changed))
+    changed = (*graph.outputs[:number], tensor, *graph.outputs[number + 1 :])
+    return replace_main(model, replace(graph, operators=operators, outputs=changed))
+
+
+# ---- What is refused ----
+
+
+def _require_runnable(model: Model, index: int) -> None:
+    operator, label = model.main.operators[index], operator_label(model, index)
+    name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
+    if name not in _COPIES and name != FUSED_OPERATOR:
+        raise UsageError(
+            f"{label} is no fused block, so the model does not run without TensorFlow Lite Micro; rewrite the model so "
+            "that blocks hold all of it, or export it for arduino, platformio or esp-idf"
+        )
+    most = OUTSIDE_LIMIT + 1
+    if name == FUSED_OPERATOR and not (1 <= len(inputs) <= most and 2 <= len(outputs) <= most):
+        raise UsageError(
+            f"{label} has {len(inputs)} inputs and {len(outputs)} outputs; the C library takes {most} of each at most, "
+            "constants and scratch memory included"
+        )
+    if name in _COPIES and (not inputs or len(outputs) != 1):
+        raise UsageError(f"{label} has no input, or not one output")
+    data = inputs[: 1 if name in _COPIES else -1]
+    for tensor in (*data, *outputs):
+        if (
+            tensor < 0
+            or model.buffers[model.main.tensors[tensor].buffer].data
+            or model.main.tensors[tensor].is_variable
+        ):
+            raise UsageError(f"{label} reads or writes something that is no tensor of the arena")
+
+
+def _require_int8(model: Model) -> None:
+    graph = model.main
+    touched = {
+        tensor for operator in graph.operators for tensor in (*(operator.inputs or ())[:1], *(operator.outputs or ()))
+    }
+    for tensor in sorted({*touched, *graph.inputs, *graph.outputs}):
+        found = graph.tensors[tensor]
+        if found.type != TensorType.INT8:
+            raise UsageError(
+                f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: convert the model "
+                "with int8 inputs and outputs"
+            )
+        tensor_nbytes(found)

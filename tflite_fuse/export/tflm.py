@@ -1,0 +1,242 @@
+"""What the folders for TFLM have in common: the model as an array, its resolver, and the parts of a main program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+
+from tflite_fuse.export.arena import Arena, arena_for
+from tflite_fuse.export.operators import registrations, used_operators
+from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
+from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.memory.tail_sizes import Build
+from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.model.schema import Model
+
+SHOWN_ELEMENTS = 16
+"""Elements of an output that a main program prints."""
+
+_DATA_HEADER = Template("""\
+/* $title for TensorFlow Lite Micro. Written by tflite-fuse; export again rather than change it. */
+#ifndef MODEL_DATA_H_
+#define MODEL_DATA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MODEL_BYTES $size
+
+/* Arena bytes on a 32-bit target with the reference kernels: head $head (activations) + tail $tail (the runtime's own
+ * data)$loading.
+ * $exact */
+#define MODEL_ARENA_BYTES $arena
+
+$ports
+/* The model file, aligned to 16 bytes. */
+extern const unsigned char model_data[MODEL_BYTES];
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+
+_OPS_HEADER = Template("""\
+// The operators of $title, and no others. Written by tflite-fuse; export again rather than change it.
+#ifndef MODEL_OPS_H_
+#define MODEL_OPS_H_
+
+#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+$include
+namespace tflite {
+// TensorFlow Lite Micro's types are found from in here, whether it keeps them in tflite or in tflite::micro.
+namespace micro {
+
+typedef MicroMutableOpResolver<$count> ModelOps;
+
+inline TfLiteStatus RegisterModelOps(ModelOps& ops) {
+$body  return kTfLiteOk;
+}
+
+}  // namespace micro
+}  // namespace tflite
+
+#endif
+""")
+
+_INCLUDES = Template("""\
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+#include "model_data.h"
+#include "model_ops.h"
+$outside""")
+
+_SETUP = Template("""\
+namespace tflite {
+namespace micro {
+
+alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];
+static MicroInterpreter* interpreter = nullptr;
+
+// Returns what went wrong, or nullptr. TensorFlow Lite Micro has then printed a line that says more.
+static const char* SetUp() {
+  const Model* model = GetModel(model_data);
+  if (model->version() != TFLITE_SCHEMA_VERSION) {
+    return "the model's schema is not the one of this TensorFlow Lite Micro";
+  }
+  static ModelOps ops;
+  if (RegisterModelOps(ops) != kTfLiteOk) {
+    return "an operator could not be registered";
+  }
+$hand_over  static MicroInterpreter built(model, ops, arena, sizeof(arena));
+  if (built.AllocateTensors() != kTfLiteOk) {
+    return "AllocateTensors failed";
+  }
+  interpreter = &built;
+  return nullptr;
+}
+
+static void FillInputs() {
+$fill}
+
+static void PrintOutputs() {
+$print}
+
+}  // namespace micro
+}  // namespace tflite
+""")
+
+
+@dataclass(frozen=True)
+class TflmModel:
+    """A model on its way into a folder for TFLM.
+
+    Attributes:
+        title: what comments call it.
+        data: the .tflite file.
+        arena: what it needs.
+        inputs, outputs: in the arena.
+        outside: inputs its blocks read from elsewhere.
+        operators: names, each once.
+    """
+
+    title: str
+    data: bytes
+    arena: Arena
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    outside: tuple[OutsideInput, ...]
+    operators: tuple[str, ...]
+
+
+def tflm_model(model: Model, data: bytes, title: str, build: Build) -> TflmModel:
+    """Everything of a model that the templates ask for.
+
+    Raises:
+        ModelError, PlanError: the model is damaged.
+        UsageError: too many inputs outside the arena.
+    """
+    inputs, outputs = model_ports(model)
+    arena = arena_for(model, build)
+    return TflmModel(title, data, arena, inputs, outputs, checked_outside(model), used_operators(model))
+
+
+def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
+    """``model_data.h``, ``model_data.c`` and ``model_ops.h``, below ``where``.
+
+    Args:
+        model: what to write.
+        where: path with a slash at its end, or nothing.
+        fused_header: how ``tflite_fuse_tflm.h`` is included from there.
+
+    Raises:
+        UsageError: an operator no resolver has a method for.
+    """
+    return {
+        f"{where}model_data.h": _data_header(model),
+        f"{where}model_data.c": '#include "model_data.h"\n\n'
+        + byte_array("const unsigned char model_data[MODEL_BYTES] __attribute__((aligned(16)))", model.data),
+        f"{where}model_ops.h": _ops_header(model, fused_header),
+    }
+
+
+def _data_header(model: TflmModel) -> str:
+    arena = model.arena
+    used = arena.head + arena.tail
+    exact = "Optimised kernel sets may want more scratch memory for operators that are not fused."
+    if arena.unknown:
+        exact = f"What {comment(', '.join(arena.unknown))} needs is not known: AllocateTensors tells if it is more."
+    return _DATA_HEADER.substitute(
+        title=comment(model.title),
+        size=len(model.data),
+        head=arena.head,
+        tail=arena.tail,
+        loading="" if arena.total - used < 16 else f";\n * while it loads the runtime needs {arena.total} for a moment",
+        exact=exact,
+        arena=arena.total,
+        ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
+    )
+
+
+def _ops_header(model: TflmModel, fused_header: str) -> str:
+    calls = registrations(model.operators)
+    fused = any(call.startswith("tflite_fuse_") for call in calls)
+    return _OPS_HEADER.substitute(
+        title=comment(model.title),
+        include=f'#include "{fused_header}"\n' if fused else "",
+        count=max(1, len(calls)),
+        body="".join(f"  if ({call} != kTfLiteOk) {{\n    return kTfLiteError;\n  }}\n" for call in calls)
+        or "  (void)ops;\n",
+    )
+
+
+# ---- Main programs ----
+
+
+def includes(model: TflmModel) -> str:
+    """The headers every main program needs, and the inputs outside the arena."""
+    source = outside_source(model.outside)
+    return _INCLUDES.substitute(outside=f"\n{source}" if source else "")
+
+
+def setup(model: TflmModel, print_line: str) -> str:
+    """``arena``, ``interpreter``, ``SetUp``, ``FillInputs`` and ``PrintOutputs`` in namespace tflite::micro.
+
+    Args:
+        model: what is run.
+        print_line: C++ that prints the char array ``line``.
+    """
+    fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{_HERE}\n" for p in model.inputs]
+    return _SETUP.substitute(
+        hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside else "",
+        fill="".join(fill),
+        print="".join(_print(port, print_line) for port in model.outputs),
+    )
+
+
+_HERE = "  // Your data goes here."
+
+
+def _print(port: Port, print_line: str) -> str:
+    if port.field is None:
+        return f"  // Output {port.number} has elements of a type that is not shown here.\n"
+    element = f"interpreter->output({port.number})->data.{port.field}[i]"
+    # printf of small C libraries knows no %f.
+    shown, value = (" * 1000", f"{element} * 1000") if port.field == "f" else ("", element)
+    return (
+        f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
+        "    char line[48];\n"
+        f'    snprintf(line, sizeof(line), "output {port.number}[%d]{shown} = %ld", i, static_cast<long>({value}));\n'
+        f"    {print_line}\n"
+        "  }\n"
+    )
