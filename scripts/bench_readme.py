@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tflite_fuse
 from tflite_fuse.data import SAMPLE_MODEL
-from tflite_fuse.errors import ModelError
+from tflite_fuse.errors import LimitError, ModelError
 from tflite_fuse.report.report import Report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,15 +34,22 @@ def rewrite(path: Path, inputs: int, **options: object) -> Report:
         return tflite_fuse.rewrite(path, verify=False, **options).report  # type: ignore[arg-type]
 
 
+def streamed(path: Path, inputs: int) -> str:
+    """The arena when the input is handed out row by row, or a dash where it cannot be."""
+    try:
+        return f"{rewrite(path, inputs, input_mode='streamed').after.arena_bytes:,}"
+    except LimitError:
+        return "-"
+
+
 def row(path: Path, inputs: int) -> str:
     """One line of the table."""
     plain = rewrite(path, inputs, passes=("reorder", "plan"))
     fused = rewrite(path, inputs)
-    traded = rewrite(path, inputs, goal=tflite_fuse.Goal(max_compute=1.1))
     proof = f"{fused.verified.inputs} inputs" if fused.verified else "not loadable by TFLM"
     return (
         f"| {path.stem} | {fused.before.arena_bytes:,} | {plain.after.arena_bytes:,} | {fused.after.arena_bytes:,} "
-        f"| {traded.after.arena_bytes:,} | {proof} |"
+        f"| {streamed(path, inputs)} | {proof} |"
     )
 
 
@@ -56,8 +63,8 @@ def main() -> None:
     beside = (ROOT.parent / "shared" / "models" / f"{name}.tflite" for name in MODELS)
     models = options.models or [SAMPLE_MODEL, *(path for path in beside if path.exists())]
     lines = [
-        "| arena in bytes (head + tail, 32-bit target) | TFLM today | reordered and planned | fused, no recompute "
-        "| fused, at most 10 % more MACs | same bytes on |",
+        "| arena in bytes (head + tail, 32-bit target) | TFLM today | reordered and planned | fused, nothing recomputed "
+        "| and the input streamed | same bytes on |",
         "|---|---:|---:|---:|---:|---|",
         *(row(path, options.inputs) for path in models),
     ]

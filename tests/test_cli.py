@@ -100,6 +100,22 @@ def test_verify_tells_equal_from_different(model: Path, tmp_path: Path) -> None:
     assert differs.returncode == 1 and "differs at [" in differs.stderr
 
 
+def test_json_of_pareto_and_verify_keeps_its_schema(model: Path, tmp_path: Path) -> None:
+    front = json.loads(run("pareto", model, "--json").stdout)
+    validate(front, "front")
+    rams = [point["ram_bytes"] for point in front["points"]]
+    assert rams == sorted(rams) and any("no recompute" in point["marks"] for point in front["points"])
+    rows = run("pareto", model, "--csv").stdout.splitlines()
+    assert rows[0].startswith("ram_bytes,macs") and len(rows) == len(rams) + 1
+    other = tmp_path / "other.tflite"
+    save_model(branching_model(seed=1), other)
+    for second, equal in ((model, True), (other, False)):
+        done = run("verify", model, second, "--inputs", 2, "--json")
+        comparison = json.loads(done.stdout)
+        validate(comparison, "comparison")
+        assert comparison["bit_exact"] is equal and done.returncode == (0 if equal else 1)
+
+
 def test_verify_takes_the_users_own_data(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "mine.npz"
     np.savez(data, np.zeros((5, 16, 16, 4), np.int8))
