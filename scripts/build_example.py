@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Write the model of the Arduino example StreamedInput: which way do the stripes of a picture run?
+
+A model small enough to read: edges in eight directions (CONV_2D), how strong they are on average (MEAN), opposite
+directions together (FULLY_CONNECTED). It is rewritten for streamed input and written as C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.export import export_model
+from tflite_fuse.model import schema as s
+from tflite_fuse.model import serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+
+SIZE = 64
+"""Rows and columns of the picture; one channel, 0 is grey."""
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "arduino" / "examples" / "StreamedInput"
+
+_FILTERS = (
+    ((-1, 0, 1), (-2, 0, 2), (-1, 0, 1)),  # brighter to the right: stripes run |
+    ((-1, -2, -1), (0, 0, 0), (1, 2, 1)),  # brighter below: stripes run -
+    ((-2, -1, 0), (-1, 0, 1), (0, 1, 2)),  # brighter below on the right: stripes run /
+    ((0, 1, 2), (-1, 0, 1), (-2, -1, 0)),  # brighter above on the right: stripes run \
+)
+_STEEPEST = 4 * 255
+
+
+def stripes_model() -> s.Model:
+    """int8 [1, 64, 64, 1] to int8 [1, 4]: how strong stripes of each direction are."""
+    edges = 8 * np.array([*_FILTERS, *_FILTERS], np.int8)[..., None]
+    edges[4:] *= -1
+    pairs = 100 * np.concatenate([np.eye(4, dtype=np.int8)] * 2, axis=1)
+    tensors = (
+        _activation("picture", (1, SIZE, SIZE, 1), 1.0, 0),
+        _constant("filters", edges, 1, 1 / 8),
+        _activation("edges", (1, SIZE // 2, SIZE // 2, 8), _STEEPEST / 255, -128),
+        _constant("rows and columns", np.array([1, 2], np.int32), 2),
+        _activation("strengths", (1, 8), 1.0, -128),
+        _constant("opposite directions", pairs, 3, 1 / 100),
+        _activation("directions", (1, 4), 2.0, -128),
+    )
+    same, relu = 0, 1
+    convolution = make_options("Conv2DOptions", padding=same, stride_w=2, stride_h=2, fused_activation_function=relu)
+    operators = (
+        s.Operator(0, (0, 1), (2,), convolution),
+        s.Operator(1, (2, 3), (4,), make_options("ReducerOptions", keep_dims=False)),
+        s.Operator(2, (4, 5), (6,), make_options("FullyConnectedOptions")),
+    )
+    codes = tuple(_code(name) for name in ("CONV_2D", "MEAN", "FULLY_CONNECTED"))
+    data = (s.Buffer(), *(s.Buffer(each.tobytes()) for each in (edges, np.array([1, 2], np.int32), pairs)))
+    return s.Model(3, codes, (s.SubGraph(tensors, (0,), (6,), operators, "stripes"),), "stripes", data)
+
+
+def _activation(name: str, shape: tuple[int, ...], scale: float, zero_point: int) -> s.Tensor:
+    return s.Tensor(shape, TensorType.INT8, 0, name, s.Quantization(scale=(scale,), zero_point=(zero_point,)))
+
+
+def _constant(name: str, values: npt.NDArray[np.integer], buffer: int, scale: float | None = None) -> s.Tensor:
+    kind = TensorType.INT8 if values.dtype == np.int8 else TensorType.INT32
+    quantization = None if scale is None else s.Quantization(scale=(scale,), zero_point=(0,))
+    return s.Tensor(values.shape, kind, buffer, name, quantization)
+
+
+def _code(name: str) -> s.OperatorCode:
+    number = BUILTIN_CODES[name]
+    return s.OperatorCode(min(number, 127), None, 1, number)
+
+
+def write_example(folder: Path) -> tflite_fuse.Result:
+    """Write ``model.h`` and ``model.c`` into a folder; returns what the rewrite did."""
+    result = tflite_fuse.rewrite(serialize_model(stripes_model()), input_mode="streamed")
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "stripes.tflite"
+        result.save(source)
+        export_model(source, Path(scratch) / "c", "c")
+        for name in ("model.h", "model.c"):
+            shutil.copyfile(Path(scratch) / "c" / name, folder / name)
+    return result
+
+
+def main() -> None:
+    """Write the example's model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=EXAMPLE, help="where to")
+    report = write_example(parser.parse_args().folder).report
+    print(f"the picture has {SIZE * SIZE:,} bytes; the model streams it through {report.after.head_bytes:,}")
+
+
+if __name__ == "__main__":
+    main()

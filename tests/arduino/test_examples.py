@@ -1,0 +1,114 @@
+"""The library's examples: they compile as a sketch does, and print what they should."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects, workshop
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.sources import library_directory
+
+ROOT = Path(__file__).resolve().parents[2]
+STREAMED = ROOT / "arduino" / "examples" / "StreamedInput"
+
+# As much of the Arduino API as the sketch uses. `loop` runs eight times.
+ARDUINO = """
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+struct Port {
+  void begin(long) {}
+  void print(const char* text) { std::printf("%s", text); }
+  void println(const char* text) { std::printf("%s\\n", text); }
+};
+static Port Serial;
+static void delay(unsigned long) {}
+"""
+MAIN = """
+int main() {
+  setup();
+  for (int i = 0; i < 8; ++i) {
+    loop();
+    const int8_t* found = reinterpret_cast<const int8_t*>(arena + MODEL_OUTPUT_0_OFFSET);
+    std::printf("%d %d %d %d\\n", found[0], found[1], found[2], found[3]);
+  }
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stripes() -> Iterator[Model]:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from build_example import stripes_model
+
+        yield stripes_model()
+    finally:
+        sys.path.pop(0)
+
+
+def run_sketch(sketch: str, name: str, folder: Path = STREAMED) -> list[str]:
+    source, program = workshop() / f"{name}.cpp", workshop() / name
+    source.write_text(ARDUINO + sketch + MAIN)
+    model = workshop() / f"{name}_model.o"
+    include = [f"-I{library_directory()}", f"-I{folder}"]
+    build([compiler("gcc"), "-std=c11", *SANITIZERS, *include, "-c", folder / "model.c", "-o", model])
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, *include]
+    build([compiler("g++"), *flags, source, model, *library_objects(), "-o", program])
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def picture(direction: int) -> np.ndarray:
+    """What the sketch's camera sees, worked out anew."""
+    right, down = ((1, 0), (0, 1), (1, 1), (1, -1))[direction]
+    rows, columns = np.mgrid[0:64, 0:64]
+    return np.where((columns * right + rows * down) & 8, 100, -100).astype(np.int8)[None, ..., None]
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_stripes_are_recognised_with_the_bytes_of_the_original(stripes: Model) -> None:
+    pictures = [picture((turn + 1) % 4) for turn in range(8)]
+    expected = [outputs[0] for outputs in tflm.run(serialize_model(stripes), [[each] for each in pictures]).outputs]
+    lines = run_sketch((STREAMED / "StreamedInput.ino").read_text(), "streamed")
+    assert len(lines) == 16
+    for turn, (said, found) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
+        stroke = "|-/\\"[(turn + 1) % 4]
+        assert said == f"stripes run {stroke}, the model says {stroke}"
+        assert [int(value) for value in found.split()] == expected[turn].ravel().tolist()
+
+
+def test_a_camera_that_fails_is_reported_and_no_rubbish_shown() -> None:
+    sketch = (STREAMED / "StreamedInput.ino").read_text()
+    broken = sketch.replace(
+        "  ++camera.rows_read;\n  return true;", "  ++camera.rows_read;\n  return camera.rows_read < 9;"
+    )
+    assert broken != sketch
+    lines = run_sketch(broken, "broken")
+    assert lines[::2] == ["the source of the input reported an error"] * 8
+
+
+def test_the_arena_is_a_fraction_of_the_picture() -> None:
+    header = (STREAMED / "model.h").read_text()
+    (arena,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)", header)
+    assert int(arena) < 64 * 64 / 10 and "INPUT" not in header
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_the_script_writes_a_model_that_does_the_same(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "build_example.py"
+    done = subprocess.run([sys.executable, script, "--folder", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "streams it through" in done.stdout
+    sketch = (STREAMED / "StreamedInput.ino").read_text()
+    assert run_sketch(sketch, "written", tmp_path) == run_sketch(sketch, "streamed")
