@@ -116,6 +116,17 @@ def test_json_of_pareto_and_verify_keeps_its_schema(model: Path, tmp_path: Path)
         assert comparison["bit_exact"] is equal and done.returncode == (0 if equal else 1)
 
 
+def test_export_writes_a_folder_or_says_why_not(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "sketch"
+    done = run("export", model, folder, "--format", "arduino")
+    assert done.returncode == 0, done.stderr
+    assert "tensor arena of" in done.stdout and (folder / "sketch.ino").exists()
+    again = run("export", model, folder, "--format", "arduino")
+    assert again.returncode == 2 and "--force" in again.stderr
+    unknown = run("export", model, tmp_path / "other", "--format", "abacus")
+    assert unknown.returncode == 2 and not (tmp_path / "other").exists()
+
+
 def test_verify_takes_the_users_own_data(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "mine.npz"
     np.savez(data, np.zeros((5, 16, 16, 4), np.int8))

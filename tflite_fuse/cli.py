@@ -18,6 +18,7 @@ from rich.console import Console
 
 import tflite_fuse
 from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
+from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_tiles
 
@@ -260,6 +261,27 @@ def pareto(
         sys.stdout.write(front.to_csv())
     else:
         _console().print(front.table())
+
+
+@app.command()
+@_answers_errors
+def export(
+    model: ModelPath,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.", show_default=False)],
+    kind: Annotated[
+        str, typer.Option("--format", help=f"What to build with: {', '.join(FORMATS)}.", show_default=False)
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
+) -> None:
+    """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
+    written = export_model(model, directory, kind, force=force)
+    console = _console()
+    for note in written.notes:
+        console.print(f"- {note}", markup=False)
+    console.print(
+        f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes",
+        markup=False,
+    )
 
 
 class _Status:
