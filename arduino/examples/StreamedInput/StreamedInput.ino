@@ -56,21 +56,22 @@ const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, nullptr, nullp
 
 alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
 tflite_fuse_block blocks[MODEL_STEPS];
-tflite_fuse_status status;
+tflite_fuse_status loaded;
 
 void setup() {
   Serial.begin(115200);
-  status = tflite_fuse_load(&model, blocks);
+  loaded = tflite_fuse_load(&model, blocks);
 }
 
 void loop() {
-  if (status == TFLITE_FUSE_OK) {
+  tflite_fuse_status status = loaded;
+  if (loaded == TFLITE_FUSE_OK) {
     camera.direction = (camera.direction + 1) % 4;
     status = tflite_fuse_run(&model, blocks, arena, &outside);
   }
+  delay(1000);
   if (status != TFLITE_FUSE_OK) {
     Serial.println(tflite_fuse_message(status));
-    delay(5000);
     return;
   }
   const int8_t* strength = reinterpret_cast<const int8_t*>(arena + MODEL_OUTPUT_0_OFFSET);
@@ -84,5 +85,4 @@ void loop() {
   Serial.print(NAMES[camera.direction]);
   Serial.print(", the model says ");
   Serial.println(NAMES[strongest]);
-  delay(1000);
 }
