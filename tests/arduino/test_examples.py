@@ -91,7 +91,9 @@ def test_stripes_are_recognised_with_the_bytes_of_the_original(stripes: Model) -
 def test_a_camera_that_fails_costs_one_picture() -> None:
     sketch = (STREAMED / "StreamedInput.ino").read_text()
     good = "  return true;\n}"
-    bad = "  static int pictures;\n  pictures += camera.rows_read == 1;\n  return pictures != 3 || camera.rows_read < 9;}"
+    bad = (
+        "  static int picture;\n  picture += camera.rows_read == 1;\n  return picture != 3 || camera.rows_read < 9;\n}"
+    )
     assert sketch.count(good) == 1
     expected, lines = run_sketch(sketch, "streamed"), run_sketch(sketch.replace(good, bad), "broken")
     assert lines[4] == "the source of the input reported an error"
