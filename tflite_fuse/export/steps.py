@@ -83,6 +83,8 @@ def whole_model(model: Model) -> WholeModel:
         ModelError: a block is damaged, or a dynamic shape.
     """
     model = remove_plan(model) if has_plan(model) else model
+    if not model.main.operators:
+        raise UsageError("the model has no operators, so there is nothing to run")
     model, notes = _without_borders(model)
     for index in range(len(model.main.operators)):
         _require_runnable(model, index)

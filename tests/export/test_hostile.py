@@ -1,0 +1,148 @@
+"""Models out of strange hands: nothing of them gets out of its comment, and damage is a sentence."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.export.exported import changed, fused, network, renamed, run
+from tests.runtime.small_models import custom_model
+from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
+from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export.text import byte_array, comment, float_literal
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model import schema as s
+
+NAMES = ['*/ int main() { system("x"); } /*', "a\nint x;", "ends in a backslash\\", "??/\n", "%s%n", "é\0\x1b[2J", ""]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_names_stay_in_their_comments(name: str, tmp_path: Path) -> None:
+    for format in FORMATS:
+        export_model(renamed(fused(), name), tmp_path / format, format)
+        for path in (tmp_path / format).rglob("model*.h"):
+            code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.DOTALL)
+            assert "system" not in code and "int x" not in code and "main" not in code
+    header = (tmp_path / "c" / "model.h").read_text()
+    assert header.isascii() and header.count("/*") == header.count("*/")
+    run(
+        [
+            "gcc",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsyntax-only",
+            f"-I{tmp_path / 'c'}",
+            tmp_path / "c" / "model.c",
+        ]
+    )
+
+
+def test_the_file_name_stays_in_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "a*").mkdir()
+    source = tmp_path / "a*" / "*evil*.tflite"
+    source.write_bytes(fused())
+    export_model(source, tmp_path / "out", "c")
+    assert "_evil_.tflite" in (tmp_path / "out" / "model.h").read_text().splitlines()[0]
+
+
+def test_long_names_are_cut() -> None:
+    assert len(comment("x" * 10_000)) == 60
+    assert comment(None) == ""
+
+
+def test_float_literals_are_the_same_float_again() -> None:
+    assert float_literal(0.003921568859368563) == "0.003921569f"
+    assert float_literal(1.0) == "1.0f"
+    assert float_literal(1e-20) == "1e-20f"
+    assert float_literal(-3) == "-3.0f"
+    assert [float_literal(value) for value in (float("nan"), float("inf"), 1e39)] == [None] * 3
+
+
+def test_arrays_hold_the_bytes() -> None:
+    data = bytes(range(256)) * 3
+    text = byte_array("const unsigned char data[768]", data)
+    assert bytes(int(number) for number in re.findall(r"(\d+),", text)) == data
+    assert "{\n    0\n}" in byte_array("const unsigned char none[1]", b"")
+
+
+def with_quantization(model_bytes: bytes, **fields: object) -> bytes:
+    model = load_model(model_bytes)
+    tensors = [replace(t, quantization=s.Quantization(**fields)) for t in model.main.tensors]  # type: ignore[arg-type]
+    return changed(model_bytes, tensors=tuple(tensors))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scale": (float("nan"),), "zero_point": (0,)},
+        {"scale": (float("inf"),), "zero_point": (-(2**62),)},
+        {"scale": (1.0, 2.0), "zero_point": (0, 0)},
+        {"scale": (1.0,), "zero_point": None},
+        {},
+    ],
+)
+def test_quantization_no_literal_can_say_is_left_out(fields: dict[str, object], tmp_path: Path) -> None:
+    export_model(with_quantization(fused(), **fields), tmp_path / "model", "platformio")
+    header = (tmp_path / "model" / "src" / "model_data.h").read_text()
+    assert "_SCALE" not in header and "nan" not in header and "inf" not in header
+    assert "#define MODEL_INPUT_0_BYTES 360" in header
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_dynamic_shape_is_refused(format: str, tmp_path: Path) -> None:
+    model = load_model(fused())
+    tensors = (replace(model.main.tensors[0], shape=(-1, 12, 10, 3)), *model.main.tensors[1:])
+    with pytest.raises(ModelError, match="dynamic shape"):
+        export_model(changed(fused(), tensors=tensors), tmp_path / "model", format)
+    assert not (tmp_path / "model").exists()
+
+
+def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
+    model = load_model(fused())
+    block = model.main.operators[0]
+    options = block.custom_options or b""
+    for damaged in (b"", options[:30], options[:60] + b"\xff" * 8 + options[68:]):
+        operators = (replace(block, custom_options=damaged), *model.main.operators[1:])
+        with pytest.raises(ModelError, match="TFLITE_FUSE_0 is no sound fused block"):
+            export_model(changed(fused(), operators=operators), tmp_path / "model", "c")
+
+
+@pytest.mark.parametrize("format", [name for name in FORMATS if name != "c"])
+def test_operators_no_resolver_knows_are_named(format: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the custom operator my op is none that TensorFlow Lite Micro registers"):
+        export_model(custom_model("my op", b""), tmp_path / "model", format)
+    model = load_model(network())
+    codes = (
+        replace(model.operator_codes[0], builtin_code=9999, deprecated_builtin_code=127),
+        *model.operator_codes[1:],
+    )
+    with pytest.raises(UsageError, match="the operator BUILTIN_9999 is none"):
+        export_model(serialize_model(replace(model, operator_codes=codes)), tmp_path / "model", format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_model_without_operators(format: str, tmp_path: Path) -> None:
+    model = load_model(network())
+    empty = changed(network(), operators=(), outputs=model.main.inputs)
+    if format == "c":
+        with pytest.raises(UsageError, match="no operators"):
+            export_model(empty, tmp_path / "model", format)
+    else:
+        export_model(empty, tmp_path / "model", format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_cut_anywhere_is_a_sentence(format: str, tmp_path: Path) -> None:
+    data = fused()
+    for end in range(0, len(data), 97):
+        try:
+            export_model(data[:end], tmp_path / f"model{end}", format)
+        except TfliteFuseError:
+            assert not (tmp_path / f"model{end}").exists()

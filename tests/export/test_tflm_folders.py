@@ -1,0 +1,160 @@
+"""Folders for TFLM: the model's bytes, the exact arena, just the operators used, and programs that compile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.arduino.fake_runtime import GENERATIONS, HERE, SANITIZERS, build, compiler, headers_of, library_objects
+from tests.export.exported import chained, fused, network, outside, run
+from tflite_fuse.export import export_model
+from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
+from tflite_fuse.export.operators import registrations, used_operators
+from tflite_fuse.fusion.block import Storage
+from tflite_fuse.memory.greedy import head_bytes
+from tflite_fuse.memory.tail import loading_bytes, predict_tail
+from tflite_fuse.memory.tail_sizes import ARM, WIDE_ENUMS
+from tflite_fuse.model import load_model
+from tflite_fuse.model.types import BUILTIN_CODES, operator_name
+
+FORMATS = {"arduino": "", "platformio": "src/", "esp-idf": "main/"}
+"""Where each has its program."""
+
+_LIBRARY = {"arduino": "src/tflite_fuse", "platformio": "lib/tflite_fuse/src", "esp-idf": "components/tflite_fuse/src"}
+
+
+def exported(model: bytes, folder: Path, format: str) -> Path:
+    export_model(model, folder, format)
+    return folder / FORMATS[format]
+
+
+def main_of(program: Path) -> Path:
+    (found,) = [*program.glob("*.ino"), *program.glob("main.cpp")]
+    return found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_array_is_the_model(format: str, tmp_path: Path) -> None:
+    program = exported(fused(), tmp_path / "model", format)
+    text = (program / "model_data.c").read_text()
+    body = text[text.index("{") :]
+    data = bytes(int(number) for number in re.findall(r"(\d+),", body))
+    assert load_model(data) == load_model(fused())
+    assert "__attribute__((aligned(16)))" in text
+    assert f"#define MODEL_BYTES {len(data)}\n" in (program / "model_data.h").read_text()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("model", [fused(), chained("float"), network()])
+def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path: Path) -> None:
+    """Head + tail, or what loading needs; Arduino's builds have larger structs."""
+    found = load_model(model)
+    build = WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS
+    needed = max(head_bytes(found) + predict_tail(found, build).total, loading_bytes(found, build))
+    program = exported(model, tmp_path / "model", format)
+    (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)\n", (program / "model_data.h").read_text())
+    assert needed <= int(declared) < needed + 16 and int(declared) % 16 == 0
+
+
+def test_each_kind_of_build_fits_into_arduinos_arena() -> None:
+    for model in map(load_model, (fused(), chained("float"), network())):
+        for smaller in (ARM, WIDE_ENUMS):
+            assert arena_for(model, smaller).total <= arena_for(model, FULL_STRUCTS).total
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_registers_just_the_operators_used(format: str, tmp_path: Path) -> None:
+    header = (exported(chained("float"), tmp_path / "model", format) / "model_ops.h").read_text()
+    assert re.findall(r"if \((.*) != kTfLiteOk\)", header) == [
+        "tflite_fuse_register(ops)",
+        "ops.AddSoftmax()",
+        "ops.AddDequantize()",
+    ]
+    assert "MicroMutableOpResolver<3>" in header
+
+
+def test_a_model_that_is_not_fused_needs_no_library_header(tmp_path: Path) -> None:
+    header = (exported(network(), tmp_path / "model", "arduino") / "model_ops.h").read_text()
+    assert "tflite_fuse" not in header.partition("\n")[2]
+    assert "ops.AddDepthwiseConv2D()" in header
+
+
+def test_every_method_name_is_one_of_the_runtimes() -> None:
+    """Names as TensorFlow Lite Micro spells them where its spelling is not the rule."""
+    known = {
+        "AVERAGE_POOL_2D": "AddAveragePool2D",
+        "SPACE_TO_BATCH_ND": "AddSpaceToBatchNd",
+        "LOG_SOFTMAX": "AddLogSoftmax",
+        "RELU6": "AddRelu6",
+        "PADV2": "AddPadV2",
+        "SELECT_V2": "AddSelectV2",
+        "L2_NORMALIZATION": "AddL2Normalization",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": "AddUnidirectionalSequenceLSTM",
+        "BATCH_MATMUL": "AddBatchMatMul",
+        "CUSTOM:SignalPCAN": "AddPCAN",
+    }
+    for name, method in known.items():
+        assert registrations([name]) == (f"ops.{method}()",)
+        assert name.startswith("CUSTOM:") or name in BUILTIN_CODES
+
+
+@pytest.mark.parametrize("generation", [min(GENERATIONS), max(GENERATIONS)])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_program_compiles_and_runs_against_stand_ins(format: str, generation: int, tmp_path: Path) -> None:
+    program = exported(fused(), tmp_path / "model", format)
+    said = run_with_stand_ins(program, format, generation, tmp_path)
+    assert "output 0[0] = 7\n" in said and "failed" not in said
+
+
+@pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
+@pytest.mark.parametrize("format", FORMATS)
+def test_programs_with_inputs_outside_the_arena_compile(format: str, storage: Storage, tmp_path: Path) -> None:
+    program = exported(outside(storage), tmp_path / "model", format)
+    text = main_of(program).read_text()
+    assert "tflite_fuse_set_outside(&outside);" in text and "interpreter->input" not in text
+    assert "output 0[0] = 7\n" in run_with_stand_ins(program, format, 5, tmp_path)
+
+
+def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Path) -> str:
+    """Compile the program as its board's toolchain would, but for headers that stand for the real ones; run it."""
+    headers = scratch / "headers"
+    board = ["Arduino.h", "Chirale_TensorFlowLite.h", "esp_timer.h", "freertos/FreeRTOS.h", "freertos/task.h"]
+    runtime = ["tensorflow/lite/micro/micro_interpreter.h", "tensorflow/lite/schema/schema_generated.h"]
+    for name in (*board, *runtime):
+        (headers / name).parent.mkdir(parents=True, exist_ok=True)
+        (headers / name).write_text('#include "fake_board.h"\n')
+    whole = scratch / "whole.cpp"
+    start = "app_main();" if format == "esp-idf" else "setup();\n  for (;;) loop();"
+    first = '#include "fake_board.h"\n' if format == "arduino" else ""
+    whole.write_text(f'{first}#include "{main_of(program)}"\nint main() {{\n  {start}\n}}\n')
+    library = program.parent if format != "arduino" else program
+    folders = [library / _LIBRARY[format], headers, headers_of(generation), HERE, Path(__file__).parent, program]
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}"]
+    include = [f"-I{folder}" for folder in folders]
+    build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
+    glue = library / _LIBRARY[format] / "tflite_fuse_tflm.cpp"
+    objects = [scratch / "data.o", *library_objects()]
+    build([compiler("g++"), *flags, *include, whole, glue, *objects, "-o", scratch / "program"])
+    return run([scratch / "program"])
+
+
+def test_projects_name_what_they_build_on(tmp_path: Path) -> None:
+    for format in FORMATS:
+        export_model(fused(), tmp_path / format, format)
+    assert (tmp_path / "arduino" / "arduino.ino").exists()
+    ini = (tmp_path / "platformio" / "platformio.ini").read_text()
+    assert "framework = arduino" in ini and "lib_deps" in ini
+    assert (tmp_path / "platformio" / "lib" / "tflite_fuse" / "library.json").exists()
+    idf = tmp_path / "esp-idf"
+    assert "project(esp_idf)" in (idf / "CMakeLists.txt").read_text()
+    assert "espressif/esp-tflite-micro" in (idf / "main" / "idf_component.yml").read_text()
+    assert (idf / "components" / "tflite_fuse" / "CMakeLists.txt").exists()
+
+
+def test_operators_of_all_subgraphs_are_registered() -> None:
+    model = load_model(network())
+    names = {operator_name(model, operator) for operator in model.main.operators}
+    assert set(used_operators(model)) == names
+    assert len(used_operators(model)) == len(names)
