@@ -130,6 +130,29 @@ def test_a_skip_is_held_as_long_as_the_main_path_lags() -> None:
     assert costs.scratch[0] == skip + wide + single + CURSORS[5]
 
 
+def test_a_skip_read_first_is_held_from_the_start_of_the_tile() -> None:
+    maker = GraphMaker(12, 12, 4)
+    start = maker.window(0, 8)
+    # All of the window lies above the pixel: tiles begin two rows before the skip is first wanted.
+    mixed = maker.window(maker.window(start, 16), 16, (3, 1), padding=(2, 0, 0, 0), kind=StageKind.DEPTHWISE)
+    maker.join(StageKind.ADD, start, maker.window(mixed, 8))
+    config = BlockConfig(4, 12, 1)
+    costs, exact = price_block(maker.graph(), 0, 4, config), schedule(block_of(maker.graph(), 0, 4), config)
+    assert costs.scratch[0] == exact.scratch_bytes
+    assert exact.capacities[1] == 2 * 12 + 1
+
+
+def test_a_long_tail_lies_over_the_rings() -> None:
+    maker = GraphMaker(4, 4, 3)
+    pooled = maker.accumulate(StageKind.GLOBAL_AVERAGE, maker.window(0, 6, (3, 3)), 6)
+    wide = maker.accumulate(StageKind.FULLY_CONNECTED, pooled, 200)
+    maker.accumulate(StageKind.FULLY_CONNECTED, maker.accumulate(StageKind.FULLY_CONNECTED, wide, 100), 3)
+    graph, config = maker.graph(), BlockConfig(4, 4, 1)
+    costs, exact = price_block(graph, 0, 4, config), schedule(block_of(graph, 0, 4), config)
+    assert costs.scratch[0] == exact.scratch_bytes > 300
+    assert costs.macs[0] == exact.macs == graph.macs
+
+
 def test_full_width_recomputes_nothing_and_strips_count_their_halos() -> None:
     graph = inverted_residuals()
     first, last = 1, 3

@@ -68,14 +68,15 @@ def whole_fill(driven: BlockTensor) -> Fill:
 
 
 def joint_fill(fills: Sequence[Fill]) -> Fill:
-    """The fill of a tensor with several readers: the furthest's, done when the slowest is done."""
+    """The fill of a tensor with several readers: the furthest's, done when one that wants all of it has it."""
     best = max(fills, key=lambda fill: (fill.ahead, fill.limit, fill.right))
+    last_row = max(fill.all_limit for fill in fills)
     return Fill(
         best.scale,
         best.ahead,
         best.limit,
-        min(fill.all_ahead for fill in fills),
-        max(fill.all_limit for fill in fills),
+        max(fill.all_ahead for fill in fills if fill.all_limit == last_row),
+        last_row,
         best.across,
         best.right,
     )
