@@ -88,6 +88,8 @@ def network() -> Any:
     x = inverted_residual(x, 32, 48, stride=2)
     x = inverted_residual(x, 32, 128)
     x = inverted_residual(x, 48, 128, stride=2)
+    x = inverted_residual(x, 48, 144)
+    x = inverted_residual(x, 48, 144)
     x = convolution(x, 96)
     x = layers.GlobalAveragePooling2D()(x)
     x = layers.Dense(len(shapes.CLASSES), activation="softmax", name="class")(x)

@@ -1,7 +1,7 @@
 """Pictures of shapes, a function of a seed alone: what the sample model was trained and is tested on.
 
-One filled shape per picture, at a random place, size, angle and colour, on a background that is a colour gradient with
-noise. Nothing is stored: training, calibration and evaluation draw from different seeds.
+One filled shape per picture, at a random place, size, angle and colour, before a colour gradient, all under noise.
+Nothing is stored: training, calibration and evaluation draw from different seeds.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ _ROWS, _COLUMNS = np.mgrid[0:SIZE, 0:SIZE].astype(np.float32)
 
 def draw(label: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """One picture, uint8 of shape (SIZE, SIZE, 3)."""
-    radius = rng.uniform(0.15, 0.4) * SIZE
+    radius = rng.uniform(0.13, 0.4) * SIZE
     y, x = rng.uniform(radius * 0.9, SIZE - radius * 0.9, 2)
     angle = rng.uniform(0.0, 2.0 * np.pi)
     background = rng.uniform(0.0, 255.0, 3)
     slope = rng.uniform(-0.4, 0.4, (2, 3))
     colour = rng.uniform(0.0, 255.0, 3)
-    while np.abs(colour - background).max() < 90.0:
+    while np.abs(colour - background).max() < 75.0:
         colour = rng.uniform(0.0, 255.0, 3)
 
     dy, dx = (_ROWS - np.float32(y)) / np.float32(radius), (_COLUMNS - np.float32(x)) / np.float32(radius)
@@ -92,7 +92,7 @@ def draw(label: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
 
     tilt = (_ROWS[..., None] - SIZE / 2) * slope[0] + (_COLUMNS[..., None] - SIZE / 2) * slope[1]
     picture = (background + tilt) * (1.0 - cover) + colour * cover
-    picture += rng.normal(0.0, rng.uniform(2.0, 14.0), picture.shape)
+    picture += rng.normal(0.0, rng.uniform(2.0, 18.0), picture.shape)
     result: npt.NDArray[np.uint8] = np.clip(np.round(picture), 0, 255).astype(np.uint8)
     return result
 
