@@ -1,0 +1,27 @@
+// The operators of sample_shapes_int8.tflite, and no others. Written by tflite-fuse; export again rather than change it.
+#ifndef MODEL_OPS_H_
+#define MODEL_OPS_H_
+
+#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+#include "tflite_fuse_tflm.h"
+
+namespace tflite {
+// TensorFlow Lite Micro's types are found from in here, whether it keeps them in tflite or in tflite::micro.
+namespace micro {
+
+typedef MicroMutableOpResolver<2> ModelOps;
+
+inline TfLiteStatus RegisterModelOps(ModelOps& ops) {
+  if (tflite_fuse_register(ops) != kTfLiteOk) {
+    return kTfLiteError;
+  }
+  if (ops.AddSoftmax() != kTfLiteOk) {
+    return kTfLiteError;
+  }
+  return kTfLiteOk;
+}
+
+}  // namespace micro
+}  // namespace tflite
+
+#endif
