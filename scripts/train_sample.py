@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Train and convert the sample model that ships with the package: train_sample.py [OUT.tflite] [--epochs N].
 
-Needs TensorFlow (extra ``[zoo]``) and some minutes on two cores; nothing else does. The network classifies the pictures
-of tflite_fuse/data/shapes.py. It has what each pass looks for, at high resolution where it matters: an inverted
-residual block with a skip connection, a cell whose branches come in an order that needs much memory, explicit padding
-that no convolution in the file can express, and a pooled classifier.
+Needs TensorFlow (``pip install -e '.[zoo]'``) and about eleven minutes of processor time; nothing else does. The
+network classifies the pictures of tflite_fuse/data/shapes.py. It has what each pass looks for, at high resolution where
+it matters: an inverted residual block with a skip connection, a cell whose branches come in an order that needs much
+memory, explicit padding that no convolution in the file can express, and a pooled classifier.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+try:
+    import tensorflow as tf
+except ImportError:
+    print("train_sample.py: TensorFlow is missing; run pip install -e '.[zoo]'", file=sys.stderr)
+    sys.exit(2)
+
 import numpy as np
-import tensorflow as tf
 
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 
