@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import shared_models
 from tests.memory.one_operator import MODELS, Maker
 from tflite_fuse.memory.macs import operator_macs
 from tflite_fuse.model import load_model
@@ -20,11 +21,10 @@ PUBLISHED_MILLIONS = {
 }
 
 
-def test_known_models(shared_model: Path) -> None:
-    if shared_model.stem not in PUBLISHED_MILLIONS:
-        pytest.skip("no published figure")
-    macs = sum(operator_macs(load_model(shared_model))) / 1e6
-    assert macs == pytest.approx(PUBLISHED_MILLIONS[shared_model.stem], abs=0.05 if macs > 50 else 0.005)
+@shared_models(*PUBLISHED_MILLIONS)
+def test_known_models(path: Path) -> None:
+    macs = sum(operator_macs(load_model(path))) / 1e6
+    assert macs == pytest.approx(PUBLISHED_MILLIONS[path.stem], abs=0.05 if macs > 50 else 0.005)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.builders import random_models
+from tests.conftest import UNKNOWN_TO_THE_WHEEL, shared_models
 from tests.memory.one_operator import I8, I16, MODELS, Maker
 from tflite_fuse.errors import ModelError
 from tflite_fuse.memory.greedy import greedy_head
@@ -33,20 +34,19 @@ ON_CORTEX_M7 = {
 """Tails read on a Cortex-M7 with the reference kernels."""
 
 
-def test_equals_what_a_cortex_m7_needs(shared_model: Path) -> None:
-    if shared_model.stem not in ON_CORTEX_M7:
-        pytest.skip("not measured on a device")
-    assert predict_tail(load_model(shared_model)).total == ON_CORTEX_M7[shared_model.stem]
+@shared_models(*ON_CORTEX_M7)
+def test_equals_what_a_cortex_m7_needs(path: Path) -> None:
+    assert predict_tail(load_model(path)).total == ON_CORTEX_M7[path.stem]
 
 
 @needs_wheel
 def test_equals_the_wheel_on_every_shared_model(shared_model: Path) -> None:
     data = shared_model.read_bytes()
-    try:
-        tail = tflm.measure(data).tail_bytes
-    except ModelError as error:
-        pytest.skip(f"the runtime does not load it: {error}")
-    assert predict_tail(load_model(data), HOST).total == tail
+    if shared_model.stem in UNKNOWN_TO_THE_WHEEL:
+        with pytest.raises(ModelError, match="cannot load"):
+            tflm.measure(data)
+    else:
+        assert predict_tail(load_model(data), HOST).total == tflm.measure(data).tail_bytes
 
 
 @needs_wheel

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.builders import random_models
+from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
 from tests.memory.test_greedy import conditional_model
 from tflite_fuse.errors import ModelError, UsageError
@@ -58,10 +59,9 @@ def test_the_pass_is_a_pass() -> None:
 
 
 @needs_wheel
-def test_mobilenet_needs_a_quarter_less(shared_model: Path) -> None:
-    if shared_model.stem != "mlperf_tiny_vww96_int8":
-        pytest.skip("another model")
-    model = load_model(shared_model)
+@shared_models("mlperf_tiny_vww96_int8")
+def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
+    model = load_model(path)
     result = Plan(measure_head=measured).run(model)
     assert measured(model) == 73_728
     assert measured(result.model) == 55_296
