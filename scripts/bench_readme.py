@@ -7,7 +7,10 @@ bench_readme.py [MODEL ...] [--write] [--inputs N]: by default the bundled sampl
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from tflite_fuse.data import SAMPLE_MODEL

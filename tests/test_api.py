@@ -79,6 +79,14 @@ def test_a_rewritten_model_can_be_rewritten_again() -> None:
     assert twice.report.before.macs == once.report.after.macs
 
 
+@pytest.mark.parametrize("passes", [("reorder", "plan"), ("reorder", "fuse", "plan")])
+def test_a_rewritten_model_has_a_front(passes: tuple[str, ...]) -> None:
+    """Its offline plan is for its own tensors, not for those a point of the front leaves."""
+    again = tflite_fuse.pareto(tflite_fuse.rewrite(MODEL, verify=False, passes=passes).model)
+    original = tflite_fuse.pareto(MODEL)
+    assert again.rows[0].ram_bytes <= original.unfused_ram_bytes and again.rows[0].macs >= original.unfused_macs
+
+
 def test_sizes_and_tiles_are_read_as_people_write_them() -> None:
     assert [parse_bytes(text) for text in ("64kB", "64KiB", "1.5 kB", "65536", "1MB")] == [
         64_000,

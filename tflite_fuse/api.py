@@ -13,6 +13,7 @@ from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import fusion_front
+from tflite_fuse.memory.offline_plan import remove_plan
 from tflite_fuse.model.file import load_model, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -150,7 +151,7 @@ def pareto(
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena.
     """
-    model, mode = load_model(source), _input_mode(input_mode)
+    model, mode = remove_plan(load_model(source)), _input_mode(input_mode)
     moved, _ = inputs_to_move(model, mode)
     options = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode).search_options(moved)
     return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))

@@ -11,7 +11,7 @@ _ROWS = (
     ("arena (head + tail, 32-bit target)", "arena_bytes"),
     ("  head: activations and scratch", "head_bytes"),
     ("  tail: the runtime's own data", "tail_bytes"),
-    ("largest working set", "peak_bytes"),
+    ("largest working set, nothing overlapping", "peak_bytes"),
     ("multiply-accumulates", "macs"),
     ("operators", "operators"),
     ("file", "file_bytes"),
