@@ -5,11 +5,10 @@ from __future__ import annotations
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.in_model import block_overlaps, blocks_in, executed_macs, outside_reads
+from tflite_fuse.fusion.in_model import block_overlaps, executed_macs, outside_reads
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.greedy import head_bytes
-from tflite_fuse.memory.macs import operator_macs
 from tflite_fuse.memory.offline_plan import has_plan
 from tflite_fuse.memory.placement import place, rounded
 from tflite_fuse.memory.tail import predict_tail
@@ -34,14 +33,6 @@ def measured_head(data: bytes) -> int | None:
         return None
 
 
-def executed_operator_macs(model: Model) -> list[int]:
-    """Multiply-accumulates each operator executes, those of fused blocks included. Raises ModelError."""
-    macs = list(operator_macs(model))
-    for index, block in blocks_in(model).items():
-        macs[index] = executed_macs(block)
-    return macs
-
-
 def figures(model: Model, data: bytes) -> Figures:
     """Figures of a model whose file is ``data``.
 
@@ -60,7 +51,7 @@ def figures(model: Model, data: bytes) -> Figures:
         head_source=source,
         tail_bytes=tail,
         arena_bytes=head + tail,
-        macs=sum(executed_operator_macs(model)),
+        macs=sum(executed_macs(model)),
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
@@ -79,7 +70,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]
         ModelError: a block, or what the file says about inputs outside the arena, is damaged.
     """
     graph, reasons = memory_graph(model), fusability(model)
-    sets, macs, highest = working_sets(graph), executed_operator_macs(model), peak(graph)
+    sets, macs, highest = working_sets(graph), executed_macs(model), peak(graph)
     rows = []
     for index, operator in enumerate(model.main.operators):
         output = model.main.tensors[operator.outputs[0]] if operator.outputs else None

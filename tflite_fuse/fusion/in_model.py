@@ -7,6 +7,7 @@ from tflite_fuse.fusion.block import StageKind
 from tflite_fuse.fusion.decode import DecodedBlock, decode
 from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.memory.macs import operator_macs
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
@@ -47,9 +48,18 @@ def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
     return found
 
 
-def executed_macs(block: DecodedBlock) -> int:
-    """Multiply-accumulates of one run, recomputed ones included."""
-    return sum(schedule(block.block, block.config).stage_macs)
+def executed_macs(model: Model) -> tuple[int, ...]:
+    """Multiply-accumulates of one inference for each operator of the first subgraph.
+
+    Those of fused blocks are included, what they recompute too.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    macs = list(operator_macs(model))
+    for index, decoded in blocks_in(model).items():
+        macs[index] = sum(schedule(decoded.block, decoded.config).stage_macs)
+    return tuple(macs)
 
 
 def block_overlaps(model: Model) -> tuple[Overlap, ...]:

@@ -8,11 +8,11 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block import BlockTensor
 from tflite_fuse.fusion.extract import absorb_padding
 from tflite_fuse.fusion.geometry import Layer, LayerGraph, TailBytes
+from tflite_fuse.fusion.in_model import executed_macs
 from tflite_fuse.fusion.lower import lower_operator
 from tflite_fuse.fusion.lowering import Lowered
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.macs import operator_macs
 from tflite_fuse.memory.tail_shares import tail_shares
 from tflite_fuse.model.schema import Model
 
@@ -21,11 +21,11 @@ def graph_from_model(model: Model) -> LayerGraph:
     """The layer graph of a model.
 
     Raises:
-        ModelError: an arena tensor has a dynamic shape.
+        ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
     """
     memory = memory_graph(model)
     lowered = tuple(_lower(model, index) for index in range(len(memory.ops)))
-    macs = operator_macs(model)
+    macs = executed_macs(model)
     layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.ops)))
     return LayerGraph(
         tensors=_extents(memory, lowered),
