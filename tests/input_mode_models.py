@@ -5,7 +5,12 @@ from __future__ import annotations
 from tflite_fuse.model import Model
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import branching_network, inverted_residual_network, one_dimensional_network
+from tflite_fuse.zoo.networks import (
+    branching_network,
+    cell_network,
+    inverted_residual_network,
+    one_dimensional_network,
+)
 from tflite_fuse.zoo.recording import Ref
 
 
@@ -67,4 +72,5 @@ MODELS = {
     "inverted residuals": lambda: inverted_residual_network(size=24, blocks=2),
     "one dimension": one_dimensional_network,
     "branches": branching_network,
+    "cells": cell_network,
 }

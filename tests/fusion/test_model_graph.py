@@ -79,6 +79,8 @@ def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: boo
         networks.inverted_residual_network,
         networks.one_dimensional_network,
         networks.branching_network,
+        networks.cell_network,
+        networks.pyramid_network,
         padded_network,
         lambda: build_architecture(LAYERS),
     ],

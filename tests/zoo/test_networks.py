@@ -33,6 +33,8 @@ def run_once(model: Model) -> list[np.ndarray]:
         networks.one_dimensional_network,
         lambda: networks.one_dimensional_network(along_rows=True),
         networks.branching_network,
+        networks.cell_network,
+        networks.pyramid_network,
     ],
 )
 def test_family_runs(build: Callable[[], Model]) -> None:

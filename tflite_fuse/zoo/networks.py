@@ -75,6 +75,39 @@ def branching_network(size: int = 16, channels: int = 8, branches: int = 3, wide
     return b.build([b.softmax(b.fully_connected(b.mean(y), 5))])
 
 
+def cell_network(size: int = 32, channels: int = 8, cells: int = 2, classes: int = 4, seed: int = 0) -> Model:
+    """Cells of parallel branches, some reading each other's results, concatenated: what architecture search finds.
+
+    Between the cells the image narrows (NASNet, Zoph et al. 2018, figure 2; SwiftNet, Cheng et al. 2019).
+    """
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), channels, 3, 2, activation="RELU6")
+    for cell in range(cells):
+        if cell:
+            channels += channels // 2
+            x = b.conv(x, channels, 3, 2, activation="RELU6")
+        separable = b.conv(b.depthwise(x, 5, activation="RELU6"), channels)
+        expanded = b.depthwise(b.conv(x, channels, activation="RELU6"), 3, activation="RELU6")
+        bottleneck = b.conv(b.depthwise(b.conv(x, 2 * channels, activation="RELU6"), 3, activation="RELU6"), channels)
+        x = b.concat([separable, b.add(expanded, bottleneck), expanded])
+    return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])
+
+
+def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
+    """A backbone with three outputs of falling resolution, each with a head of its own: a detector.
+
+    (Feature Pyramid Networks, Lin et al. 2017; no operator resizes, so that all of it can be fused.)
+    """
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), channels, 3, 2, activation="RELU6")
+    heads = []
+    for _ in range(3):
+        x = inverted_residual(b, x, channels, 4, stride=2)
+        x = inverted_residual(b, x, channels, 4)
+        heads.append(b.conv(b.depthwise(x, 3, activation="RELU6"), 6))
+    return b.build(heads)
+
+
 def random_graph(
     choose: Chooser, most_operators: int = 10, variables: bool = False, several_inputs: bool = True
 ) -> Model:
