@@ -20,6 +20,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass, PassResult, run_passes
 from tflite_fuse.passes.fuse import Fuse, FuseResult, Goal
 from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.sink_transpose import SinkTranspose
@@ -82,6 +83,7 @@ def rewrite(
     time_limit: float = 30.0,
     in_place: str | None = None,
     overlap: bool = True,
+    int8_io: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -100,6 +102,8 @@ def rewrite(
         time_limit: seconds each search may take before it answers with its best so far.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
         overlap: let fused blocks write their output over input they need no more.
+        int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
+            then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
         progress: called with (step, done, total).
 
     Raises:
@@ -114,6 +118,8 @@ def rewrite(
     overlap = overlap and "plan" in passes
     fuse = Fuse(goal or Goal(), _scheme(scheme), tiles, _input_mode(input_mode, passes), overlap)
     steps = _make_passes(passes, fuse, time_limit, in_place, overlap)
+    if int8_io:
+        steps.insert(0, Int8Borders())
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
     verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
@@ -142,16 +148,18 @@ def pareto(
     scheme: str = Scheme.AUTO.value,
     tiles: tuple[int, int] | None = None,
     input_mode: str = InputMode.RESIDENT.value,
+    int8_io: bool = False,
 ) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
 
-    RAM is the arena the search expects, head and tail on a 32-bit target.
+    RAM is the arena the search expects, head and tail on a 32-bit target. Arguments are those of ``rewrite``.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena.
     """
     model, mode = remove_plan(load_model(source)), _input_mode(input_mode)
+    model = Int8Borders().run(model).model if int8_io else model
     moved, _ = inputs_to_move(model, mode)
     options = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode).search_options(moved)
     return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))

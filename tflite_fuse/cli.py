@@ -50,6 +50,12 @@ InputMode = Annotated[
         "by a camera) or external (in memory of yours, as PSRAM).",
     ),
 ]
+Int8Flag = Annotated[
+    bool,
+    typer.Option(
+        "--int8-io", help="Make float32 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends."
+    ),
+]
 TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
 
 
@@ -148,6 +154,7 @@ def rewrite(
     no_overlap: Annotated[
         bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
     ] = False,
+    int8_io: Int8Flag = False,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
 ) -> None:
@@ -169,6 +176,7 @@ def rewrite(
             time_limit=time_limit,
             in_place=in_place,
             overlap=not no_overlap,
+            int8_io=int8_io,
             progress=report_progress,
         )
         result.save(target)
@@ -246,6 +254,7 @@ def pareto(
     input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
     tiles: TileSize = None,
+    int8_io: Int8Flag = False,
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
@@ -254,7 +263,7 @@ def pareto(
         raise UsageError("--json and --csv exclude each other")
     with _Status("searching", as_json or as_csv):
         size = None if tiles is None else parse_tiles(tiles)
-        front = tflite_fuse.pareto(model, scheme=scheme, tiles=size, input_mode=input_mode)
+        front = tflite_fuse.pareto(model, scheme=scheme, tiles=size, input_mode=input_mode, int8_io=int8_io)
     if as_json:
         _print_json(front.to_json())
     elif as_csv:

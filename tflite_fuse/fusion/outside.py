@@ -117,9 +117,14 @@ def why_inside(model: Model, tensor: int) -> str | None:
     if graph.tensors[tensor].type != TensorType.INT8:
         return (
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
-            "blocks read int8: convert the model with int8 inputs (inference_input_type=tf.int8)"
+            f"blocks read int8: {_int8_advice(graph.tensors[tensor].type)}"
         )
     return _why_not_read(model, tensor, readers)
+
+
+def _int8_advice(kind: int) -> str:
+    convert = "convert the model with int8 inputs (inference_input_type=tf.int8)"
+    return f"rewrite with --int8-io, or {convert}" if kind == TensorType.FLOAT32 else convert
 
 
 def _why_not_read(model: Model, tensor: int, readers: Sequence[int]) -> str | None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.affine import affine_parameters, dequantize, quantize
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
-from tflite_fuse.model.types import type_name
+from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.streams import Feed, make_feed
 from tflite_fuse.runtime.worker import Array, Worker
@@ -84,9 +85,12 @@ def compare(
     source that hands out each pixel once. Every input starts from fresh state. Models with state (variable tensors,
     resources) are run once more over the whole sequence without a reset in between.
 
+    One model may take or give float32 where the other has int8 of known scale and zero point: its input is what
+    QUANTIZE makes of the floats, its output is compared after DEQUANTIZE.
+
     Args:
         a, b: two .tflite files with the same input and output shapes and types.
-        inputs: one list per inference, with one array per model input, inside the arena or not.
+        inputs: one list per inference, with one array per input of the first model, inside the arena or not.
         names: what messages call the two models.
         progress: called with (inferences done, inferences in all).
 
@@ -100,6 +104,7 @@ def compare(
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b))
     _check_signatures(models, names)
+    borders = _Borders(models)
     passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
     output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
     total = len(passes) * len(inputs)
@@ -110,8 +115,9 @@ def compare(
         for streamed in passes:
             for index, arrays in enumerate(inputs):
                 reset = not streamed or index == 0
-                feeds = [make_feed(model, arrays, name) for model, name in zip(models, names, strict=True)]
-                outputs = _run_both(pool, workers, feeds, reset)
+                given = (arrays, borders.inputs_of_second(arrays))
+                feeds = [make_feed(model, each, name) for model, each, name in zip(models, given, names, strict=True)]
+                outputs = borders.comparable(_run_both(pool, workers, feeds, reset))
                 difference = _first_difference(outputs, output_names, index, streamed)
                 done += 1
                 if progress is not None:
@@ -123,6 +129,51 @@ def compare(
     return Comparison(
         difference is None, min(done, len(inputs)), difference, tflm.RUNTIME_NAME, tflm.runtime_version() or "unknown"
     )
+
+
+class _Borders:
+    """Where one model has float32 and the other int8: what each is given, and how their outputs are compared."""
+
+    def __init__(self, models: tuple[Model, Model]) -> None:
+        graphs = [with_inputs_inside(model).main for model in models]
+        self._inputs = [[graph.tensors[index] for index in graph.inputs] for graph in graphs]
+        self._outputs = [[graph.tensors[index] for index in graph.outputs] for graph in graphs]
+
+    def inputs_of_second(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """The second model's inputs, given the first one's."""
+        if len(arrays) != len(self._inputs[0]):
+            return arrays  # what is wrong with them is said where they are sorted
+        return [_as_other(*each) for each in zip(arrays, *self._inputs, strict=True)]
+
+    def comparable(self, outputs: list[list[Array]]) -> list[list[Array]]:
+        """Both models' outputs, of equal types."""
+        pairs = [(0, 1), (1, 0)]
+        return [
+            [
+                _as_other(array, here, there) if there.type == TensorType.FLOAT32 else array
+                for array, here, there in zip(outputs[a], self._outputs[a], self._outputs[b], strict=True)
+            ]
+            for a, b in pairs
+        ]
+
+
+def _as_other(array: Array, here: Tensor, there: Tensor) -> Array:
+    """What an array of one model's tensor is in the other model's type."""
+    if here.type == there.type:
+        return array
+    if here.type == TensorType.FLOAT32 and (parameters := affine_parameters(there)) is not None:
+        return quantize(array, *parameters) if np.asarray(array).dtype == np.float32 else array
+    if (parameters := affine_parameters(here)) is not None:
+        return dequantize(array, *parameters) if np.asarray(array).dtype == np.int8 else array
+    return array
+
+
+def _same_meaning(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors can be compared: of one type, or one float32 and the other int8 that stands for floats."""
+    if a.dims != b.dims:
+        return False
+    pairs = ((a, b), (b, a))
+    return a.type == b.type or any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in pairs)
 
 
 def _run_both(
@@ -166,7 +217,7 @@ def _check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> No
         if len(of_a) != len(of_b):
             raise VerificationError(f"{names[0]} has {len(of_a)} {what} but {names[1]} has {len(of_b)}")
         for index, (tensor_a, tensor_b) in enumerate(zip(of_a, of_b, strict=True)):
-            if (tensor_a.dims, tensor_a.type) != (tensor_b.dims, tensor_b.type):
+            if not _same_meaning(tensor_a, tensor_b):
                 raise VerificationError(
                     f"{what[:-1]} {index} is {_signature(tensor_a)} in {names[0]} "
                     f"but {_signature(tensor_b)} in {names[1]}"

@@ -1,0 +1,153 @@
+"""Models that speak float32 and compute in int8: hand their QUANTIZE and DEQUANTIZE to the application.
+
+A float32 image takes four times the memory of the int8 one that all further work reads, and fused blocks cannot read
+it. The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and zero
+point stay in the model's tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.affine import affine_parameters, is_reversible
+from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+
+
+@dataclass(frozen=True)
+class _Border:
+    """A float32 input or output and the operator behind or before it.
+
+    Attributes:
+        operator: index of the QUANTIZE or DEQUANTIZE.
+        real: the float32 tensor.
+        integer: the int8 tensor.
+    """
+
+    operator: int
+    real: int
+    integer: int
+
+
+@dataclass(frozen=True)
+class Int8Borders:
+    """Make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE separates them from int8 tensors.
+
+    The int8 tensors take the names of the float32 ones, and their places in signatures.
+    """
+
+    name: ClassVar[str] = "int8-io"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        notes: list[str] = []
+        borders: list[_Border] = []
+        for what, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
+            for tensor in dict.fromkeys(tensors):
+                if model.main.tensors[tensor].type != TensorType.FLOAT32:
+                    continue
+                found = find(model, tensor)
+                name = model.main.tensors[tensor].name or f"tensor {tensor}"
+                if isinstance(found, str):
+                    notes.append(f"{what} {name} stays float32: {found}")
+                    continue
+                borders.append(found)
+                notes.append(f"{what} {name} is int8 now, {_meaning(model, found)}: {_label(model, found)} removed")
+        if not borders:
+            return PassResult(model, False, tuple(notes))
+        bare = remove_plan(model) if has_plan(model) else model
+        return PassResult(prune(_without(bare, borders)), True, tuple(notes))
+
+
+def _behind(model: Model, tensor: int) -> _Border | str:
+    """The QUANTIZE that alone reads an input, or why there is none to remove."""
+    graph = model.main
+    readers = [index for index, op in enumerate(graph.operators) if tensor in (op.inputs or ())]
+    if graph.inputs.count(tensor) != 1 or tensor in graph.outputs:
+        return "the model lists it more than once"
+    if len(readers) != 1 or operator_name(model, graph.operators[readers[0]]) != "QUANTIZE":
+        return f"{_list(model, readers)} reads it, not one QUANTIZE alone"
+    return _checked(model, _Border(readers[0], tensor, (graph.operators[readers[0]].outputs or (-1,))[0]))
+
+
+def _before(model: Model, tensor: int) -> _Border | str:
+    """The DEQUANTIZE that writes an output nobody else reads, or why there is none to remove."""
+    graph = model.main
+    writers = [index for index, op in enumerate(graph.operators) if tensor in (op.outputs or ())]
+    if graph.outputs.count(tensor) != 1:
+        return "the model lists it more than once"
+    if any(tensor in (op.inputs or ()) for op in graph.operators):
+        return "the model reads it itself"
+    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != "DEQUANTIZE":
+        return f"{_list(model, writers)} writes it, not a DEQUANTIZE"
+    return _checked(model, _Border(writers[0], tensor, (graph.operators[writers[0]].inputs or (-1,))[0]))
+
+
+def _checked(model: Model, border: _Border) -> _Border | str:
+    tensor = model.main.tensors[border.integer]
+    parameters = affine_parameters(tensor)
+    if parameters is None:
+        return f"{_label(model, border)} does not lead to an int8 tensor of one scale and zero point"
+    if not is_reversible(*parameters):
+        return f"its int8 values, of scale {parameters[0]:g}, are no 256 different floats"
+    if border.integer in (*model.main.inputs, *model.main.outputs):
+        return "its int8 values are an input or output of the model already"
+    if tensor.is_variable or model.buffers[tensor.buffer].data or tensor.dims != model.main.tensors[border.real].dims:
+        return "its int8 values are no activation of the same shape"
+    return border
+
+
+def _meaning(model: Model, border: _Border) -> str:
+    scale, zero_point = affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
+    return f"q standing for {scale:.9g} * (q - {zero_point})"
+
+
+def _label(model: Model, border: _Border) -> str:
+    return operator_label(model, border.operator)
+
+
+def _list(model: Model, operators: Sequence[int]) -> str:
+    return ", ".join(operator_label(model, index) for index in operators) or "no operator"
+
+
+def _without(model: Model, borders: Sequence[_Border]) -> Model:
+    graph = model.main
+    moved = {border.real: border.integer for border in borders}
+    removed = {border.operator for border in borders}
+    names = {border.integer: graph.tensors[border.real].name for border in borders}
+    graph = replace(
+        graph,
+        tensors=tuple(_renamed(names, index, tensor) for index, tensor in enumerate(graph.tensors)),
+        operators=tuple(op for index, op in enumerate(graph.operators) if index not in removed),
+        inputs=tuple(moved.get(index, index) for index in graph.inputs),
+        outputs=tuple(moved.get(index, index) for index in graph.outputs),
+    )
+    signatures = model.signature_defs
+    if signatures is not None:
+        model = replace(model, signature_defs=tuple(_signatures(signatures, moved)))
+    return replace_main(model, graph)
+
+
+def _renamed(names: dict[int, str | None], index: int, tensor: Tensor) -> Tensor:
+    return replace(tensor, name=names[index]) if names.get(index) else tensor
+
+
+def _signatures(signatures: Sequence[SignatureDef], moved: dict[int, int]) -> Iterator[SignatureDef]:
+    def renumbered(entries: tuple[TensorMap, ...] | None) -> tuple[TensorMap, ...] | None:
+        if entries is None:
+            return None
+        return tuple(
+            replace(entry, tensor_index=moved.get(entry.tensor_index, entry.tensor_index)) for entry in entries
+        )
+
+    for signature in signatures:
+        if signature.subgraph_index == 0:
+            yield replace(signature, inputs=renumbered(signature.inputs), outputs=renumbered(signature.outputs))
+        else:
+            yield signature
