@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Published numbers beside ours, on the same networks and the same accounting: bench_papers.py [--paper NAME] [--json].
+"""Published numbers beside ours, on the same networks: bench_papers.py [--paper NAME] [--model NAME] [--inputs N].
 
 The papers' numbers and the descriptions of their networks are read from ``--data`` (default: the folder ``shared``
-beside the project); ours are computed while you wait. RAM is the largest working set of the network, found by the same
-search that ``rewrite`` uses; what a figure leaves out is printed with it. Exit codes: 0 done, 2 bad input.
+beside the project); ours are found while you wait. Columns called *measured* are real runs: the network is built with
+random weights, rewritten, run in TensorFlow Lite Micro and compared with the original on ``--inputs`` inputs, byte by
+byte; the head is what that runtime says. All others come from the search alone, as does everything with
+``--inputs 0``. What a figure leaves out is printed with it. Exit codes: 0 done, 2 bad input, 1 an output differs.
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from measured import Measured, measure
+
+from tflite_fuse.errors import TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.fusion.front import Front, Point
 from tflite_fuse.fusion.geometry import LayerGraph, graph_from_layers
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.passes.fuse import Fuse, Goal
+from tflite_fuse.zoo.architectures import build_architecture, load_architecture
 
 Row = dict[str, Any]
 
@@ -42,16 +49,25 @@ MSF_CHAINS = {
 
 @dataclass(frozen=True)
 class Data:
-    """Where the papers' numbers and networks are."""
+    """Where the papers' numbers and networks are, which of them to look at, and how many inputs to run them on."""
 
     folder: Path
+    model: str | None = None
+    inputs: int = 0
 
     def facts(self, name: str) -> list[dict[str, str]]:
         with self._open(f"facts/{name}.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+            rows = list(csv.DictReader(file))
+        return [row for row in rows if self.model in (None, row.get("model", self.model))]
 
     def network(self, name: str) -> LayerGraph:
         return graph_from_layers(json.loads(self._open(f"arch/{name}.json").read_text()))
+
+    def architecture(self, name: str) -> dict[str, Any]:
+        return load_architecture(self._open(f"arch/{name}.json"))
+
+    def file(self, name: str) -> Model:
+        return load_model(self._open(f"models/{name}.tflite"))
 
     def _open(self, name: str) -> Path:
         path = self.folder / name
@@ -84,16 +100,21 @@ def as_pairs(front: Front) -> list[Row]:
 
 def msf_cnn(data: Data) -> dict[str, Any]:
     """Table 1: least RAM under a compute limit (P1) and least compute under a RAM limit (P2), on three chains."""
-    graphs = {name: data.network(chain).without_network_tensors() for name, chain in MSF_CHAINS.items()}
+    chains = {name: chain for name, chain in MSF_CHAINS.items() if data.model in (None, name)}
+    graphs = {name: data.network(chain).without_network_tensors() for name, chain in chains.items()}
     fronts = {name: search(graph) for name, graph in graphs.items()}
     overlapping = {name: search(graph, MODES["resident, overlap"])[0] for name, graph in graphs.items()}
     rows = [_msf_row(entry, fronts[entry["model"]][0]) for entry in data.facts("msf_cnn_table1")]
+    if data.inputs:
+        _measure_msf(data, rows)
     return {
         "paper": "msf-cnn",
         "accounting": "plain layer chains: the network's input and its final output are not counted, residual"
         " additions, pooling and classifier are left out. Their compute factor ignores that padding adds up in fused"
         " halos and can thus be too low or too high by a few per cent; ours counts every pixel computed. Our RAM holds"
-        " the executor's own state too. fronts_with_overlap: blocks may also write over inputs they no longer need.",
+        " the executor's own state too. fronts_with_overlap: blocks may also write over inputs they no longer need."
+        " Measured: the same layers with global average pooling behind them, as in the networks they are from, so that"
+        " the last feature map is not stored; the input is external, overlap is on, RAM is the head.",
         "rows": rows,
         "fronts": {name: as_pairs(front) for name, (front, _) in fronts.items()},
         "fronts_with_overlap": {name: as_pairs(front) for name, front in overlapping.items()},
@@ -111,6 +132,29 @@ def _msf_row(entry: Mapping[str, str], front: Front) -> Row:
     theirs = _theirs(entry)
     best = front.least_ram(theirs["theirs_compute_factor"])
     return {**row, **theirs, **_ours(best), "ram_ratio": best.ram_bytes / theirs["theirs_ram_bytes"]}
+
+
+def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
+    """Adds real runs within the paper's compute factors to its rows."""
+    known: dict[tuple[str, float], Measured] = {}
+    models = {name: _pooled(data.architecture(MSF_CHAINS[name])) for name in {row["model"] for row in rows}}
+    for row in rows:
+        name, factor = row["model"], row["theirs_compute_factor"]
+        if (name, factor) not in known:
+            goal = Goal(max_compute=factor) if factor is not None else Goal(least_ram=True)
+            fuse = Fuse(goal, input_mode=InputMode.EXTERNAL, count_tail=False)
+            known[name, factor] = measure(f"{name}, F <= {factor}", models[name], fuse, data.inputs)
+        run = known[name, factor]
+        row["measured_head_bytes"], row["measured_compute_factor"] = run.head_bytes, run.compute_factor
+        if row["theirs_ram_bytes"]:
+            row["measured_ratio"] = run.head_bytes / row["theirs_ram_bytes"]
+
+
+def _pooled(architecture: dict[str, Any]) -> Model:
+    """A chain with global average pooling behind it."""
+    height, width, _ = architecture["layers"][-1]["out"]
+    pool = {"op": "avgpool", "kernel": [height, width]}
+    return build_architecture({**architecture, "layers": [*architecture["layers"], pool]})
 
 
 def _theirs(entry: Mapping[str, str]) -> Row:
@@ -142,17 +186,76 @@ def streamnet(data: Data) -> dict[str, Any]:
             row[f"{mode}, F=1: ram_bytes"] = front.zero_recompute().ram_bytes
             row[f"{mode}, F<=1.1: ram_bytes"] = front.least_ram(1.1).ram_bytes
             seconds[f"{entry['model']}, {mode}"] = took
-        rows.append(row)
+        rows.append({**_streamnet_runs(data, row), **row} if data.inputs else row)
     return {
         "paper": "streamnet",
         "accounting": "ours: largest working set with residuals held; resident: the input image counts all the while it"
         " is read; streamed: its rows come through a callback; external: it lies in memory that is not counted;"
         " overlap: a block's output may lie over its input at a safe distance. Theirs: peak memory as printed in their"
         " tables, measured with TinyEngine, which computes depthwise convolutions and additions in place; what it"
-        " counts besides activations is not said there.",
+        " counts besides activations is not said there. Measured: the head of the arena at zero recompute with overlap;"
+        " ratio: over StreamNet-2D's figure; image: over the bytes of the input image.",
         "rows": rows,
         "seconds": seconds,
     }
+
+
+def _streamnet_runs(data: Data, row: Row) -> Row:
+    """Real runs at zero recompute, for the columns in front of what the search says."""
+    theirs = row["theirs_stream_2d_ram_bytes"]
+    found: Row = {"model": row["model"], "image_bytes": row["image_bytes"], "theirs_stream_2d_ram_bytes": theirs}
+    model = build_architecture(data.architecture(row["model"]))
+    for mode in InputMode:
+        run = measure(row["model"], model, Fuse(input_mode=mode), data.inputs)
+        found[f"measured {mode.value} head_bytes"], found[f"{mode.value} ratio"] = (
+            run.head_bytes,
+            run.head_bytes / theirs,
+        )
+        if mode is InputMode.RESIDENT:
+            found["resident / image"] = run.head_bytes / row["image_bytes"]
+    return found
+
+
+AIMS = {
+    "mlperf_tiny_vww96_int8": (30_500, 13_200, 11_000),
+    "tflm_person_detect_int8": (15_500, 12_800, 11_000),
+    "mlperf_tiny_resnet8_int8": (13_500, 13_500, 13_500),
+    "mlperf_tiny_dscnn_kws_int8": (7_500, 6_900, 6_900),
+    "mcunet_vww1_float_io_int8": (23_500, 14_600, 13_600),
+    "mcunet_in3_int8": (100_500, 55_800, 55_800),
+}
+"""What the whole arena may take at most on public models at F <= 1.1: input resident, streamed, external."""
+
+
+def frontier(data: Data) -> dict[str, Any]:
+    """The whole arena of public models, next to what this package sets itself as a limit."""
+    if not data.inputs:
+        raise UsageError("the frontier is made of real runs; give --inputs 1 or more")
+    rows = []
+    for name, aims in AIMS.items():
+        if data.model not in (None, name):
+            continue
+        model, row = data.file(name), Row(model=name)
+        for mode, aim in zip(InputMode, aims, strict=True):
+            fuse = Fuse(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
+            run = measure(name, model, fuse, data.inputs)
+            row[f"{mode.value}: arena_bytes"], row[f"{mode.value}: estimate_bytes"] = (
+                run.arena_bytes,
+                run.estimate_bytes,
+            )
+            row[f"{mode.value}: aim_bytes"], row[f"{mode.value}: F"] = aim, run.compute_factor
+            row["met"] = row.get("met", True) and run.arena_bytes <= aim
+        rows.append(row)
+    return {
+        "paper": "frontier",
+        "accounting": "the whole arena, head as measured in the runtime and tail predicted for a 32-bit target, of"
+        f" models as they are published, QUANTIZE and DEQUANTIZE at float32 ends dropped, at F <= {FRONTIER_FACTOR};"
+        f" every one gave the original's bytes on {data.inputs} inputs in each mode.",
+        "rows": rows,
+    }
+
+
+FRONTIER_FACTOR = 1.1
 
 
 def fused_layer(data: Data) -> dict[str, Any]:
@@ -191,6 +294,7 @@ PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {
     "msf-cnn": msf_cnn,
     "streamnet": streamnet,
     "fused-layer": fused_layer,
+    "frontier": frontier,
 }
 
 
@@ -227,9 +331,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object (a list of them without --paper)")
     default = Path(__file__).resolve().parents[2] / "shared"
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="folder with arch/ and facts/")
+    parser.add_argument("--model", help="only this network")
+    parser.add_argument("--inputs", type=int, default=4, help="inputs of real runs (default 4; 0: search only)")
     options = parser.parse_args(arguments)
+    papers = [options.paper] if options.paper else [name for name in PAPERS if name != "frontier" or options.inputs]
+    data = Data(options.data, options.model, max(options.inputs, 0))
     try:
-        results = [PAPERS[name](Data(options.data)) for name in ([options.paper] if options.paper else PAPERS)]
+        results = [PAPERS[name](data) for name in papers]
+    except VerificationError as error:
+        print(f"bench_papers.py: {error}", file=sys.stderr)
+        return 1
     except (TfliteFuseError, json.JSONDecodeError, KeyError) as error:
         print(f"bench_papers.py: {error}", file=sys.stderr)
         return 2

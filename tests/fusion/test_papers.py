@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import SHARED
+from tflite_fuse.api import INPUT_MODES
 from tflite_fuse.fusion.front import Front
 from tflite_fuse.fusion.geometry import graph_from_layers
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.runtime import tflm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_papers.py"
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 TARGETS = {
     "mbv2-w0.35": (84_000, 76_000),
@@ -102,7 +106,7 @@ def test_fused_inverted_residuals_halve_the_memory_with_few_blocks(name: str, re
 @cache
 def run_bench(paper: str) -> dict[str, Any]:
     shared("facts/msf_cnn_table1.csv")
-    command = [sys.executable, str(SCRIPT), "--paper", paper, "--json"]
+    command = [sys.executable, str(SCRIPT), "--paper", paper, "--inputs", "0", "--json"]
     result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert result["paper"] == paper and result["accounting"]
     return result
@@ -113,3 +117,31 @@ def test_the_benchmark_says_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("bench_papers.py: ") and "--data" in done.stderr
+
+
+def run_real(paper: str, model: str) -> dict[str, Any]:
+    shared("facts/msf_cnn_table1.csv")
+    command = [sys.executable, str(SCRIPT), "--paper", paper, "--model", model, "--inputs", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["model"] == model
+    return dict(row)
+
+
+@needs_tflm
+def test_real_runs_on_networks_of_streamnet() -> None:
+    row = run_real("streamnet", "mcunet-vww1")
+    theirs = row["theirs_stream_2d_ram_bytes"]
+    assert row["measured streamed head_bytes"] <= theirs / 3
+    assert row["measured external head_bytes"] <= row["measured streamed head_bytes"]
+    assert row["measured resident head_bytes"] <= min(1.08 * row["image_bytes"], theirs)
+
+
+@needs_tflm
+@pytest.mark.parametrize("name", ["mlperf_tiny_dscnn_kws_int8", "mcunet_vww1_float_io_int8"])
+def test_real_runs_of_public_models_stay_within_the_aims(name: str) -> None:
+    row = run_real("frontier", name)
+    assert row["met"]
+    for mode in INPUT_MODES:
+        assert row[f"{mode}: arena_bytes"] <= row[f"{mode}: aim_bytes"] and row[f"{mode}: F"] <= 1.1

@@ -84,13 +84,14 @@ class _Site:
     mode: InputMode
     moved: tuple[int, ...]
     overlap: bool
+    count_tail: bool
 
     def realise(self, point: Point) -> _Candidate:
         """Insert a point's blocks and place the result's tensors."""
         rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
         overlaps = block_overlaps(rewritten) if self.overlap else ()
-        arena = place(memory_graph(rewritten), overlaps).height + predict_tail(rewritten).total
-        return _Candidate(point, rewritten, blocks, arena)
+        tail = predict_tail(rewritten).total if self.count_tail else 0
+        return _Candidate(point, rewritten, blocks, place(memory_graph(rewritten), overlaps).height + tail)
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Fuse:
         tiles: tile height and width of the inverted-residual scheme.
         input_mode: where the model's inputs are from now on.
         overlap: let blocks write their output over input they need no more. Needs the plan pass to come true.
+        count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
     """
 
     goal: Goal = Goal()
@@ -110,6 +112,7 @@ class Fuse:
     tiles: tuple[int, int] | None = None
     input_mode: InputMode = InputMode.RESIDENT
     overlap: bool = True
+    count_tail: bool = True
 
     name: ClassVar[str] = "fuse"
 
@@ -124,7 +127,7 @@ class Fuse:
         bare = remove_plan(model) if has_plan(model) else model
         moved, why_not = inputs_to_move(bare, self.input_mode)
         front = fusion_front(bare, self.search_options(moved))
-        chosen = self._choose(_Site(bare, self.input_mode, moved, self.overlap), front)
+        chosen = self._choose(_Site(bare, self.input_mode, moved, self.overlap, self.count_tail), front)
         notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
@@ -141,7 +144,7 @@ class Fuse:
             moved=frozenset(moved),
             overlap=own and self.overlap,
             single_operators=own,
-            count_tail=True,
+            count_tail=self.count_tail,
         )
 
     def _choose(self, site: _Site, front: Front) -> _Candidate:

@@ -1,0 +1,81 @@
+"""Models rewritten, planned, run and proven in TFLM: what benchmarks print next to what others say."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from tflite_fuse.errors import VerificationError
+from tflite_fuse.figures import measured_head
+from tflite_fuse.fusion.in_model import block_overlaps, executed_macs
+from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.passes.base import Pass, run_passes
+from tflite_fuse.passes.fuse import Fuse, FuseResult
+from tflite_fuse.passes.int8_borders import Int8Borders
+from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.reorder import Reorder
+from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model after its rewrite.
+
+    Attributes:
+        estimate_bytes: what the search expected, with the tail where ``Fuse.count_tail`` says so.
+        head_bytes: of the arena, as TFLM reports it.
+        tail_bytes: what TFLM keeps on a 32-bit target, predicted.
+        compute_factor: multiply-accumulates executed over the original's.
+        inputs: on how many inputs the outputs were the original's, byte by byte.
+    """
+
+    estimate_bytes: int
+    head_bytes: int
+    tail_bytes: int
+    compute_factor: float
+    inputs: int
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.head_bytes + self.tail_bytes
+
+
+def _head(model: Model) -> int | None:
+    return measured_head(serialize_model(model))
+
+
+def measure(name: str, model: Model, fuse: Fuse, inputs: int) -> Measured:
+    """Rewrite a model, run it in TFLM and compare it with the original.
+
+    Args:
+        name: what progress on stderr and errors call it.
+        model: any model that TFLM runs.
+        fuse: how to fuse it.
+        inputs: number of inputs to compare on.
+
+    Raises:
+        TfliteFuseError: a step fails.
+        VerificationError: an output differs.
+    """
+    passes: list[Pass] = [
+        Int8Borders(),
+        Reorder(),
+        SinkTranspose(),
+        fuse,
+        Reorder(),
+        Plan(measure_head=_head, overlaps=block_overlaps if fuse.overlap else None),
+    ]
+    print(f"{name}, input {fuse.input_mode.value} ...", file=sys.stderr, flush=True)
+    rewritten, results = run_passes(model, passes)
+    comparison = compare(serialize_model(model), serialize_model(rewritten), generate_inputs(model, inputs))
+    if comparison.first_difference is not None:
+        raise VerificationError(f"{name}: {comparison.first_difference}")
+    (fused,) = (result for result in results if isinstance(result, FuseResult))
+    head, macs = _head(rewritten), sum(executed_macs(model))
+    if head is None or fused.point is None:
+        raise VerificationError(f"{name}: TFLM does not tell its arena")
+    factor = sum(executed_macs(rewritten)) / macs if macs else 1.0
+    return Measured(fused.point.ram_bytes, head, predict_tail(rewritten).total, factor, comparison.inputs)
