@@ -1,24 +1,79 @@
 /* Addition of two tensors of equal shape and different scales. */
-#include "tflite_fuse_machine.h"
-#include "tflite_fuse_requantize.h"
+#include "tflite_fuse_packed.h"
 
-void tflite_fuse_add(const tflite_fuse_call* call) {
+/* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
+typedef struct {
+  const int8_t* const* pixels;
+  int32_t zero_point, multiplier, shift;
+} operand;
+
+static operand operand_of(const tflite_fuse_call* call, int32_t number) {
+  const tflite_fuse_addition* table = call->table;
+  const operand o = {call->windows[number], call->inputs[number]->zero_point, table->inputs[number].multiplier,
+                     table->inputs[number].shift};
+  return o;
+}
+
+/* The operand of the larger scale is halved: that is exact. */
+static bool is_halved(const operand* o) { return o->multiplier == 1 << 30 && o->shift == 0; }
+
+/* The usual case: one operand halved, the other and the sum scaled down, as tflite_fuse_scale_down does it. */
+static void add_down(const tflite_fuse_call* call, operand halved, operand scaled) {
+  const tflite_fuse_addition* table = call->table;
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const bool is_whole = range.low == INT8_MIN && range.high == INT8_MAX;
+  const tflite_fuse_channel entry = {0, table->output.multiplier, -1 - table->output.shift};
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(&entry, 2 * range.zero_point + 1);
+  const int32_t halved_zero = -halved.zero_point * (1 << 19), scaled_zero = -scaled.zero_point * (1 << 21);
+  const int32_t half = (int32_t)(UINT32_C(1) << (-1 - scaled.shift));
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int8_t* a = halved.pixels[i];
+    const int8_t* b = scaled.pixels[i];
+    int8_t* output = call->outputs[i];
+    for (const int8_t* end = a + call->output->channels; a != end; ++a, ++b, ++output) {
+      const int32_t twice = scaled_zero + *b * (1 << 21);
+      const int32_t other = tflite_fuse_mac_top(half + (twice >> 31), twice, scaled.multiplier) >> -scaled.shift;
+      const int32_t sum = halved_zero + *a * (1 << 19) + other;
+#if TFLITE_FUSE_DSP
+      if (is_whole) {
+        *output = tflite_fuse_scale_down(sum, scale);
+        continue;
+      }
+#else
+      (void)is_whole;
+#endif
+      *output = tflite_fuse_finish_down(sum, scale, range.low, range.high);
+    }
+  }
+}
+
+static int32_t scale_operand(int32_t value, const operand* o, int32_t left_shift) {
+  return tflite_fuse_multiply((value - o->zero_point) * (1 << left_shift), o->multiplier, o->shift);
+}
+
+static void add_any(const tflite_fuse_call* call, operand a, operand b) {
   const tflite_fuse_addition table = *(const tflite_fuse_addition*)call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const int32_t zero_a = call->inputs[0]->zero_point, zero_b = call->inputs[1]->zero_point;
-  const int32_t channels = call->output->channels;
-  const int32_t one = 1 << table.left_shift;
   for (int32_t i = 0; i < call->count; ++i) {
-    const int8_t* a = call->windows[0][i];
-    const int8_t* b = call->windows[1][i];
-    int8_t* output = call->outputs[i];
-    for (int32_t c = 0; c < channels; ++c) {
-      const int32_t scaled_a =
-          tflite_fuse_multiply((a[c] - zero_a) * one, table.inputs[0].multiplier, table.inputs[0].shift);
-      const int32_t scaled_b =
-          tflite_fuse_multiply((b[c] - zero_b) * one, table.inputs[1].multiplier, table.inputs[1].shift);
-      const int32_t sum = tflite_fuse_multiply(scaled_a + scaled_b, table.output.multiplier, table.output.shift);
-      output[c] = tflite_fuse_fit(sum, range);
+    for (int32_t c = 0; c < call->output->channels; ++c) {
+      const int32_t sum = scale_operand(a.pixels[i][c], &a, table.left_shift) +
+                          scale_operand(b.pixels[i][c], &b, table.left_shift);
+      const int32_t scaled = tflite_fuse_multiply(sum, table.output.multiplier, table.output.shift);
+      call->outputs[i][c] = tflite_fuse_fit(scaled, range);
     }
+  }
+}
+
+void tflite_fuse_add(const tflite_fuse_call* call) {
+  const tflite_fuse_addition* table = call->table;
+  const operand a = operand_of(call, 0), b = operand_of(call, 1);
+  const bool goes_down = table->left_shift == 20 && table->output.shift < 0 &&
+                         table->output.shift >= -1 - TFLITE_FUSE_MOST_DOWN;
+  if (goes_down && is_halved(&a) && b.shift < 0) {
+    add_down(call, a, b);
+  } else if (goes_down && is_halved(&b) && a.shift < 0) {
+    add_down(call, b, a);
+  } else {
+    add_any(call, a, b);
   }
 }

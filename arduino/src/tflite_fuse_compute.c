@@ -35,53 +35,69 @@ static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
   return ((uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0)) % r->capacity;
 }
 
-/* Pointers to `count` pixels `step` bytes apart. */
-static inline int8_t** point_on(int8_t** pointers, const int8_t* pixel, int32_t step, int32_t count) {
-  for (int8_t** end = pointers + count; pointers != end; pixel += step) {
-    *pointers++ = (int8_t*)pixel;
+/* Pointers, `spacing` apart, to `count` pixels `step` bytes apart. */
+static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t* pixel, int32_t step, int32_t count) {
+  for (int8_t** end = pointers + count * spacing; pointers != end; pixel += step, pointers += spacing) {
+    *pointers = (int8_t*)pixel;
   }
   return pointers;
 }
 
-static int8_t** point_to_pixels(int8_t** pointers, const ring* r, int32_t y, int32_t x, int32_t count) {
+/* Pointers, `spacing` apart, to `count` >= 1 pixels from (y, x) on; *in_one_piece: whether they lie one behind the
+ * other. */
+static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* r, int32_t y, int32_t x,
+                                int32_t count, bool* in_one_piece) {
   const uint32_t slot = slot_of(r, y, x);
+  int32_t before_end = (int32_t)(r->capacity - slot);
   const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
-  int32_t in_one_piece = tflite_fuse_min(count, (int32_t)(r->capacity - slot));
-  while (count > 0) {
-    pointers = point_on(pointers, pixel, r->channels, in_one_piece);
-    count -= in_one_piece;
+  *in_one_piece = before_end >= count;
+  while (before_end < count) {
+    pointers = point_on(pointers, spacing, pixel, r->channels, before_end);
+    count -= before_end;
     pixel = r->pixels;
-    in_one_piece = tflite_fuse_min(count, (int32_t)r->capacity);
+    before_end = (int32_t)r->capacity;
   }
-  return pointers;
+  return point_on(pointers, spacing, pixel, r->channels, count);
 }
 
-/* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row. */
-static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, const tflite_fuse_call* call,
+/* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
+ * by row, or column by column if several pixels are computed together. Notes the rows in one piece. */
+static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
+  const int32_t rows = stage->kernel_height, columns = call->columns;
+  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
+  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
   const int32_t first = x * stage->stride_width - stage->pad_left;
-  const int32_t inside_from = tflite_fuse_min(tflite_fuse_max(-first, 0), call->columns);
-  const int32_t inside_to = tflite_fuse_max(tflite_fuse_min(input->width - first, call->columns), inside_from);
+  const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
+  const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
   int32_t row = y * stage->stride_height - stage->pad_top;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, row += stage->dilation_height) {
-    const bool is_inside = row >= 0 && row < input->height;
-    const int32_t from = is_inside ? inside_from : call->columns;
-    pointers = point_on(pointers, call->pad, 0, from);
-    if (is_inside) {
-      pointers = point_to_pixels(pointers, &r, row, first + from, inside_to - from);
-      pointers = point_on(pointers, call->pad, 0, call->columns - inside_to);
+  call->whole_rows = 0;
+  for (int32_t ky = 0; ky < rows; ++ky, row += stage->dilation_height) {
+    int8_t** next = pointers + ky * to_next_row;
+    if (row < 0 || row >= input->height || inside <= 0) {
+      point_on(next, spacing, call->pad, 0, columns);
+      continue;
+    }
+    bool in_one_piece;
+    next = point_on(next, spacing, call->pad, 0, from);
+    next = point_to_pixels(next, spacing, &r, row, first + from, inside, &in_one_piece);
+    point_on(next, spacing, call->pad, 0, columns - from - inside);
+    if (in_one_piece && inside == columns && ky < 32) {
+      call->whole_rows |= UINT32_C(1) << ky;
     }
   }
-  return pointers;
+  return pointers + rows * columns;
 }
 
 /* ---- Stages ---- */
 
 static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_block* block = m->block;
-  tflite_fuse_call call = {.stage = stage, .output = &block->tensors[stage->output]};
+  tflite_fuse_call call; /* field by field: on some targets clearing it first takes longer than all of this */
+  call.stage = stage;
+  call.output = &block->tensors[stage->output];
   call.inputs[0] = tflite_fuse_input_of(block, stage, 0);
   call.inputs[1] = tflite_fuse_input_of(block, stage, stage->input_count - 1);
   call.weights = (const int8_t*)(block->constants + tflite_fuse_max(stage->weights_offset, 0));
@@ -108,10 +124,11 @@ static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, i
                          int32_t count) {
   const tflite_fuse_stage* stage = call->stage;
   const ring output = ring_of(m, call->output);
-  int8_t** first = point_to_pixels(table, &output, y, x, count);
+  bool in_one_piece;
+  int8_t** first = point_to_pixels(table, 1, &output, y, x, count, &in_one_piece);
   call->outputs = table;
   call->count = count;
-  call->columns = (count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+  call->columns = tflite_fuse_columns(stage, call->inputs[0], count);
   call->windows[0] = (const int8_t* const*)first;
   if (stage->kind == TFLITE_FUSE_KIND_CONCATENATION) {
     concatenate(m, call, table, first, y, x);
@@ -164,13 +181,14 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
     return read_source(m, &m->block->tensors[stage->output], y, x, count);
   }
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
   int32_t at_once = count;
-  while (at_once > 1 && tflite_fuse_pointers(stage, at_once) > TFLITE_FUSE_STACK_POINTERS) {
-    --at_once;
+  while (at_once > 1 && tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+    at_once = at_once > 2 ? (at_once - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
   }
-  if (tflite_fuse_pointers(stage, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+  if (tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
     const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
     table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
   }
@@ -201,7 +219,8 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   call.windows[0] = (const int8_t* const*)pixels;
   for (int32_t end = x + count; x < end; x += call.count) {
     call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
-    point_to_pixels(pixels, &input, y, x, call.count);
+    bool in_one_piece;
+    point_to_pixels(pixels, 1, &input, y, x, call.count, &in_one_piece);
     if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
       tflite_fuse_global_average_sum(&call, sums_of(m, stage));
     } else {

@@ -1,60 +1,8 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
- * Weights: [output channel][tap row][tap column][input channel]. A 1x1 convolution is a window of one tap. */
+ * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
+ * this code is made to be small. */
 #include "tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
-
-/* Two output channels of four pixels at a time: six loads feed eight products. */
-static void conv_4_pixels(const tflite_fuse_call* call, int32_t first) {
-  const tflite_fuse_stage* stage = call->stage;
-  const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const tflite_fuse_channel* table = call->table;
-  const int32_t taps_height = stage->kernel_height, taps_width = stage->kernel_width;
-  const int32_t stride = stage->stride_width, dilation = stage->dilation_width;
-  const int32_t depth = call->inputs[0]->channels, channels = call->output->channels;
-  const int32_t filter_size = taps_height * taps_width * depth;
-  const int8_t* const* window = call->windows[0] + first * stride;
-  int8_t* const* outputs = call->outputs + first;
-  const int8_t* filter = call->weights;
-
-  for (int32_t c = 0; c < channels; c += 2) {
-    const bool is_pair = c + 1 < channels;
-    const int8_t* w0 = filter;
-    const int8_t* w1 = is_pair ? filter + filter_size : filter;
-    int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
-    for (int32_t ky = 0; ky < taps_height; ++ky) {
-      const int8_t* const* tap = window + ky * call->columns;
-      for (int32_t kx = 0; kx < taps_width; ++kx, tap += dilation) {
-        const int8_t* x0 = tap[0];
-        const int8_t* x1 = tap[stride];
-        const int8_t* x2 = tap[2 * stride];
-        const int8_t* x3 = tap[3 * stride];
-        for (const int8_t* end = x0 + depth; x0 != end; ++x0, ++x1, ++x2, ++x3, ++w0, ++w1) {
-          a0 = tflite_fuse_mac(a0, *x0, *w0);
-          a1 = tflite_fuse_mac(a1, *x1, *w0);
-          a2 = tflite_fuse_mac(a2, *x2, *w0);
-          a3 = tflite_fuse_mac(a3, *x3, *w0);
-          b0 = tflite_fuse_mac(b0, *x0, *w1);
-          b1 = tflite_fuse_mac(b1, *x1, *w1);
-          b2 = tflite_fuse_mac(b2, *x2, *w1);
-          b3 = tflite_fuse_mac(b3, *x3, *w1);
-        }
-      }
-    }
-    const tflite_fuse_channel even = table[c];
-    outputs[0][c] = tflite_fuse_requantize(a0, even, range);
-    outputs[1][c] = tflite_fuse_requantize(a1, even, range);
-    outputs[2][c] = tflite_fuse_requantize(a2, even, range);
-    outputs[3][c] = tflite_fuse_requantize(a3, even, range);
-    if (is_pair) {
-      const tflite_fuse_channel odd = table[c + 1];
-      outputs[0][c + 1] = tflite_fuse_requantize(b0, odd, range);
-      outputs[1][c + 1] = tflite_fuse_requantize(b1, odd, range);
-      outputs[2][c + 1] = tflite_fuse_requantize(b2, odd, range);
-      outputs[3][c + 1] = tflite_fuse_requantize(b3, odd, range);
-    }
-    filter = w1;
-  }
-}
 
 /* Four output channels of one pixel at a time: five loads feed four products. */
 static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
@@ -95,11 +43,11 @@ static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
 }
 
 void tflite_fuse_conv(const tflite_fuse_call* call) {
-  int32_t i = 0;
-  for (; i + 4 <= call->count; i += 4) {
-    conv_4_pixels(call, i);
+  if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN) {
+    tflite_fuse_conv_packed(call);
+    return;
   }
-  for (; i < call->count; ++i) {
+  for (int32_t i = 0; i < call->count; ++i) {
     conv_1_pixel(call, i);
   }
 }

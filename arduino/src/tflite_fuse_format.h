@@ -30,6 +30,13 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_EXTERNAL = 3
 };
 
+/* How the weights and the table of a stage are laid out; see the schema. */
+enum tflite_fuse_layout {
+  TFLITE_FUSE_LAYOUT_PLAIN = 0,
+  TFLITE_FUSE_LAYOUT_PACKED_DOWN = 1,
+  TFLITE_FUSE_LAYOUT_PACKED = 2
+};
+
 typedef struct tflite_fuse_header {
   int32_t tile_height;
   int32_t tile_width;

@@ -9,9 +9,9 @@
 #include "tflite_fuse.h"
 #include "tflite_fuse_format.h"
 
-/* The pixels a kernel call works on are given as pointers. Up to this many live on the C stack (256 bytes on a 32-bit
+/* The pixels a kernel call works on are given as pointers. Up to this many live on the C stack (384 bytes on a 32-bit
  * core); a window of more pixels than that has its pointers in the reserved part of scratch. */
-#define TFLITE_FUSE_STACK_POINTERS 64
+#define TFLITE_FUSE_STACK_POINTERS 96
 
 /* Bytes per pointer in scratch, the same on every target: the scratch size is part of the model. */
 #define TFLITE_FUSE_POINTER_BYTES 8
@@ -85,14 +85,56 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
   return (int64_t)output->channels * (small ? 2 : 4);
 }
 
+/* ---- Packed layouts ---- */
+
+/* Most bits a packed table shifts down by, less one. */
+enum { TFLITE_FUSE_MOST_DOWN = 22 };
+
+/* What the kernels for packed weights take at most: taps the convolution lists; values of a window, and of a row of it
+ * with several taps, that it copies; neighbouring pixels the depthwise convolution computes together. */
+enum {
+  TFLITE_FUSE_LISTED_TAPS = 32,
+  TFLITE_FUSE_PATCH_VALUES = 160,
+  TFLITE_FUSE_ROW_VALUES = 64,
+  TFLITE_FUSE_DEPTHWISE_PIXELS = 4
+};
+
+/* Values of a window as packed weights count them: each row with zeros to whole words. */
+static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
+  const int64_t row = (int64_t)stage->kernel_width * input->channels;
+  return stage->kernel_height * ((row + 3) / 4 * 4);
+}
+
+/* Whether the kernel for packed weights is the convolution: the only one there is for one input channel. */
+static inline bool tflite_fuse_packs_as_conv(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
+  return stage->kind != TFLITE_FUSE_KIND_DEPTHWISE || input->channels == 1;
+}
+
+/* Pixels a kernel computes together: so many pixels' windows are pointed to, if only to look at some in vain; and column
+ * by column. */
+static inline int32_t tflite_fuse_pixels_at_once(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
+  const bool together =
+      stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN && !tflite_fuse_packs_as_conv(stage, input);
+  return together ? TFLITE_FUSE_DEPTHWISE_PIXELS : 1;
+}
+
 /* Pointers per output pixel beside those of its window. */
 static inline int32_t tflite_fuse_operand_pointers(const tflite_fuse_stage* stage) {
   return stage->kind == TFLITE_FUSE_KIND_ADD ? 2 : 1;
 }
 
+/* Columns under the windows of `count` >= 1 neighbouring output pixels. */
+static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                          int32_t count) {
+  const int32_t together = tflite_fuse_pixels_at_once(stage, input);
+  const int32_t looked_at = (count + together - 1) / together * together;
+  return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+}
+
 /* Pointers a call for `count` >= 1 neighbouring output pixels needs. */
-static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t count) {
-  const int32_t columns = (count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                           int32_t count) {
+  const int32_t columns = tflite_fuse_columns(stage, input, count);
   return stage->kernel_height * columns + count * tflite_fuse_operand_pointers(stage);
 }
 
@@ -120,8 +162,10 @@ void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_sta
  * its end, or outside the image) is settled before.
  *
  * windows[0]: the input pixels under the window, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
- *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width].
+ *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if
+ *     tflite_fuse_pixels_at_once(), windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
  *     Taps outside the image point to `pad`.
+ * whole_rows: bit ky is set if all pixels of row ky of windows[0] lie one behind the other (of the first 32 rows).
  * windows[1]: the second operand of ADD, one pointer per output pixel.
  * outputs: one pointer per output pixel. */
 typedef struct {
@@ -135,7 +179,12 @@ typedef struct {
   int8_t* const* outputs;
   int32_t columns;
   int32_t count;
+  uint32_t whole_rows;
 } tflite_fuse_call;
+
+/* Kernels for packed weights; the two below call them. */
+void tflite_fuse_conv_packed(const tflite_fuse_call* call);
+void tflite_fuse_depthwise_packed(const tflite_fuse_call* call);
 
 /* Kernels. Each computes call->count output pixels; values and ranges are those tflite_fuse_prepare has checked. */
 void tflite_fuse_conv(const tflite_fuse_call* call);         /* CONV; FULLY_CONNECTED of one pixel */

@@ -1,22 +1,24 @@
 """Runs blocks in a build with AddressSanitizer and UndefinedBehaviorSanitizer. A program of its own: the process must
 be started with ``sanitizer_environment``, and the first wrong access ends it.
 
-    python -m tests.fusion.sanitized LIBRARY exercise|fuzz|overrun FIRST_SEED SEEDS
+    python -m tests.fusion.sanitized LIBRARY exercise|fuzz|overrun|exercise-packed|fuzz-packed FIRST SEEDS
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from tests.fusion.packed_blocks import packed_block
 from tests.fusion.random_blocks import random_block, random_config
-from tests.fusion.witness import check_random, plan
+from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block import StageKind
+from tflite_fuse.fusion.block import Block, StageKind
 from tflite_fuse.fusion.decode import read_options
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.format import TensorDesc
@@ -25,6 +27,13 @@ from tflite_fuse.runtime.streams import PixelSource
 
 MOST_BYTES = 1 << 22
 """A block that asks for more memory than this is not run: no caller would have it."""
+
+
+RUNS = ("exercise", "fuzz", "overrun", "exercise-packed", "fuzz-packed")
+
+
+def small_block(rng: Random) -> Block:
+    return random_block(rng, largest=8)
 
 
 def exercise(library: HostLibrary, seed: int) -> str:
@@ -70,10 +79,18 @@ def damage(rng: Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def fuzz(library: HostLibrary, seed: int) -> str:
+def exercise_packed(library: HostLibrary, seed: int) -> str:
+    """As ``exercise``, with a block for the kernels of packed weights."""
+    rng = Random(seed)
+    block = packed_block(rng)
+    check(library, block, random_config(rng, block), rng)
+    return "equal"
+
+
+def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = small_block) -> str:
     """One random block, damaged: the library refuses it or runs it within its memory."""
     rng = Random(seed)
-    block = random_block(rng, largest=8)
+    block = make(rng)
     encoded = encode(block, plan(block, random_config(rng, block)))
     options, constants = encoded.options, encoded.constants
     if rng.random() < 0.8:
@@ -81,6 +98,11 @@ def fuzz(library: HostLibrary, seed: int) -> str:
     else:
         constants = damage(rng, constants)
     return run_damaged(library, rng, EncodedBlock(options, constants, 0))
+
+
+def fuzz_packed(library: HostLibrary, seed: int) -> str:
+    """As ``fuzz``, with a block for the kernels of packed weights."""
+    return fuzz(library, seed, packed_block)
 
 
 def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:
@@ -118,7 +140,7 @@ def zeros(channels: int) -> PixelSource:
 def main() -> None:
     path, what, first, count = sys.argv[1:]
     library = load_library(Path(path))
-    run = {"exercise": exercise, "fuzz": fuzz, "overrun": overrun}[what]
+    run = dict(zip(RUNS, (exercise, fuzz, overrun, exercise_packed, fuzz_packed), strict=True))[what]
     outcomes = [run(library, seed) for seed in range(int(first), int(first) + int(count))]
     print({outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))})
 

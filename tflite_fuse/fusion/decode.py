@@ -39,6 +39,7 @@ from tflite_fuse.fusion.format import (
     StageDesc,
     TensorDesc,
 )
+from tflite_fuse.fusion.packing import WeightLayout, packed_size, undo_down_table, unpack_weights
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
     desc = options.stages[index]
     if desc.kind not in list(StageKind):
         raise BlockError(f"Stage {index} of the fused block has unknown kind {desc.kind}.")
-    if desc.weight_layout != 0:
+    if desc.weight_layout not in list(WeightLayout):
         raise BlockError(f"Stage {index} of the fused block has unknown weight layout {desc.weight_layout}.")
     inputs = options.stage_inputs[max(0, desc.first_input) :][: max(0, desc.input_count)]
     if desc.first_input < 0 or len(inputs) != desc.input_count:
@@ -228,6 +229,7 @@ class _StageReader:
     ) -> None:
         self.desc, self.inputs, self.tensors, self.constants = desc, inputs, tensors, constants
         self.kind, self.output = StageKind(desc.kind), tensors[desc.output]
+        self.layout = WeightLayout(desc.weight_layout)
 
     def read(self) -> Stage:
         desc = self.desc
@@ -282,7 +284,10 @@ class _StageReader:
         shape = shapes[self.kind]
         if min(shape) < 1:
             raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
-        return np.frombuffer(self._section(self.desc.weights_offset, math.prod(shape)), np.int8).reshape(shape)
+        packed = self.layout is not WeightLayout.PLAIN
+        size = packed_size(self.kind, shape, source) if packed else math.prod(shape)
+        weights = np.frombuffer(self._section(self.desc.weights_offset, size), np.int8)
+        return unpack_weights(weights, self.kind, shape, source) if packed else weights.reshape(shape)
 
     def _table(
         self,
@@ -298,6 +303,8 @@ class _StageReader:
         if self.kind not in counts or average:
             return None, None, None
         table = self._int32(3 * counts[self.kind]).reshape(-1, 3)
+        if self.layout is WeightLayout.PACKED_DOWN:
+            table = undo_down_table(table)
         return table[:, 1].copy(), table[:, 2].copy(), table[:, 0].copy()
 
     def _addition(self) -> AddParameters | None:

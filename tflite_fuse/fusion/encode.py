@@ -27,7 +27,8 @@ from tflite_fuse.fusion.format import (
     StageDesc,
     TensorDesc,
 )
-from tflite_fuse.fusion.schedule import Schedule
+from tflite_fuse.fusion.packing import WeightLayout, can_pack, down_table, pack_weights
+from tflite_fuse.fusion.schedule import STACK_POINTERS, Schedule
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def outside_tensors(block: Block) -> tuple[list[int], list[int]]:
 
 
 def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, constants: _Constants) -> StageDesc:
+    layout = _layout(block, stage)
     return StageDesc(
         kind=int(stage.kind),
         output=stage.output,
@@ -132,9 +134,9 @@ def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, co
         depth_multiplier=stage.depth_multiplier,
         activation_min=stage.activation_min,
         activation_max=stage.activation_max,
-        weight_layout=0,
-        weights_offset=NONE if stage.weights is None else constants.add(stage.weights.tobytes()),
-        table_offset=_add_table(block, stage, constants),
+        weight_layout=layout,
+        weights_offset=_add_weights(block, stage, layout, constants),
+        table_offset=_add_table(block, stage, layout, constants),
         pad_offset=constants.pad(stage),
         accumulator_offset=accumulator,
     )
@@ -170,17 +172,35 @@ class _Constants:
         return bytes(self._data) or bytes(ALIGNMENT)
 
 
-def _add_table(block: Block, stage: Stage, constants: _Constants) -> int:
+def _layout(block: Block, stage: Stage) -> WeightLayout:
+    """The fastest layout a stage can have."""
+    if stage.weights is None or not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS):
+        return WeightLayout.PLAIN
+    table = down_table(stage, folded_bias(stage, block.tensors[stage.inputs[0]]))
+    return WeightLayout.PACKED if table is None else WeightLayout.PACKED_DOWN
+
+
+def _add_weights(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
+    if stage.weights is None:
+        return NONE
+    packed = layout is not WeightLayout.PLAIN
+    weights = pack_weights(stage, block.tensors[stage.inputs[0]]) if packed else stage.weights
+    return constants.add(weights.tobytes())
+
+
+def _add_table(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
     if stage.add is not None:
         add = stage.add
         numbers = (add.left_shift, add.multiplier_0, add.shift_0, add.multiplier_1, add.shift_1)
         return constants.add(_int32([*numbers, add.output_multiplier, add.output_shift]))
-    if stage.requantization is None:
-        return NONE
-    source = block.tensors[stage.inputs[0]]
     table = stage.requantization
-    bias = folded_bias(stage, source)
-    return constants.add(_int32(np.stack([bias, table.multiplier, table.shift], axis=1)))
+    if table is None:
+        return NONE
+    bias = folded_bias(stage, block.tensors[stage.inputs[0]])
+    down = down_table(stage, bias) if layout is WeightLayout.PACKED_DOWN else None
+    entries = np.stack([bias, table.multiplier, table.shift], axis=1) if down is None else down
+    surplus = 0 if layout is WeightLayout.PLAIN else len(entries) % 2
+    return constants.add(_int32(np.pad(entries, ((0, surplus), (0, 0)))))
 
 
 def folded_bias(stage: Stage, source: BlockTensor) -> npt.NDArray[np.int64]:
@@ -204,9 +224,11 @@ def padding_value(stage: Stage, source: BlockTensor) -> int:
 def _padded(block: Block) -> Iterator[Stage]:
     """The stages whose windows see pixels outside their input."""
     for stage in block.stages:
-        if stage.kind not in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED) and leaves_image(
-            stage, block.tensors[stage.inputs[0]], block.tensors[stage.output]
-        ):
+        if stage.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED):
+            continue
+        source, output = block.tensors[stage.inputs[0]], block.tensors[stage.output]
+        together = stage.kind is StageKind.DEPTHWISE and _layout(block, stage) is not WeightLayout.PLAIN
+        if together or leaves_image(stage, source, output):
             yield stage
 
 

@@ -25,7 +25,7 @@ SCRATCH_ALIGNMENT = 4
 CURSOR_BYTES = 12
 """What the executor remembers per spatial stage."""
 
-STACK_POINTERS = 64
+STACK_POINTERS = 96
 """A window of one output pixel that needs more pixel pointers than this keeps them in scratch, …"""
 
 POINTER_BYTES = 8

@@ -1,0 +1,241 @@
+/* Depthwise convolution with windows of 3 x 3, 5 x 5 or 7 x 7 taps, stride 1 or 2, and as many output as input channels.
+ *
+ * One channel of four neighbouring pixels at a time: their windows overlap, so that a value is loaded once for all of
+ * them, and the weights stay in registers. With DSP instructions two rows go together: a pair of int16 holds a value of
+ * one row and the value below it, and one instruction multiplies two such pairs and adds the products.
+ *
+ * Weights: [channel][pairs of rows][words], a word being the columns 0 and 1 (2 and 3, ...) of the upper row and the
+ * same of the lower row; then the columns of the last row. Both are filled with zeros to whole words. */
+#include "tflite_fuse_packed.h"
+
+enum { AT_ONCE = TFLITE_FUSE_DEPTHWISE_PIXELS };
+
+/* The work on one group of pixels, all channels. */
+typedef struct {
+  const int8_t* const* window; /* columns of pointers to pixels */
+  const int8_t* weights;
+  const tflite_fuse_channel* table;
+  int32_t channels;
+  int32_t zero_point_half;
+  bool is_fast; /* finished by the fastest code */
+  int8_t* outputs[AT_ONCE];
+  const tflite_fuse_call* call;
+} job;
+
+/* ---- From sums to bytes ---- */
+
+static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_channel* entry, int32_t channel,
+                                            const int32_t* sums, int32_t pixels) {
+  while (--pixels >= 0) {
+    j->outputs[pixels][channel] = tflite_fuse_finish(sums[pixels], entry, j->call);
+  }
+}
+
+#if TFLITE_FUSE_DSP
+#define FINISH(pixel, sum) j->outputs[pixel][channel] = tflite_fuse_scale_down(sum, scale)
+#else
+#define FINISH(pixel, sum) j->outputs[pixel][channel] = tflite_fuse_finish_down(sum, scale, INT8_MIN, INT8_MAX)
+#endif
+
+/* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
+#define FINISH_4()                                                                           \
+  do {                                                                                       \
+    if (j->is_fast) {                                                                        \
+      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
+      FINISH(3, a3);                                                                         \
+      FINISH(2, a2);                                                                         \
+      FINISH(1, a1);                                                                         \
+      FINISH(0, a0);                                                                         \
+    } else {                                                                                 \
+      const int32_t sums[] = {a0, a1, a2, a3};                                               \
+      finish_any(j, entry, channel, sums, 4);                                                \
+    }                                                                                        \
+  } while (0)
+
+#define FINISH_1()                                                                           \
+  do {                                                                                       \
+    if (j->is_fast) {                                                                        \
+      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
+      FINISH(0, a0);                                                                         \
+    } else {                                                                                 \
+      finish_any(j, entry, channel, &a0, 1);                                                 \
+    }                                                                                        \
+  } while (0)
+
+/* ---- Columns ---- */
+
+/* Adds x, the value of a column, to the sums of the pixels in whose windows the column lies. */
+#define ADD_TO_4(mac, column, width, stride)                             \
+  do {                                                                   \
+    if ((column) < (width)) {                                            \
+      a0 = mac(a0, (column) % (width));                                  \
+    }                                                                    \
+    if ((column) >= (stride) && (column) < (stride) + (width)) {         \
+      a1 = mac(a1, ((column) + (width) - (stride)) % (width));           \
+    }                                                                    \
+    if ((column) >= 2 * (stride) && (column) < 2 * (stride) + (width)) { \
+      a2 = mac(a2, ((column) + 2 * (width) - 2 * (stride)) % (width));   \
+    }                                                                    \
+    if ((column) >= 3 * (stride)) {                                      \
+      a3 = mac(a3, ((column) + 3 * (width) - 3 * (stride)) % (width));   \
+    }                                                                    \
+  } while (0)
+
+#define ADD_TO_1(mac, column, width, stride) a0 = mac(a0, column)
+
+/* C(add, column, width, stride) for all columns under the windows of four pixels, 3 * stride + width, and of one. */
+#define COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
+#define COLUMNS_5(C, a, w, s) COLUMNS_3(C, a, w, s) C(a, 3, w, s) C(a, 4, w, s)
+#define COLUMNS_6(C, a, w, s) COLUMNS_5(C, a, w, s) C(a, 5, w, s)
+#define COLUMNS_7(C, a, w, s) COLUMNS_6(C, a, w, s) C(a, 6, w, s)
+#define COLUMNS_8(C, a, w, s) COLUMNS_7(C, a, w, s) C(a, 7, w, s)
+#define COLUMNS_9(C, a, w, s) COLUMNS_8(C, a, w, s) C(a, 8, w, s)
+#define COLUMNS_10(C, a, w, s) COLUMNS_9(C, a, w, s) C(a, 9, w, s)
+#define COLUMNS_11(C, a, w, s) COLUMNS_10(C, a, w, s) C(a, 10, w, s)
+#define COLUMNS_13(C, a, w, s) COLUMNS_11(C, a, w, s) C(a, 11, w, s) C(a, 12, w, s)
+
+#if TFLITE_FUSE_DSP
+
+/* k[i]: weights of column i, upper row low, lower row high. */
+#define MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])
+
+#define BOTH_ROWS(add, column, width, stride)                                  \
+  {                                                                            \
+    uint32_t x;                                                                \
+    TFLITE_FUSE_LOAD_COLUMN_2(x, window, (column) * (width), channel);         \
+    add(MAC_BOTH, column, width, stride);                                      \
+  }
+
+/* k[0], k[1]: columns 0 and 2, 1 and 3; k[2], k[3]: columns 4 and 6, 5 and 7. */
+#define MAC_LAST(sum, i)                                                       \
+  ((i) % 4 < 2 ? tflite_fuse_mac_low(sum, x, k[(i) / 4 * 2 + (i) % 2])         \
+               : tflite_fuse_mac_high(sum, x, k[(i) / 4 * 2 + (i) % 2]))
+
+#define LAST_ROW(add, column, width, stride)                                   \
+  {                                                                            \
+    uint32_t x;                                                                \
+    TFLITE_FUSE_LOAD_COLUMN_1(x, window, (column) * (width), channel);         \
+    add(MAC_LAST, column, width, stride);                                      \
+  }
+
+#define LOAD_WORD(i)                                                    \
+  {                                                                     \
+    const uint32_t word = tflite_fuse_load_4(weights + 4 * (i));        \
+    k[2 * (i)] = tflite_fuse_even(word);                                \
+    k[2 * (i) + 1] = tflite_fuse_odd(word);                             \
+  }
+
+/* The words that hold two rows, and the last row. */
+#define BOTH_WORDS_3() LOAD_WORD(0) LOAD_WORD(1)
+#define BOTH_WORDS_5() BOTH_WORDS_3() LOAD_WORD(2)
+#define BOTH_WORDS_7() BOTH_WORDS_5() LOAD_WORD(3)
+#define LAST_WORDS_3() LOAD_WORD(0)
+#define LAST_WORDS_5() LOAD_WORD(0) LOAD_WORD(1)
+#define LAST_WORDS_7() LAST_WORDS_5()
+
+#define TWO_ROWS(columns, add, width, stride)                           \
+  {                                                                     \
+    uint32_t k[8];                                                      \
+    BOTH_WORDS_##width() COLUMNS_##columns(BOTH_ROWS, add, width, stride) \
+  }
+
+#define ONE_ROW(columns, add, width, stride)                            \
+  {                                                                     \
+    uint32_t k[8];                                                      \
+    LAST_WORDS_##width() COLUMNS_##columns(LAST_ROW, add, width, stride) \
+  }
+
+#else
+
+#define MAC(sum, i) tflite_fuse_mac(sum, x, k[i])
+
+#define ROW(add, column, width, stride)                                 \
+  {                                                                     \
+    const int32_t x = window[(column) * (width)][channel];              \
+    add(MAC, column, width, stride);                                    \
+    TFLITE_FUSE_SETTLE(a0, a1, a2, a3);                                 \
+  }
+
+#define LOAD_UPPER(i) k[i] = weights[(i) / 2 * 4 + (i) % 2];
+#define LOAD_LOWER(i) k[i] = weights[(i) / 2 * 4 + (i) % 2 + 2];
+#define LOAD_LAST(i) k[i] = weights[i];
+#define EACH_3(L) L(0) L(1) L(2)
+#define EACH_5(L) EACH_3(L) L(3) L(4)
+#define EACH_7(L) EACH_5(L) L(5) L(6)
+
+#define TWO_ROWS(columns, add, width, stride)                           \
+  {                                                                     \
+    int32_t k[width];                                                   \
+    EACH_##width(LOAD_UPPER) COLUMNS_##columns(ROW, add, width, stride) \
+    ++window;                                                           \
+    EACH_##width(LOAD_LOWER) COLUMNS_##columns(ROW, add, width, stride) \
+    --window;                                                           \
+  }
+
+#define ONE_ROW(columns, add, width, stride)                            \
+  {                                                                     \
+    int32_t k[width];                                                   \
+    EACH_##width(LOAD_LAST) COLUMNS_##columns(ROW, add, width, stride)  \
+  }
+
+#endif
+
+/* ---- Kernels ---- */
+
+#define DEFINE_COMPUTE(name, columns, pixels, width, stride)                           \
+  static TFLITE_FUSE_NOINLINE void name(const job* j) {                                \
+    const int8_t* weights = j->weights;                                                \
+    const tflite_fuse_channel* entry = j->table;                                       \
+    int32_t channel = 0;                                                               \
+    do {                                                                               \
+      const int8_t* const* window = j->window;                                         \
+      const int8_t* const* last_row = window + (width) - 1;                            \
+      int32_t a0 = entry->bias, a1 = a0, a2 = a0, a3 = a0;                             \
+      do {                                                                             \
+        TWO_ROWS(columns, ADD_TO_##pixels, width, stride)                              \
+        weights += ((width) + 1) / 2 * 4;                                              \
+        window += 2;                                                                   \
+      } while (window != last_row);                                                    \
+      ONE_ROW(columns, ADD_TO_##pixels, width, stride)                                 \
+      weights += ((width) + 3) / 4 * 4;                                                \
+      (void)a1, (void)a2, (void)a3;                                                    \
+      FINISH_##pixels();                                                               \
+      ++entry;                                                                         \
+      ++channel;                                                                       \
+      TFLITE_FUSE_HIDE(entry);                                                         \
+      TFLITE_FUSE_HIDE(weights);                                                       \
+      TFLITE_FUSE_HIDE(channel);                                                       \
+    } while (channel < j->channels);                                                   \
+  }
+
+DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
+DEFINE_COMPUTE(compute_3_2, 9, 4, 3, 2)
+DEFINE_COMPUTE(compute_3, 3, 1, 3, 1)
+DEFINE_COMPUTE(compute_5_1, 8, 4, 5, 1)
+DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
+DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
+DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
+
+void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
+  /* By width and, for four pixels, by stride; one pixel is worth a kernel of its own for the usual width alone. */
+  static void (*const computes[3][3])(const job*) = {{compute_3_1, compute_3_2, compute_3},
+                                                     {compute_5_1, compute_5_2, NULL},
+                                                     {compute_7_1, compute_7_2, NULL}};
+  const tflite_fuse_stage* stage = call->stage;
+  void (*const* compute)(const job*) = computes[(stage->kernel_width - 3) / 2];
+  job j;
+  j.weights = call->weights;
+  j.table = call->table;
+  j.channels = call->output->channels;
+  j.zero_point_half = 2 * call->output->zero_point + 1;
+  j.is_fast = tflite_fuse_is_fast(call);
+  j.call = call;
+  for (int32_t i = 0; i < call->count; i += AT_ONCE) {
+    j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
+    for (int32_t p = 0; p < AT_ONCE; ++p) {
+      j.outputs[p] = call->outputs[tflite_fuse_min(i + p, call->count - 1)];
+    }
+    const bool is_single = call->count - i == 1 && compute[2] != NULL;
+    compute[is_single ? 2 : stage->stride_width - 1](&j);
+  }
+}

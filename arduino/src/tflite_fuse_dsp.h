@@ -1,0 +1,118 @@
+/* The instructions of Arm's DSP extension (Cortex-M4, M7, M33, M55 and others) that the fast kernels are built from.
+ *
+ * Statements that load are volatile: a compiler that moves loads up to hide latency runs out of the core's 14 registers
+ * and spends more on spilling than it gains. For tests TFLITE_FUSE_DSP_EMULATION names a header that defines the same
+ * functions in portable C. */
+#ifndef TFLITE_FUSE_DSP_H_
+#define TFLITE_FUSE_DSP_H_
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(TFLITE_FUSE_DSP_EMULATION)
+#define TFLITE_FUSE_DSP 1
+#include TFLITE_FUSE_DSP_EMULATION
+#elif defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && defined(__GNUC__)
+#define TFLITE_FUSE_DSP 1
+
+/* A 32-bit word is a pair of int16 (low, high) or four int8 (0...3, from low to high). */
+
+/* (int8 0, int8 2) as int16. */
+static inline uint32_t tflite_fuse_even(uint32_t word) {
+  uint32_t pair;
+  __asm__("sxtb16 %0, %1" : "=r"(pair) : "r"(word));
+  return pair;
+}
+
+/* (int8 1, int8 3) as int16. */
+static inline uint32_t tflite_fuse_odd(uint32_t word) {
+  uint32_t pair;
+  __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
+  return pair;
+}
+
+/* (low of a, low of b) */
+static inline uint32_t tflite_fuse_pair(int32_t a, int32_t b) {
+  uint32_t pair;
+  __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+
+/* sum + low a * low b + high a * high b */
+static inline int32_t tflite_fuse_mac_pair(int32_t sum, uint32_t a, uint32_t b) {
+  int32_t result;
+  __asm__("smlad %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+  return result;
+}
+
+/* sum + low a * low b */
+static inline int32_t tflite_fuse_mac_low(int32_t sum, uint32_t a, uint32_t b) {
+  int32_t result;
+  __asm__("smlabb %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+  return result;
+}
+
+/* sum + low a * high b */
+static inline int32_t tflite_fuse_mac_high(int32_t sum, uint32_t a, uint32_t b) {
+  int32_t result;
+  __asm__("smlabt %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+  return result;
+}
+
+/* sum + a * b / 2^32 to the nearest integer, halves up */
+static inline int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
+  int32_t result;
+  __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+  return result;
+}
+
+/* value / 2, rounded down, clamped to int8 */
+static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
+  int32_t result;
+  __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+  return (int8_t)result;
+}
+
+/* The word at *from, any address, which moves on by `step` bytes, a constant. */
+#define TFLITE_FUSE_LOAD_1(word, from, step) \
+  __asm__ volatile("ldr %0, [%1], %2" : "=r"(word), "+r"(from) : "i"(step) : "memory")
+
+/* Two words at *from, a multiple of 4, which moves on by `step` bytes, a constant. */
+#define TFLITE_FUSE_LOAD_2(first, second, from, step) \
+  __asm__ volatile("ldrd %0, %1, [%2], %3" : "=r"(first), "=r"(second), "+r"(from) : "i"(step) : "memory")
+
+/* Declares and loads the four words at *from, a multiple of 4, which moves on. In registers no compiler reserves. */
+#define TFLITE_FUSE_LOAD_4(first, second, third, fourth, from)       \
+  register uint32_t first __asm__("r8");                             \
+  register uint32_t second __asm__("r9");                            \
+  register uint32_t third __asm__("r10");                            \
+  register uint32_t fourth __asm__("r12");                           \
+  __asm__ volatile("ldmia %4!, {%0, %1, %2, %3}"                     \
+                   : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth), "+r"(from) \
+                   :                                                 \
+                   : "memory")
+
+/* pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
+#define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                               \
+  do {                                                                                        \
+    uint32_t below_;                                                                          \
+    __asm__ volatile(                                                                         \
+        "ldrd %0, %1, [%2, %3]\n\tldrsb %0, [%0, %4]\n\tldrsb %1, [%1, %4]\n\t"               \
+        "pkhbt %0, %0, %1, lsl #16"                                                           \
+        : "=&r"(pair), "=&r"(below_)                                                          \
+        : "r"(pixels), "i"((index) * 4), "r"(channel)                                         \
+        : "memory");                                                                          \
+  } while (0)
+
+/* value = pixels[index][channel]; index: a constant. */
+#define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel)        \
+  __asm__ volatile("ldr %0, [%1, %2]\n\tldrsb %0, [%0, %3]"             \
+                   : "=&r"(value)                                       \
+                   : "r"(pixels), "i"((index) * 4), "r"(channel)        \
+                   : "memory")
+
+#else
+#define TFLITE_FUSE_DSP 0
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+/* What the fast kernels share: how their channels are scaled, and the way from sums to bytes.
+ *
+ * A stage of layout TFLITE_FUSE_LAYOUT_FAST or TFLITE_FUSE_LAYOUT_FAST_DOWN has its weights in the order its fast
+ * kernel reads them (described there) and as many channel entries as there are output channels, rounded up to a
+ * multiple of 4. */
+#ifndef TFLITE_FUSE_PACKED_H_
+#define TFLITE_FUSE_PACKED_H_
+
+#if defined(__OPTIMIZE_SIZE__) && defined(__GNUC__) && !defined(__clang__)
+/* These kernels are where the time goes: also where everything else is compiled for size. */
+#pragma GCC optimize("O2")
+#endif
+
+#include <string.h>
+
+#include "tflite_fuse_dsp.h"
+#include "tflite_fuse_machine.h"
+#include "tflite_fuse_requantize.h"
+
+#if defined(__GNUC__)
+#define TFLITE_FUSE_INLINE static inline __attribute__((always_inline))
+#define TFLITE_FUSE_NOINLINE __attribute__((noinline))
+/* Makes a compiler finish four sums before it loads what the next ones need. Left alone, compilers load far ahead, run
+ * out of registers and spill. */
+#define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
+/* Keeps a compiler from turning one counter into several, which again costs registers. */
+#define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
+#else
+#define TFLITE_FUSE_HIDE(value) ((void)0)
+#define TFLITE_FUSE_INLINE static inline
+#define TFLITE_FUSE_NOINLINE
+#define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
+#endif
+
+/* Four bytes from any address. */
+TFLITE_FUSE_INLINE uint32_t tflite_fuse_load_4(const void* from) {
+  uint32_t word;
+  memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+/* Layout DOWN promises of every channel: multiplier >= 0; the table's `shift` is the number of bits to shift right
+ * after the multiplication, less one, 0...22; and the sum with its bias lies inside +-2^30, or the multiplier is 0.
+ *
+ * So the two roundings of tflite_fuse_multiply need one addition and one shift: a product halfway between two results
+ * is rounded away from zero by adding half of the divisor, less one where the product is negative. It is just where the
+ * sum is, or it is 0, which the one does not change. The zero point, too, is added before the shift. */
+typedef struct {
+  int32_t multiplier;
+  int32_t shift; /* the last bit is left to whoever clamps */
+  int32_t half;  /* half of the divisor and the zero point */
+} tflite_fuse_scale;
+
+TFLITE_FUSE_INLINE tflite_fuse_scale tflite_fuse_scale_of(const tflite_fuse_channel* channel, int32_t zero_point_half) {
+  const tflite_fuse_scale scale = {channel->multiplier, channel->shift,
+                                   (int32_t)((uint32_t)zero_point_half << channel->shift)};
+  return scale;
+}
+
+#if !TFLITE_FUSE_DSP
+/* sum + a * b / 2^32 to the nearest integer, halves up */
+TFLITE_FUSE_INLINE int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
+  const int32_t top = (int32_t)(((int64_t)a * b) >> 32);
+  const int32_t rest = (int32_t)(((uint32_t)a * (uint32_t)b) >> 31);
+  return tflite_fuse_wrapping_add(sum, tflite_fuse_wrapping_add(top, rest));
+}
+#endif
+
+#if TFLITE_FUSE_DSP
+/* To int8, all of which must be allowed. */
+TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale scale) {
+  const int32_t twice = (int32_t)((uint32_t)sum << 1);
+  const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
+  return tflite_fuse_halve_to_int8(tflite_fuse_mac_top(half, twice, scale.multiplier) >> scale.shift);
+}
+#endif
+
+/* From a sum with its bias to an output value. */
+TFLITE_FUSE_INLINE int8_t tflite_fuse_finish_down(int32_t sum, tflite_fuse_scale scale, int32_t low, int32_t high) {
+  const int32_t twice = (int32_t)((uint32_t)sum << 1);
+  const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
+  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> scale.shift >> 1, low, high);
+}
+
+TFLITE_FUSE_INLINE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel,
+                                             const tflite_fuse_call* call) {
+  const tflite_fuse_stage* stage = call->stage;
+  if (stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
+    const tflite_fuse_scale scale = tflite_fuse_scale_of(channel, 2 * call->output->zero_point + 1);
+    return tflite_fuse_finish_down(sum, scale, stage->activation_min, stage->activation_max);
+  }
+  const int32_t scaled = tflite_fuse_multiply(sum, channel->multiplier, channel->shift);
+  return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, call->output->zero_point), stage->activation_min,
+                           stage->activation_max);
+}
+
+/* Whether tflite_fuse_scale_down does it. */
+TFLITE_FUSE_INLINE bool tflite_fuse_is_fast(const tflite_fuse_call* call) {
+  return call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN && call->stage->activation_min == INT8_MIN &&
+         call->stage->activation_max == INT8_MAX;
+}
+
+#endif

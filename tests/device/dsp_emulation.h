@@ -1,0 +1,69 @@
+/* The functions of tflite_fuse_dsp.h in portable C, so that kernels written for the DSP extension run on any machine
+ * and under its sanitizers. */
+static inline int32_t emulated_low(uint32_t pair) { return (int16_t)pair; }
+static inline int32_t emulated_high(uint32_t pair) { return (int16_t)(pair >> 16); }
+
+static inline uint32_t emulated_pair(int32_t low, int32_t high) {
+  return ((uint32_t)low & 0xFFFFu) | (uint32_t)high << 16;
+}
+
+static inline int32_t emulated_sum(int32_t sum, int64_t more) {
+  return (int32_t)(uint32_t)((uint64_t)sum + (uint64_t)more);
+}
+
+static inline uint32_t tflite_fuse_even(uint32_t word) { return emulated_pair((int8_t)word, (int8_t)(word >> 16)); }
+
+static inline uint32_t tflite_fuse_odd(uint32_t word) {
+  return emulated_pair((int8_t)(word >> 8), (int8_t)(word >> 24));
+}
+
+static inline int32_t tflite_fuse_mac_pair(int32_t sum, uint32_t a, uint32_t b) {
+  const int64_t low = emulated_low(a) * emulated_low(b);
+  return emulated_sum(sum, low + emulated_high(a) * emulated_high(b));
+}
+
+static inline int32_t tflite_fuse_mac_low(int32_t sum, uint32_t a, uint32_t b) {
+  return emulated_sum(sum, emulated_low(a) * emulated_low(b));
+}
+
+static inline int32_t tflite_fuse_mac_high(int32_t sum, uint32_t a, uint32_t b) {
+  return emulated_sum(sum, emulated_low(a) * emulated_high(b));
+}
+
+static inline int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
+  const uint64_t wide = ((uint64_t)(uint32_t)sum << 32) + (uint64_t)((int64_t)a * b) + UINT64_C(0x80000000);
+  return (int32_t)(uint32_t)(wide >> 32);
+}
+
+static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
+  value >>= 1;
+  return (int8_t)(value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value);
+}
+
+#define TFLITE_FUSE_LOAD_1(word, from, step)                  \
+  do {                                                        \
+    uint32_t loaded_;                                         \
+    memcpy(&loaded_, from, sizeof(loaded_));                  \
+    (word) = loaded_;                                         \
+    (from) = (const void*)((const char*)(from) + (step));     \
+  } while (0)
+
+/* Not memcpy: sanitizers check that the address is a multiple of 4, as the instruction wants it. */
+#define TFLITE_FUSE_LOAD_2(first, second, from, step)             \
+  do {                                                            \
+    const uint32_t* loaded_ = (const uint32_t*)(const void*)(from); \
+    (first) = loaded_[0];                                         \
+    (second) = loaded_[1];                                        \
+    (from) = (const void*)((const char*)(from) + (step));         \
+  } while (0)
+
+#define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel) \
+  ((pair) = emulated_pair((pixels)[index][channel], (pixels)[(index) + 1][channel]))
+
+#define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel) ((value) = (uint32_t)(int32_t)(pixels)[index][channel])
+
+#define TFLITE_FUSE_LOAD_4(first, second, third, fourth, from)                   \
+  const uint32_t* first##_ = (const uint32_t*)(const void*)(from);               \
+  const uint32_t first = first##_[0], second = first##_[1], third = first##_[2]; \
+  const uint32_t fourth = first##_[3];                                           \
+  (from) += 4

@@ -1,0 +1,148 @@
+"""Models as bare-metal programs: the piece a block can hold, its blocks, and the C that describes them to runner.c."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.extract import fusability
+from tflite_fuse.fusion.front import BlockChoice
+from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.insert_blocks import CUSTOM_CODE, insert_blocks
+from tflite_fuse.passes.sink_transpose import SinkTranspose
+
+Int8Array = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One fused block of a program; operands are the model's tensors."""
+
+    options: bytes
+    constants: bytes
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """Blocks in execution order.
+
+    Attributes:
+        steps: the blocks.
+        inputs, outputs: the model's tensors fed and read.
+        sizes: bytes of every tensor the blocks read or write.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    sizes: dict[int, int]
+
+
+def fusable_core(model: Model) -> Model:
+    """The model without the operators at its ends that no block can hold, such as QUANTIZE and SOFTMAX.
+
+    TRANSPOSE before MEAN is taken out first, as the rewriter does.
+    """
+    model = SinkTranspose().run(model).model
+    reasons = fusability(model)
+    inside = [index for index, reason in enumerate(reasons) if reason is None]
+    operators = model.main.operators[inside[0] : inside[-1] + 1]
+    written = {tensor for operator in operators for tensor in operator.outputs or ()}
+    read = {tensor for operator in operators for tensor in operator.inputs or ()}
+    constant = {i for i, t in enumerate(model.main.tensors) if model.buffers[t.buffer].data}
+    later = {t for operator in model.main.operators[inside[-1] + 1 :] for t in operator.inputs or ()}
+    graph = replace(
+        model.main,
+        operators=operators,
+        inputs=tuple(sorted(tensor for tensor in read - written - constant if tensor >= 0)),
+        outputs=tuple(sorted(written & (later | set(model.main.outputs)))),
+    )
+    return prune(replace(replace_main(model, graph), signature_defs=None))
+
+
+def whole_program(model: Model, choices: Sequence[BlockChoice]) -> Program:
+    """The model as the program of these blocks.
+
+    Raises:
+        ValueError: an operator is left that is no block.
+    """
+    rewritten, _ = insert_blocks(model, choices)
+    steps = tuple(_step(rewritten, operator) for operator in rewritten.main.operators)
+    used = {tensor for step in steps for tensor in (*step.inputs, *step.outputs)}
+    tensors = rewritten.main.tensors
+    return Program(
+        steps, rewritten.main.inputs, rewritten.main.outputs, {i: tensor_nbytes(tensors[i]) for i in sorted(used)}
+    )
+
+
+def _step(model: Model, operator: Operator) -> Step:
+    name = operator_name(model, operator)
+    if name != f"CUSTOM:{CUSTOM_CODE}" or operator.custom_options is None:
+        raise ValueError(f"{name} is not part of any block")
+    *inputs, constants = operator.inputs or ()
+    *outputs, scratch = operator.outputs or ()
+    tensors = model.main.tensors
+    return Step(
+        options=operator.custom_options,
+        constants=model.buffers[tensors[constants].buffer].data or b"",
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        scratch_bytes=tensor_nbytes(tensors[scratch]),
+    )
+
+
+# ---- C ----
+
+
+def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path) -> None:
+    """Writes program.h and the files it includes to a directory; runs on each element of ``inputs``."""
+    lines = [_memory(f"tensor_{index}", size) for index, size in program.sizes.items()]
+    for number, step in enumerate(program.steps):
+        lines += [_binary(directory, f"options_{number}", step.options)]
+        lines += [_binary(directory, f"constants_{number}", step.constants)]
+        lines += [_memory(f"scratch_{number}", step.scratch_bytes)]
+        lines += [_pointers(f"static const int8_t* const inputs_{number}[]", step.inputs)]
+        lines += [_pointers(f"static int8_t* const outputs_{number}[]", step.outputs)]
+    lines.append("static const program_block blocks[] = {")
+    for number in range(len(program.steps)):
+        names = [f"{kind}_{number}{end}" for kind in ("options", "constants") for end in ("", "_end")]
+        names += [f"{kind}_{number}" for kind in ("inputs", "outputs", "scratch")]
+        lines.append(f"    {{{', '.join(names)}}},")
+    lines.append("};")
+    for position, tensor in enumerate(program.inputs):
+        values = b"".join(np.ascontiguousarray(arrays[position], np.int8).tobytes() for arrays in inputs)
+        lines.append(_binary(directory, f"values_{tensor}", values))
+    lines += _tensors(program, "inputs", program.inputs, "values_{}")
+    lines += _tensors(program, "outputs", program.outputs, "0")
+    lines.append(f"#define INPUT_SETS {len(inputs)}")
+    (directory / "program.h").write_text("\n".join(lines) + "\n")
+
+
+def _memory(name: str, size: int) -> str:
+    return f"static int8_t {name}[{max(size, 1)}] __attribute__((aligned(16)));"
+
+
+def _binary(directory: Path, name: str, data: bytes) -> str:
+    (directory / f"{name}.bin").write_bytes(data)
+    content = f'{name}:\\n.incbin \\"{name}.bin\\"\\n{name}_end:\\n'
+    assembly = f'__asm__(".section .rodata.{name},\\"a\\"\\n.balign 16\\n{content}.previous");'
+    return f"{assembly}\nextern const uint8_t {name}[], {name}_end[];"
+
+
+def _pointers(declaration: str, tensors: Sequence[int]) -> str:
+    return f"{declaration} = {{{', '.join(f'tensor_{index}' for index in tensors)}}};"
+
+
+def _tensors(program: Program, name: str, tensors: Sequence[int], values: str) -> list[str]:
+    rows = [f"    {{tensor_{index}, {values.format(index)}, {program.sizes[index]}}}," for index in tensors]
+    return [f"static const program_tensor {name}[] = {{", *rows, "};"]

@@ -1,0 +1,162 @@
+"""Emulated microcontrollers: how programs for them are compiled, started and read."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.device.program import Int8Array, Program, write_program
+from tflite_fuse.runtime.sources import library_directory, library_sources
+
+HERE = Path(__file__).parent
+
+_SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
+_CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
+_CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections -T {here}/cortex_m.ld"
+_PICOLIBC_MAP = ("flash=0x80000000", "flash_size=8M", "ram=0x80800000", "ram_size=16M")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One emulated core.
+
+    Attributes:
+        name: what the benchmark calls it.
+        prefix: of the GNU toolchain's commands.
+        flags: to compile.
+        link: more flags to link; ``{here}`` is this directory.
+        sources: files of this directory that start a program on it.
+        emulator: the command that runs a program; its path is appended.
+    """
+
+    name: str
+    prefix: str
+    flags: str
+    link: str
+    sources: tuple[str, ...]
+    emulator: str
+
+    def missing(self) -> list[str]:
+        """The commands this machine lacks."""
+        needed = (f"{self.prefix}gcc", f"{self.prefix}size", self.emulator.split()[0])
+        return [command for command in needed if shutil.which(command) is None]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(
+            "cortex-m7",
+            "arm-none-eabi-",
+            f"-mcpu=cortex-m7 -mfpu=fpv5-d16 {_CORTEX}",
+            _CORTEX_LINK,
+            ("cortex_m.c",),
+            f"qemu-system-arm -M mps2-an500 -cpu cortex-m7 {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
+        ),
+        Target(
+            "cortex-m4",
+            "arm-none-eabi-",
+            f"-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 {_CORTEX}",
+            _CORTEX_LINK,
+            ("cortex_m.c",),
+            f"qemu-system-arm -M mps2-an386 -cpu cortex-m4 {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
+        ),
+        Target(
+            "rv32imc",
+            "riscv64-unknown-elf-",
+            "-march=rv32imc -misa-spec=2.2 -mabi=ilp32 --specs=picolibc.specs -ffunction-sections -fdata-sections",
+            "--crt0=semihost --oslib=semihost -Wl,--gc-sections "
+            + " ".join(f"-Wl,--defsym=__{entry}" for entry in _PICOLIBC_MAP),
+            ("riscv.c",),
+            f"qemu-system-riscv32 -M virt -m 64M -bios none {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
+        ),
+        Target(
+            "xtensa-lx106",
+            "xtensa-lx106-elf-",
+            "-mlongcalls -mtext-section-literals --specs=/usr/lib/xtensa-lx106-elf/picolibc.specs "
+            "-ffunction-sections -fdata-sections",
+            "-nostartfiles -Wl,--gc-sections -T {here}/xtensa.ld",
+            ("xtensa_start.S", "xtensa.c"),
+            f"qemu-system-xtensa -M sim -cpu lx106 -m 64M {_SEMIHOSTING} -kernel",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a program wrote.
+
+    Attributes:
+        prepare: instructions to check each block.
+        instructions: of each run and block, ``instructions[run][block]``.
+        outputs: bytes of each run and output.
+    """
+
+    prepare: list[int]
+    instructions: list[list[int]]
+    outputs: list[list[bytes]]
+
+
+def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path, flags: str) -> Path:
+    """Compile the library, the runner and a program; returns the ELF file.
+
+    Args:
+        target: for which core.
+        program: what to run.
+        inputs: for each run one array per input of the program.
+        directory: for generated files.
+        flags: more flags, such as ``-O2``.
+    """
+    write_program(program, inputs, directory)
+    elf = directory / "program.elf"
+    own = [HERE / name for name in ("runner.c", *target.sources)]
+    _run(
+        [
+            f"{target.prefix}gcc",
+            *f"-std=gnu11 -g {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
+            *map(str, (*own, *library_sources())),
+            *target.link.format(here=HERE).split(),
+            "-o",
+            elf.name,
+        ],
+        directory,
+    )
+    return elf
+
+
+def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -> Report:
+    """Run a program in the emulator."""
+    text = _run([*target.emulator.split(), str(elf)], elf.parent, timeout)
+    lines = [line.split() for line in text.splitlines()]
+    blocks, outputs = len(program.steps), len(program.outputs)
+    failed = [line for line in lines if line[0] in ("prepare", "block") and line[2] != "0"]
+    if failed or not lines:
+        raise RuntimeError(f"{target.name}: {' '.join(failed[0]) if failed else 'no output'}")
+    counts = [int(line[3]) for line in lines if line[0] == "block"]
+    values = [bytes.fromhex(line[1]) for line in lines if line[0] == "output"]
+    return Report(
+        prepare=[int(line[3]) for line in lines if line[0] == "prepare"],
+        instructions=[counts[at : at + blocks] for at in range(0, len(counts), blocks)],
+        outputs=[values[at : at + outputs] for at in range(0, len(values), outputs)],
+    )
+
+
+def library_size(target: Target, directory: Path, flags: str) -> dict[str, int]:
+    """Bytes of code and constants of each source file of the library: what a block that uses everything links."""
+    sizes: dict[str, int] = {}
+    for source in library_sources():
+        command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
+        _run(command, directory)
+        sizes[source.name] = int(_run([f"{target.prefix}size", "part.o"], directory).splitlines()[1].split()[0])
+    return sizes
+
+
+def _run(command: list[str], directory: Path, timeout: float = 600) -> str:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed with {done.returncode}:\n{done.stderr[-4000:]}{done.stdout[-2000:]}")
+    return done.stdout
