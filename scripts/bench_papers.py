@@ -257,6 +257,37 @@ def frontier(data: Data) -> dict[str, Any]:
 
 FRONTIER_FACTOR = 1.1
 
+IDEAS = {
+    "all": {},
+    "no overlap": {"overlap": False},
+    "no strips": {"strips": False},
+    "neither": {"overlap": False, "strips": False},
+}
+"""What an ablation switches off; on the command line --no-overlap and --no-strips."""
+
+
+def ablation(data: Data) -> dict[str, Any]:
+    """What moving the input out, overlap and strips contribute each, on public models."""
+    if not data.inputs:
+        raise UsageError("the ablation is made of real runs; give --inputs 1 or more")
+    rows = []
+    for name in AIMS:
+        if data.model not in (None, name):
+            continue
+        model, row = data.file(name), Row(model=name)
+        for mode in InputMode:
+            for idea, switches in IDEAS.items():
+                fuse = Fuse(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
+                run = measure(f"{name}, {idea}", model, fuse, data.inputs)
+                row[f"{mode.value}, {idea}: arena_bytes"] = run.arena_bytes
+        rows.append(row)
+    return {
+        "paper": "ablation",
+        "accounting": f"the whole arena at F <= {FRONTIER_FACTOR}, measured as in the frontier; overlap: a block writes"
+        " over input it needs no more; strips: a block runs in strips and computes some columns twice.",
+        "rows": rows,
+    }
+
 
 def fused_layer(data: Data) -> dict[str, Any]:
     """Fused-layer inverted residuals: their scheme as a restriction of our search, and the search without it."""
@@ -295,7 +326,10 @@ PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {
     "streamnet": streamnet,
     "fused-layer": fused_layer,
     "frontier": frontier,
+    "ablation": ablation,
 }
+
+REAL_RUNS_ONLY = ("frontier", "ablation")
 
 
 def as_text(result: Mapping[str, Any]) -> str:
@@ -334,7 +368,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help="only this network")
     parser.add_argument("--inputs", type=int, default=4, help="inputs of real runs (default 4; 0: search only)")
     options = parser.parse_args(arguments)
-    papers = [options.paper] if options.paper else [name for name in PAPERS if name != "frontier" or options.inputs]
+    papers = (
+        [options.paper] if options.paper else [name for name in PAPERS if options.inputs or name not in REAL_RUNS_ONLY]
+    )
     data = Data(options.data, options.model, max(options.inputs, 0))
     try:
         results = [PAPERS[name](data) for name in papers]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.figures import measured_head
@@ -64,7 +64,7 @@ def measure(name: str, model: Model, fuse: Fuse, inputs: int) -> Measured:
         Int8Borders(),
         Reorder(),
         SinkTranspose(),
-        fuse,
+        replace(fuse, order=Reorder()),
         Reorder(),
         Plan(measure_head=_head, overlaps=block_overlaps if fuse.overlap else None),
     ]

@@ -68,6 +68,7 @@ def test_rewrite_lowers_the_peak_and_proves_it(model: Path, tmp_path: Path) -> N
     assert report["after"]["head_bytes"] < report["before"]["head_bytes"]
     assert report["optimal"] == {"order": True, "plan": True}
     assert report["verified"]["bit_exact"] is True and report["verified"]["inputs"] == 16
+    assert report["estimate_bytes"] is None
     assert report["after"]["file_bytes"] == out.stat().st_size
     load_model(out)
 

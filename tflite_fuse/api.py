@@ -83,6 +83,7 @@ def rewrite(
     time_limit: float = 30.0,
     in_place: str | None = None,
     overlap: bool = True,
+    strips: bool = True,
     int8_io: bool = False,
     progress: Progress | None = None,
 ) -> Result:
@@ -102,6 +103,7 @@ def rewrite(
         time_limit: seconds each search may take before it answers with its best so far.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
         overlap: let fused blocks write their output over input they need no more.
+        strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
             then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
         progress: called with (step, done, total).
@@ -116,8 +118,17 @@ def rewrite(
     data = _bytes(source)
     model = load_model(source)
     overlap = overlap and "plan" in passes
-    fuse = Fuse(goal or Goal(), _scheme(scheme), tiles, _input_mode(input_mode, passes), overlap)
-    steps = _make_passes(passes, fuse, time_limit, in_place, overlap)
+    order = Reorder(time_limit=time_limit, in_place=in_place)
+    fuse = Fuse(
+        goal or Goal(),
+        _scheme(scheme),
+        tiles,
+        _input_mode(input_mode, passes),
+        overlap=overlap,
+        strips=strips,
+        order=order if "reorder" in passes else None,
+    )
+    steps = _make_passes(passes, order, fuse, time_limit)
     if int8_io:
         steps.insert(0, Int8Borders())
     rewritten, results = run_passes(model, steps)
@@ -128,6 +139,7 @@ def rewrite(
     report = Report(
         before=before,
         after=after,
+        estimate_bytes=_estimate(results),
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_optimal(results),
         verified=verified,
@@ -148,6 +160,8 @@ def pareto(
     scheme: str = Scheme.AUTO.value,
     tiles: tuple[int, int] | None = None,
     input_mode: str = InputMode.RESIDENT.value,
+    overlap: bool = True,
+    strips: bool = True,
     int8_io: bool = False,
 ) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
@@ -161,7 +175,8 @@ def pareto(
     model, mode = remove_plan(load_model(source)), _input_mode(input_mode)
     model = Int8Borders().run(model).model if int8_io else model
     moved, _ = inputs_to_move(model, mode)
-    options = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode).search_options(moved)
+    fuse = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode, overlap=overlap, strips=strips)
+    options = fuse.search_options(moved)
     return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))
 
 
@@ -250,15 +265,12 @@ def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
     return InputMode(name)
 
 
-def _make_passes(
-    names: Sequence[str], fuse: Fuse, time_limit: float, in_place: str | None, overlap: bool
-) -> list[Pass]:
-    reorder = Reorder(time_limit=time_limit, in_place=in_place)
+def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse, time_limit: float) -> list[Pass]:
     plan = Plan(
         measure_head=lambda model: measured_head(serialize_model(model)),
         time_limit=time_limit,
-        in_place=in_place,
-        overlaps=block_overlaps if overlap else None,
+        in_place=reorder.in_place,
+        overlaps=block_overlaps if fuse.overlap else None,
     )
     made: dict[str, list[Pass]] = {
         "reorder": [reorder],
@@ -278,6 +290,11 @@ def _make_passes(
 def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
     """Of several runs of a pass the last one counts."""
     return {result.proves: result.optimal for result in results if result.proves and result.optimal is not None}
+
+
+def _estimate(results: Sequence[PassResult]) -> int | None:
+    points = [result.point for result in results if isinstance(result, FuseResult) and result.point is not None]
+    return points[-1].ram_bytes if points else None
 
 
 def _block_report(inserted: InsertedBlock) -> BlockReport:

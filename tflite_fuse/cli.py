@@ -56,6 +56,12 @@ Int8Flag = Annotated[
         "--int8-io", help="Make float32 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends."
     ),
 ]
+NoOverlap = Annotated[
+    bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
+]
+NoStrips = Annotated[
+    bool, typer.Option("--no-strips", help="Run every fused block over its full width: compute no column twice.")
+]
 TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
 
 
@@ -151,9 +157,8 @@ def rewrite(
         str | None,
         typer.Option(help="Let operators overwrite their input where this kernel set allows it: reference."),
     ] = None,
-    no_overlap: Annotated[
-        bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
-    ] = False,
+    no_overlap: NoOverlap = False,
+    no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
@@ -176,6 +181,7 @@ def rewrite(
             time_limit=time_limit,
             in_place=in_place,
             overlap=not no_overlap,
+            strips=not no_strips,
             int8_io=int8_io,
             progress=report_progress,
         )
@@ -187,6 +193,8 @@ def rewrite(
     console.print(report_table(result.report))
     for note in result.report.notes:
         console.print(f"- {note}", markup=False)
+    if result.report.estimate_bytes is not None:
+        console.print(f"- the search for blocks expected {result.report.estimate_bytes:,} B", markup=False)
     console.print(_verdict(result.report, target), markup=False)
 
 
@@ -254,6 +262,8 @@ def pareto(
     input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
     tiles: TileSize = None,
+    no_overlap: NoOverlap = False,
+    no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
@@ -263,7 +273,15 @@ def pareto(
         raise UsageError("--json and --csv exclude each other")
     with _Status("searching", as_json or as_csv):
         size = None if tiles is None else parse_tiles(tiles)
-        front = tflite_fuse.pareto(model, scheme=scheme, tiles=size, input_mode=input_mode, int8_io=int8_io)
+        front = tflite_fuse.pareto(
+            model,
+            scheme=scheme,
+            tiles=size,
+            input_mode=input_mode,
+            overlap=not no_overlap,
+            strips=not no_strips,
+            int8_io=int8_io,
+        )
     if as_json:
         _print_json(front.to_json())
     elif as_csv:

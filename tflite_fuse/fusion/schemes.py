@@ -63,23 +63,28 @@ class Restriction:
     paired: bool = False
 
 
-def restriction(graph: LayerGraph, scheme: Scheme, tiles: tuple[int, int] | None = None) -> Restriction:
+def restriction(
+    graph: LayerGraph, scheme: Scheme, tiles: tuple[int, int] | None = None, strips: bool = True
+) -> Restriction:
     """The restriction of a scheme on a graph.
 
     Args:
         graph: operators in the order they will run.
         scheme: which.
         tiles: tile height and width, ``inverted-residual`` only.
+        strips: whether ``auto`` may use strips; all other schemes say themselves what they use.
 
     Raises:
-        UsageError: tiles given for another scheme, or not positive.
+        UsageError: tiles given for another scheme, or not positive; strips forbidden in another scheme.
     """
     if tiles is not None and scheme is not Scheme.INVERTED_RESIDUAL:
         raise UsageError(f"tiles belong to the scheme inverted-residual, not to {scheme.value}; leave them out")
     if tiles is not None and min(tiles) < 1:
         raise UsageError(f"tiles of {tiles[0]}x{tiles[1]} pixels are empty; give at least 1x1")
+    if not strips and scheme is not Scheme.AUTO:
+        raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
     if scheme is Scheme.AUTO:
-        return Restriction(scheme, _strips, lambda first, last: True)
+        return Restriction(scheme, _strips if strips else _whole, lambda first, last: True)
     if scheme is Scheme.H_CACHE:
         return Restriction(scheme, _columns, lambda first, last: True)
     if scheme is Scheme.INVERTED_RESIDUAL:

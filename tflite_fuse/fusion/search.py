@@ -31,6 +31,7 @@ class SearchOptions:
         input_mode: where the network's inputs are. A streamed or external input takes no RAM.
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
         overlap: whether a block may write its output over an input nobody needs afterwards.
+        strips: whether the scheme auto may run a block in strips that compute some columns twice.
         single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
             instead of two, with ``count_tail`` its tables leave the tail.
         count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
@@ -43,6 +44,7 @@ class SearchOptions:
     input_mode: InputMode = InputMode.RESIDENT
     moved: frozenset[int] | None = None
     overlap: bool = False
+    strips: bool = True
     single_operators: bool = False
     count_tail: bool = False
 
@@ -73,7 +75,7 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
-    cuts = cut_graph(graph, restriction(graph, options.scheme, options.tiles), options.rules)
+    cuts = cut_graph(graph, restriction(graph, options.scheme, options.tiles, options.strips), options.rules)
     builder = _PointBuilder(graph, cuts, options.chunks)
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
     return Front(points, unfused_point(graph, options), True, graph)

@@ -1,7 +1,7 @@
 """The fusion pass: search the front of blocks, pick the point the user asked for, replace operators by blocks.
 
 The front's RAM is an estimate of the working sets. What counts is the arena after reordering and planning, so the
-candidates next to the limit are rewritten and placed, and the best real one wins.
+candidates next to the limit are rewritten, put in order and placed, and the best real one wins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.offline_plan import has_plan, remove_plan
 from tflite_fuse.memory.placement import place
-from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.memory.tail import loading_bytes, predict_tail
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.base import PassResult
+from tflite_fuse.passes.base import Pass, PassResult
 from tflite_fuse.passes.insert_blocks import InsertedBlock, insert_blocks
 
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""
+
+BEYOND = 2
+"""Points whose estimate is above a RAM limit that are tried none the less: blocks often need a little less."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,18 @@ class _Site:
     moved: tuple[int, ...]
     overlap: bool
     count_tail: bool
+    order: Pass | None
 
     def realise(self, point: Point) -> _Candidate:
-        """Insert a point's blocks and place the result's tensors."""
+        """Insert a point's blocks, put the operators in order and place the tensors."""
         rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
+        if self.order is not None:
+            rewritten = self.order.run(rewritten).model
         overlaps = block_overlaps(rewritten) if self.overlap else ()
-        tail = predict_tail(rewritten).total if self.count_tail else 0
-        return _Candidate(point, rewritten, blocks, place(memory_graph(rewritten), overlaps).height + tail)
+        arena = place(memory_graph(rewritten), overlaps).height
+        if self.count_tail:
+            arena = max(arena + predict_tail(rewritten).total, loading_bytes(rewritten))
+        return _Candidate(point, rewritten, blocks, arena)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,10 @@ class Fuse:
         tiles: tile height and width of the inverted-residual scheme.
         input_mode: where the model's inputs are from now on.
         overlap: let blocks write their output over input they need no more. Needs the plan pass to come true.
+        strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
+            For the scheme ``auto``.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
+        order: what puts the operators in order once blocks are in; None leaves them as they come.
     """
 
     goal: Goal = Goal()
@@ -112,7 +123,9 @@ class Fuse:
     tiles: tuple[int, int] | None = None
     input_mode: InputMode = InputMode.RESIDENT
     overlap: bool = True
+    strips: bool = True
     count_tail: bool = True
+    order: Pass | None = None
 
     name: ClassVar[str] = "fuse"
 
@@ -127,7 +140,8 @@ class Fuse:
         bare = remove_plan(model) if has_plan(model) else model
         moved, why_not = inputs_to_move(bare, self.input_mode)
         front = fusion_front(bare, self.search_options(moved))
-        chosen = self._choose(_Site(bare, self.input_mode, moved, self.overlap, self.count_tail), front)
+        site = _Site(bare, self.input_mode, moved, self.overlap, self.count_tail, self.order)
+        chosen = self._choose(site, front)
         notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
@@ -143,6 +157,7 @@ class Fuse:
             input_mode=self.input_mode,
             moved=frozenset(moved),
             overlap=own and self.overlap,
+            strips=self.strips,
             single_operators=own,
             count_tail=self.count_tail,
         )
@@ -162,15 +177,16 @@ class Fuse:
         return self._within_ram(site, front, points, self.goal.max_ram)
 
     def _within_ram(self, site: _Site, front: Front, points: Sequence[Point], max_ram: int) -> _Candidate:
-        """The fewest MACs whose real arena fits: from the cheapest point that may fit towards less RAM."""
+        """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
         if not site.moved and (unfused := site.realise(front.unfused)).arena <= max_ram:
             return unfused
+        fitting = sum(point.ram_bytes <= max_ram for point in points)
         nearest: _Candidate | None = None
-        for point in reversed(points):
-            if point.ram_bytes <= max_ram:
-                nearest = site.realise(point)
-                if nearest.arena <= max_ram:
-                    return nearest
+        for point in reversed(points[: fitting + BEYOND]):
+            candidate = site.realise(point)
+            if candidate.arena <= max_ram:
+                return candidate
+            nearest = candidate if nearest is None or candidate.arena <= nearest.arena else nearest
         nearest = nearest or site.realise(points[0])
         culprits = " to ".join(dict.fromkeys(operator_label(site.model, i) for i in _ends(nearest.point.largest)))
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"

@@ -76,12 +76,16 @@ class BlockReport:
 class Report:
     """Before and after, what was proven, and why.
 
+    ``estimate_bytes`` is the arena that the search for blocks expected of the blocks it chose, by their working sets;
+    None where it did not run. ``after.arena_bytes`` is the truth, mostly a little less: the search counts in closed
+    form and rounds up, while planning may also fail to fit everything into the largest working set.
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
     run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena.
     """
 
     before: Figures
     after: Figures
+    estimate_bytes: int | None
     compute_factor: float
     optimal: dict[str, bool]
     verified: Verified | None
