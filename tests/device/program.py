@@ -76,7 +76,15 @@ def whole_program(model: Model, choices: Sequence[BlockChoice]) -> Program:
     Raises:
         ValueError: an operator is left that is no block.
     """
-    rewritten, _ = insert_blocks(model, choices)
+    return program_of(insert_blocks(model, choices)[0])
+
+
+def program_of(rewritten: Model) -> Program:
+    """The program of a model that consists of blocks.
+
+    Raises:
+        ValueError: an operator is left that is no block.
+    """
     steps = tuple(_step(rewritten, operator) for operator in rewritten.main.operators)
     used = {tensor for step in steps for tensor in (*step.inputs, *step.outputs)}
     tensors = rewritten.main.tensors

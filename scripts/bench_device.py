@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Instructions per inference on emulated microcontrollers: bench_device.py [MODEL ...] [--target NAME] [--json].
+
+Every model (default: those of ``shared/models`` beside the project that have published figures, and the bundled sample)
+is rewritten as ``tflite-fuse rewrite`` does by default: least RAM, no recompute. Its blocks run bare-metal in QEMU, one
+instruction counted as one whatever it does; outputs are compared with the unfused model's in TensorFlow Lite Micro on
+this machine. Operators at the ends that no block can hold (QUANTIZE, SOFTMAX, DEQUANTIZE) are left out on both sides.
+Exit codes: 0 done, 1 an output differs, 2 bad usage or a tool is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import tflite_fuse
+from tests.device.program import fusable_core, program_of
+from tests.device.targets import TARGETS, Target, build, execute, library_size
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+
+SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
+
+CMSIS_NN, ESP_NN, REFERENCE = "TFLM + CMSIS-NN", "TFLM + ESP-NN (generic C)", "TFLM reference kernels"
+PEERS: dict[str, dict[str, dict[str, float]]] = {
+    "cortex-m7": {
+        "mlperf_tiny_vww96_int8": {REFERENCE: 103.2, CMSIS_NN: 24.0},
+        "tflm_person_detect_int8": {REFERENCE: 98.6, CMSIS_NN: 22.7},
+        "mlperf_tiny_resnet8_int8": {REFERENCE: 109.4, CMSIS_NN: 30.0},
+        "mcunet_vww1_float_io_int8": {REFERENCE: 195.0, CMSIS_NN: 47.8, "TinyEngine": 33.5},
+        "mlperf_tiny_dscnn_kws_int8": {REFERENCE: 44.2, CMSIS_NN: 7.65},
+    },
+    "rv32imc": {
+        "mlperf_tiny_vww96_int8": {REFERENCE: 109.9, ESP_NN: 65.3},
+        "tflm_person_detect_int8": {REFERENCE: 105.2, ESP_NN: 58.7},
+        "mlperf_tiny_resnet8_int8": {REFERENCE: 125.5, ESP_NN: 96.4},
+        "mcunet_vww1_float_io_int8": {REFERENCE: 199.6, ESP_NN: 111.3},
+        "mlperf_tiny_dscnn_kws_int8": {REFERENCE: 44.3, ESP_NN: 25.8},
+    },
+}
+"""Millions of instructions of whole unfused models, counted once in the same emulators (-O2; TinyEngine -O3 with
+floating-point requantization). This script does not measure them again."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model on one target.
+
+    Attributes:
+        instructions: of one inference, the mean over the inputs.
+        blocks: the same of each block in execution order.
+        head_bytes: of the rewritten model's arena, as TFLM reports it.
+        bit_exact: whether all outputs were TFLM's.
+    """
+
+    target: str
+    model: str
+    instructions: int
+    blocks: tuple[int, ...]
+    head_bytes: int
+    bit_exact: bool
+
+
+def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> Iterator[Run]:
+    """Run one model on several targets."""
+    core = fusable_core(load_model(path))
+    result = tflite_fuse.rewrite(serialize_model(core), verify=False)
+    program = program_of(load_model(result.model))
+    samples = generate_inputs(core, inputs)
+    wanted = [
+        [np.asarray(output).tobytes() for output in outputs]
+        for outputs in tflm.run(serialize_model(core), samples).outputs
+    ]
+    head = tflm.measure(result.model).head_bytes
+    for target in targets:
+        print(f"{path.stem} on {target.name} ...", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as name:
+            elf = build(target, program, samples, Path(name), flags)
+            report = execute(target, elf, program)
+        blocks = tuple(round(sum(counts) / inputs) for counts in zip(*report.instructions, strict=True))
+        yield Run(target.name, path.stem, sum(blocks), blocks, head, report.outputs == wanted)
+
+
+def library_bytes(targets: Sequence[Target], flags: str) -> dict[str, int]:
+    """Code and constants of the whole library for each target."""
+    with tempfile.TemporaryDirectory() as name:
+        return {target.name: sum(library_size(target, Path(name), flags).values()) for target in targets}
+
+
+def as_table(target: str, runs: Sequence[Run]) -> Table:
+    """All models on one target, with what else was counted there."""
+    peers = PEERS.get(target, {})
+    names = list(dict.fromkeys(name for run in runs for name in peers.get(run.model, {})))
+    table = Table(title=f"{target}: millions of instructions per inference", title_justify="left")
+    table.add_column("model", overflow="fold")
+    for column in ("this library", *names, "head bytes", "same bytes", "blocks"):
+        table.add_column(column, justify="right")
+    for run in runs:
+        known = peers.get(run.model, {})
+        others = (
+            f"{known[name]:.1f} (x{known[name] * 1e6 / run.instructions:.2f})" if name in known else "-"
+            for name in names
+        )
+        blocks = " + ".join(f"{count / 1e6:.2f}" for count in run.blocks)
+        proof = "yes" if run.bit_exact else "NO"
+        table.add_row(run.model, f"{run.instructions / 1e6:.2f}", *others, f"{run.head_bytes:,}", proof, blocks)
+    return table
+
+
+def chosen_targets(names: Sequence[str]) -> list[Target]:
+    """The targets of that name, all without one.
+
+    Raises:
+        UsageError: one is unknown, or this machine has no tools for it.
+    """
+    for name in names:
+        if name not in TARGETS:
+            raise UsageError(f"{name} is no target: choose from {', '.join(TARGETS)}")
+    targets = [TARGETS[name] for name in names or TARGETS]
+    for target in targets:
+        if target.missing():
+            raise UsageError(f"{target.name} needs {', '.join(target.missing())}: install them or choose with --target")
+    return targets
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
+    parser.add_argument("--target", action="append", default=[], metavar="NAME", help=", ".join(TARGETS))
+    parser.add_argument("--inputs", type=int, default=2, help="inputs to run and compare (default 2)")
+    parser.add_argument("--flags", default="-O2", help="compiler flags (default -O2)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    beside = [path for path in sorted(SHARED_MODELS.glob("*.tflite")) if path.stem in PEERS["cortex-m7"]]
+    try:
+        targets = chosen_targets(options.target)
+        runs = [
+            run
+            for path in options.models or [Path(SAMPLE_MODEL), *beside]
+            for run in measure(path, targets, max(options.inputs, 1), options.flags)
+        ]
+        sizes = library_bytes(targets, options.flags)
+    except (TfliteFuseError, ValueError) as error:
+        print(f"bench_device: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(
+            json.dumps(
+                {"flags": options.flags, "library_bytes": sizes, "runs": [asdict(run) for run in runs]}, indent=2
+            )
+        )
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 160)
+        for target in targets:
+            console.print(as_table(target.name, [run for run in runs if run.target == target.name]))
+            console.print(f"code and constants of the whole library: {sizes[target.name]:,} bytes\n", highlight=False)
+    return 0 if all(run.bit_exact for run in runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
