@@ -17,11 +17,17 @@ from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.fusion.walk import Pricing
 
 
-def shared_by_schedule(graph: LayerGraph, first: int, last: int, driven: int, chunk: int, alignment: int) -> int:
+def whole(chunk: int) -> BlockConfig:
+    return BlockConfig(1 << 15, 1 << 15, chunk)
+
+
+def shared_by_schedule(
+    graph: LayerGraph, first: int, last: int, driven: int, config: BlockConfig, alignment: int
+) -> int:
     """The most bytes one input of a block may share with its driven output, by the exact distances."""
     tensors = operands(graph, first, last)
     extent = graph.tensors[driven]
-    overlaps = schedule(block_of(graph, first, last), BlockConfig(extent.height, extent.width, chunk)).overlaps
+    overlaps = schedule(block_of(graph, first, last), config).overlaps
     best = 0
     for (source, output), distance in overlaps.items():
         tensor = tensors[source]
@@ -40,7 +46,7 @@ def shared_by_search(graph: LayerGraph, last: int, chunk: int, alignment: int) -
     return {
         costs.first: (
             int(costs.shared[0]),
-            shared_by_schedule(graph, costs.first, last, costs.driven, chunk, alignment),
+            shared_by_schedule(graph, costs.first, last, costs.driven, whole(chunk), alignment),
         )
         for costs in block_costs(graph, last, lambda driven: ((driven.height,), (driven.width,)), pricing)
         if costs.usable[0]
@@ -56,6 +62,23 @@ def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: boo
     last = random.randrange(len(graph.layers))
     for searched, exact in shared_by_search(graph, last, random.choice([1, 2, 4]), alignment).values():
         assert searched <= exact
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
+def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
+    """Every pair of tile height and width, against the distances of the schedule."""
+    random = Random(seed)
+    length = random.randint(1, 5)
+    graph = random_graph(random, length) if branching else random_chain(random, length)
+    last = random.randrange(len(graph.layers))
+    sizes = [random.randint(1, 8) for _ in range(2)], [random.randint(1, 8) for _ in range(2)]
+    for costs in block_costs(graph, last, lambda driven: sizes, Pricing(1, overlap=alignment)):
+        for index in range(4):
+            config = BlockConfig(int(costs.tile_height[index]), int(costs.tile_width[index]), 1)
+            if costs.usable[index]:
+                exact = shared_by_schedule(graph, costs.first, last, costs.driven, config, alignment)
+                assert int(costs.shared[index]) <= exact
 
 
 @pytest.mark.parametrize("chunk", [1, 4])

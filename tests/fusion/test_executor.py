@@ -144,6 +144,15 @@ def test_the_output_may_lie_over_the_input_at_the_distance_of_the_schedule(libra
     assert all(run_overlapping(library, case, short=0) for case in overlapping_cases(150))
 
 
+def test_bands_of_strips_may_write_over_the_input_too(library: HostLibrary) -> None:
+    tiled = []
+    for block, config, rng in overlapping_cases(150):
+        driven = block.tensors[schedule(block, config).driven]
+        size = rng.randint(1, driven.height), rng.randint(1, driven.width)
+        tiled.append((block, replace(config, tile_height=size[0], tile_width=size[1]), rng))
+    assert all(run_overlapping(library, case, short=0) for case in tiled)
+
+
 def test_a_distance_that_is_short_spoils_results(library: HostLibrary) -> None:
     """The distance is not simply generous: a few bytes less and consumed memory is still needed."""
     cases = overlapping_cases(150)

@@ -47,11 +47,14 @@ def test_distances_are_those_of_the_schedule() -> None:
         assert names == wanted
 
 
-def test_strips_promise_nothing() -> None:
-    model = fused(BlockConfig(12, 4))
-    assert len(blocks_in(model)) == 2
-    (overlap,) = block_overlaps(model)
-    assert overlap.input in model.main.inputs
+def test_strips_promise_little_and_bands_of_strips_more() -> None:
+    distances = []
+    for config in (BlockConfig(12, 4), BlockConfig(3, 4)):
+        model = fused(config)
+        assert len(blocks_in(model)) == 2
+        distances += [o.distance or 0 for o in block_overlaps(model) if o.input not in model.main.inputs]
+    strips, bands = distances
+    assert 0 < bands < strips < 12 * 10 * 8
 
 
 def test_of_a_tensor_given_twice_the_most_demanding_place_counts() -> None:

@@ -105,6 +105,36 @@ def test_no_spent_byte_is_read_at_the_distance_of_the_schedule(first: int) -> No
         assert survives(block, config, distance, rng)
 
 
+def tiled(rng: Random, block: Block) -> BlockConfig:
+    """Bands of strips, at least two tiles where the driven tensor has two pixels."""
+    driven = block.tensors[block.stages[-1].output]
+    height, width = rng.randint(1, driven.height), rng.randint(1, max(1, driven.width - 1))
+    return BlockConfig(height, width, rng.choice([1, 2, 4]))
+
+
+@pytest.mark.parametrize("first", [0, 60, 120])
+def test_no_spent_byte_is_read_in_bands_of_strips(first: int) -> None:
+    shared = 0
+    for block, rng in cases(first + 60)[first:]:
+        config = tiled(rng, block)
+        (distance,) = schedule(block, config).overlaps.values()
+        shared += distance < block.tensors[block.outputs[0]].nbytes
+        assert survives(block, config, distance, rng)
+    assert shared > 10
+
+
+def test_a_row_less_and_bands_of_strips_read_spent_bytes() -> None:
+    """The bound is no more than about one row of tiles too large."""
+    caught = 0
+    for block, rng in cases(80):
+        config = tiled(rng, block)
+        (distance,) = schedule(block, config).overlaps.values()
+        output = block.tensors[block.outputs[0]]
+        less = config.tile_height * output.width * output.channels
+        caught += not survives(block, config, distance - less, rng)
+    assert caught > 40
+
+
 def test_one_byte_less_and_a_spent_byte_is_read() -> None:
     """The distance is the least: wherever memory is shared at all, one byte less is caught."""
     shared = 0

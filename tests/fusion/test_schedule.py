@@ -23,7 +23,7 @@ def compare(block: Block, config: BlockConfig) -> None:
             assert plan.capacities[index] == max(1, plain.capacity.get(index, 0)), tensor.name
     spatial = block.stages[: plan.spatial_stages]
     assert plan.stage_pixels[: plan.spatial_stages] == tuple(plain.pixels[stage.output] for stage in spatial)
-    if plan.overlaps or plain.only:
+    if plain.only:
         assert plan.overlaps == plain.distance
 
 

@@ -184,13 +184,13 @@ def test_look_ups() -> None:
 def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overlap: bool, mode: InputMode) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 6))
-    options = SearchOptions(overlap=overlap, single_operators=overlap, input_mode=mode, chunks=(1,))
+    options = SearchOptions(overlap=overlap, bands=overlap, single_operators=overlap, input_mode=mode, chunks=(1,))
     try:
         front = fusion_front(graph, options)
     except UsageError as error:
         assert mode is InputMode.STREAMED and "no block holds all that read it" in str(error)
         return
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), options.rules)
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO, bands=overlap), options.rules)
     assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.dag))
     plain = fusion_front(graph, SearchOptions(chunks=(1,)))
     if mode is not InputMode.STREAMED:

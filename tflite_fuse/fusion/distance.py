@@ -5,6 +5,9 @@ the place of input pixels nobody needs any more. While a run of output pixels is
 input has advanced as far as the windows between it and the output say; the first pixel it still needs is the oldest
 byte that must survive. The distance is the largest lead of written output bytes over those. ``schedule`` finds the same
 by following all events; the closed form is never below it.
+
+In several tiles a block reads its input band by band, so what bands of output need is spent from the top down as well.
+A tile counts as if it read everything first and wrote everything last.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block import BlockTensor
-from tflite_fuse.fusion.cost_tables import IntArray
+from tflite_fuse.fusion.cost_tables import IntArray, Ranges, Tilings
 from tflite_fuse.fusion.fifo import Reader, Windows
 
 _FAR = 1 << 40
@@ -116,10 +119,8 @@ class Overlap:
 
     def shared(self, alignment: int) -> int:
         """Bytes saved when both overlap as far as the distance allows; all sizes are multiples of ``alignment``."""
-        source, output, above = (
-            -(-size // alignment) * alignment for size in (self.source.nbytes, self.output.nbytes, self.distance())
-        )
-        return source + output - max(output, max(above, 0) + source)
+        above: IntArray = np.array(self.distance())
+        return int(shared_bytes(self.source, self.output, above, alignment))
 
     def _telling_rows(self) -> IntArray:
         """Output rows among which the largest lead is: in between it grows or shrinks evenly."""
@@ -142,3 +143,40 @@ class Overlap:
         below = np.maximum((row + 1) * top.stride - top.padding, 0) * self.source.width
         oldest: IntArray = np.where(row + 1 < result.height, np.minimum(here, below), here)
         return np.where(row < result.height, oldest, _FAR)
+
+
+def shared_bytes(source: BlockTensor, output: BlockTensor, distances: IntArray, alignment: int) -> IntArray:
+    """Bytes saved when an output lies over an input as far as each distance allows; all sizes are rounded up."""
+    whole, written = (-(-tensor.nbytes // alignment) * alignment for tensor in (source, output))
+    above = np.maximum(-(-distances // alignment) * alignment, 0)
+    shared: IntArray = whole + written - np.maximum(written, above + whole)
+    return shared
+
+
+def tiled_distances(
+    source: BlockTensor, output: BlockTensor, rows: tuple[Ranges, Tilings], columns: tuple[Ranges, Tilings]
+) -> IntArray | None:
+    """The distances of a block in several tiles, [heights, widths]; None where tiles may need nothing of the input.
+
+    Bands start lower and lower and so do strips to the right, so the oldest pixel that a tile or a later one needs is
+    the tile's own first one, unless the next band starts in the same row: then it is that row's first.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        rows, columns: what every band and strip needs of the input, and the bands and strips themselves.
+    """
+    (needed_rows, bands), (needed_columns, strips) = rows, columns
+    if needed_rows.holes or needed_columns.holes:
+        return None
+    below = np.append(needed_rows.low[1:], _FAR)
+    below[bands.first[1:] - 1] = _FAR
+    moves_on = below > needed_rows.low
+    lead = (bands.high - 1) * (output.width * output.channels) - needed_rows.low * (source.width * source.channels)
+    across = strips.high * output.channels - needed_columns.low * source.channels
+    on, stays = (
+        np.maximum.reduceat(np.where(which, lead, -_FAR), bands.first)[:, None] for which in (moves_on, ~moves_on)
+    )
+    own = np.maximum.reduceat(across, strips.first)[None, :]
+    distances: IntArray = np.maximum(on + own, stays + output.width * output.channels)
+    return distances

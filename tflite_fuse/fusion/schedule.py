@@ -4,7 +4,7 @@
 
 The order is the executor's (``arduino/src/tflite_fuse_block.c``): tiles of
 the driven tensor one after another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All
-numbers here are those of that order, none is a bound.
+numbers here are those of that order; only the overlaps of blocks in several tiles are bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import numpy as np
 from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.check import check_config
 from tflite_fuse.fusion.pull import FAR, Reader, Runs, TileRun, TileShape, follow_tile
-from tflite_fuse.fusion.tiling import Split, accumulates, is_one_tile, other_outputs, split_block, tile_classes
+from tflite_fuse.fusion.tiling import (
+    Split,
+    TileSpans,
+    accumulates,
+    is_one_tile,
+    other_outputs,
+    split_block,
+    tile_classes,
+    tile_spans,
+)
 
 SCRATCH_ALIGNMENT = 4
 """Every tensor and every accumulator in scratch starts at a multiple of this many bytes."""
@@ -51,8 +60,8 @@ class Schedule:
         stage_pixels: pixels each stage computes, over all tiles.
         stage_macs: multiply-accumulates each stage executes, taps on padding counted.
         overlaps: (input, output) → bytes: the output may lie over the input if the input's address is at least this
-            much higher than the output's (a negative number: the output may start that far inside the input). Only
-            blocks that run in one tile have any.
+            much higher than the output's (a negative number: the output may start that far inside the input). Exact
+            for blocks in one tile; in several, as if a tile read everything first and wrote everything last.
     """
 
     config: BlockConfig
@@ -98,7 +107,7 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
         scratch_bytes=layout.scratch_bytes,
         stage_pixels=tuple(pixels),
         stage_macs=tuple(macs),
-        overlaps=_overlaps(block, split, tiles[0][0]) if is_one_tile(block.tensors[split.driven], config) else {},
+        overlaps=_overlaps(block, split, config, tiles[0][0]),
     )
 
 
@@ -214,13 +223,37 @@ def _place(block: Block, index: int, capacities: Sequence[int], offsets: list[in
 # ---- Output over input ----
 
 
-def _overlaps(block: Block, split: Split, run: TileRun) -> dict[tuple[int, int], int]:
-    """How far each output must lie below each input."""
-    return {
-        (source, output): _distance(block, split, run, source, output)
-        for source in block.inputs
-        for output in block.outputs
-    }
+def _overlaps(block: Block, split: Split, config: BlockConfig, run: TileRun) -> dict[tuple[int, int], int]:
+    """How far each output must lie below each input. ``run`` is any tile: the tail runs behind all of them."""
+    pairs = [(source, output) for source in block.inputs for output in block.outputs]
+    distances = {pair: _distance(block, split, run, *pair) for pair in pairs}
+    if not is_one_tile(block.tensors[split.driven], config):
+        spans, spatial = tile_spans(block, split, config), {stage.output for stage in _spatial(block, split)}
+        distances |= {
+            (source, output): max(_tiled_distance(block, spans, source, output), _tail_distance(block, split, source))
+            for source, output in pairs
+            if output in spatial
+        }
+    return distances
+
+
+def _tiled_distance(block: Block, spans: TileSpans, source: int, output: int) -> int:
+    """The most bytes by which a tile's end of the output is ahead of the first input it or a later tile needs."""
+    read, written = block.tensors[source], block.tensors[output]
+    rows, columns = spans.first_rows[source][:, None], spans.first_columns[source][None, :]
+    oldest = np.where((rows < FAR) & (columns < FAR), rows * read.width + columns, FAR).ravel()
+    oldest = np.minimum.accumulate(oldest[::-1])[::-1]
+    ends = (spans.end_rows[output][:, None] - 1) * written.width + spans.end_columns[output][None, :]
+    ends = np.maximum.accumulate(ends.ravel())
+    lead = np.where(oldest < FAR, ends * written.channels - oldest * read.channels, -read.nbytes)
+    return max(-read.nbytes, int(lead.max()))
+
+
+def _tail_distance(block: Block, split: Split, source: int) -> int:
+    """What the tail still needs of an input when all tiles are done keeps every output off it."""
+    needed = any(True for _ in _tail_readers(block, split, source))
+    largest = max(block.tensors[output].nbytes for output in block.outputs)
+    return largest if needed else -block.tensors[source].nbytes
 
 
 def _distance(block: Block, split: Split, run: TileRun, source: int, output: int) -> int:

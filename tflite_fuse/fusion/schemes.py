@@ -2,10 +2,11 @@
 
 Every scheme says which ranges of operators may become a block and in which tiles a block may run; the search and the
 executor are the same for all. ``auto`` allows everything that can help: full-width line buffers and vertical strips
-anywhere. Tiles cut in both directions never need less RAM than strips of the same width, so ``auto`` leaves them out.
+anywhere. Tiles cut in both directions need no less scratch than strips of the same width; but where outputs may lie
+over spent input, strips in bands share memory with it as strips from top to bottom cannot.
 
     scheme              source                                              blocks                  tiles
-    auto                this package                                        any                     (full, any strip)
+    auto                this package                                        any                     (bands, any strip)
     inverted-residual   fused-layer inverted residuals, Algorithm 1         whole inverted residual given TH x TW
     head-patches        MCUNetV2, patch-based inference                     one, at the head        n x n equal patches
     h-cache             msf-CNN, H-cache (turned by 90 degrees)             any                     (full, 1)
@@ -64,7 +65,11 @@ class Restriction:
 
 
 def restriction(
-    graph: LayerGraph, scheme: Scheme, tiles: tuple[int, int] | None = None, strips: bool = True
+    graph: LayerGraph,
+    scheme: Scheme,
+    tiles: tuple[int, int] | None = None,
+    strips: bool = True,
+    bands: bool = False,
 ) -> Restriction:
     """The restriction of a scheme on a graph.
 
@@ -73,6 +78,7 @@ def restriction(
         scheme: which.
         tiles: tile height and width, ``inverted-residual`` only.
         strips: whether ``auto`` may use strips; all other schemes say themselves what they use.
+        bands: whether ``auto`` may run strips in bands, which is good where outputs may lie over spent input.
 
     Raises:
         UsageError: tiles given for another scheme, or not positive; strips forbidden in another scheme.
@@ -84,7 +90,8 @@ def restriction(
     if not strips and scheme is not Scheme.AUTO:
         raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
     if scheme is Scheme.AUTO:
-        return Restriction(scheme, _strips if strips else _whole, lambda first, last: True)
+        sizes = _whole if not strips else _bands if bands else _strips
+        return Restriction(scheme, sizes, lambda first, last: True)
     if scheme is Scheme.H_CACHE:
         return Restriction(scheme, _columns, lambda first, last: True)
     if scheme is Scheme.INVERTED_RESIDUAL:
@@ -177,6 +184,14 @@ def _whole(driven: BlockTensor) -> Sizes:
 
 def _strips(driven: BlockTensor) -> Sizes:
     return (driven.height,), strip_sizes(driven.width)
+
+
+def _bands(driven: BlockTensor) -> Sizes:
+    """Strips of the whole height, and of bands of 1/2, 1/4, ... of it."""
+    heights = [driven.height]
+    while heights[-1] > 1:
+        heights.append(-(-heights[-1] // 2))
+    return tuple(heights), strip_sizes(driven.width)
 
 
 def _columns(driven: BlockTensor) -> Sizes:

@@ -13,7 +13,7 @@ from tflite_fuse.fusion.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.geometry import LayerGraph
 from tflite_fuse.fusion.model_graph import graph_from_model
 from tflite_fuse.fusion.paths import Path, Step, search_paths
-from tflite_fuse.fusion.schemes import Scheme, restriction
+from tflite_fuse.fusion.schemes import Restriction, Scheme, restriction
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 
@@ -32,6 +32,8 @@ class SearchOptions:
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
         overlap: whether a block may write its output over an input nobody needs afterwards.
         strips: whether the scheme auto may run a block in strips that compute some columns twice.
+        bands: whether strips may run in bands, which share memory where ``overlap`` allows it. Shared memory wanders
+            from block to block: the more there is, the more often an arena outgrows its largest working set.
         single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
             instead of two, with ``count_tail`` its tables leave the tail.
         count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
@@ -45,6 +47,7 @@ class SearchOptions:
     moved: frozenset[int] | None = None
     overlap: bool = False
     strips: bool = True
+    bands: bool = False
     single_operators: bool = False
     count_tail: bool = False
 
@@ -75,10 +78,14 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
-    cuts = cut_graph(graph, restriction(graph, options.scheme, options.tiles, options.strips), options.rules)
+    cuts = cut_graph(graph, _restriction(graph, options), options.rules)
     builder = _PointBuilder(graph, cuts, options.chunks)
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
     return Front(points, unfused_point(graph, options), True, graph)
+
+
+def _restriction(graph: LayerGraph, options: SearchOptions) -> Restriction:
+    return restriction(graph, options.scheme, options.tiles, options.strips, options.bands and options.overlap)
 
 
 def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:

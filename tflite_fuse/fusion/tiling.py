@@ -103,6 +103,28 @@ def tile_classes(block: Block, split: Split, config: BlockConfig) -> list[TileCl
     ]
 
 
+@dataclass(frozen=True)
+class TileSpans:
+    """What the tiles need or write of each tensor, by its index.
+
+    Attributes:
+        first_rows, end_rows: of every band of tiles, from top to bottom.
+        first_columns, end_columns: of every strip, from left to right. Where nothing is needed, the first is FAR.
+    """
+
+    first_rows: dict[int, IntArray]
+    end_rows: dict[int, IntArray]
+    first_columns: dict[int, IntArray]
+    end_columns: dict[int, IntArray]
+
+
+def tile_spans(block: Block, split: Split, config: BlockConfig) -> TileSpans:
+    """The spans of all tiles of a block that runs in several."""
+    rows = _Axis(block, split, 0, config.tile_height, False)
+    columns = _Axis(block, split, 1, config.tile_width, False)
+    return TileSpans(rows.low, rows.high, columns.low, columns.high)
+
+
 def other_outputs(block: Block, split: Split) -> list[int]:
     """Outputs the spatial stages write besides the driven tensor, in the order in which they are completed."""
     written = [stage.output for stage in block.stages[: split.spatial]]

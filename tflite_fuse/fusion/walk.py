@@ -19,7 +19,7 @@ from tflite_fuse.fusion.cost_tables import (
     needed,
     union,
 )
-from tflite_fuse.fusion.distance import Overlap, joint_fill, whole_fill
+from tflite_fuse.fusion.distance import Overlap, joint_fill, shared_bytes, tiled_distances, whole_fill
 from tflite_fuse.fusion.fifo import (
     Reach,
     Reaches,
@@ -52,8 +52,8 @@ class Pricing:
     Attributes:
         chunk: output pixels per step.
         streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a FIFO.
-        overlap: None, or a block in one tile may write its output over an input nobody needs afterwards, at a distance
-            that is a multiple of this many bytes.
+        overlap: None, or a block may write its output over an input nobody needs afterwards, at a distance that is a
+            multiple of this many bytes.
     """
 
     chunk: int = 1
@@ -136,7 +136,7 @@ class Walk:
         self.meets: dict[int, int] = {last: last}
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self.fills = {last: whole_fill(tensor)}
-        self.overlaps: dict[tuple[int, int], int] = {}
+        self.overlaps: dict[tuple[int, int], IntArray] = {}
 
     def run(self) -> Iterator[BlockCosts]:
         yield from self._climb(self.last)
@@ -159,26 +159,39 @@ class Walk:
         for tensor in sources:
             rings, usable = rings + self._ring(self.demands[tensor]).ravel(), usable & self.whole
         scratch = np.maximum(rings, self.tail_bytes) + (reserved + self.sums)
-        columns = (*self.tiles, scratch, self.macs.ravel(), usable, self.whole * self._shared(first))
+        columns = (*self.tiles, scratch, self.macs.ravel(), usable, self._shared(first))
         yield BlockCosts(first, self.last, self.driven, *columns)
 
     def _reads_all(self, tensor: int, first: int) -> bool:
         readers = self.graph.consumers[tensor]
         return first <= readers[0] and readers[-1] <= self.last
 
-    def _shared(self, first: int) -> int:
-        """Bytes of the output that may lie over an input of a block in one tile."""
+    def _shared(self, first: int) -> IntArray:
+        """Bytes of the output that may lie over an input, [tilings]."""
+        best = np.zeros_like(self.tiles[0])
         if self.pricing.overlap is None or self.folded or not self.graph.sizes[self.driven]:
-            return 0
-        best = 0
+            return best
         for tensor, demand in self.demands.items():
             dies = self.graph.producer[tensor] < first and self._stays_inside(tensor)
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.readers:
                 known = (tensor, len(demand.readers))
                 if known not in self.overlaps:
-                    self.overlaps[known] = self._overlap(demand).shared(self.pricing.overlap)
-                best = max(best, self.overlaps[known])
+                    self.overlaps[known] = self._shared_with(demand, self.pricing.overlap)
+                best = np.maximum(best, self.overlaps[known])
         return best
+
+    def _shared_with(self, demand: _Demand, alignment: int) -> IntArray:
+        """Bytes of the output that may lie over one input, [tilings]."""
+        source, output = demand.extent, self._result(self.last)
+        shared = np.zeros_like(self.tiles[0])
+        if not self.whole.all():
+            rows, columns = (demand.rows, self.heights), (demand.columns, self.widths)
+            distances = tiled_distances(source, output, rows, columns)
+            if distances is not None:
+                shared = shared_bytes(source, output, distances.ravel(), alignment)
+        if self.whole.any():
+            shared = np.where(self.whole, self._overlap(demand).shared(alignment), shared)
+        return shared
 
     def _overlap(self, demand: _Demand) -> Overlap:
         readers = [(reader, self._result(reader.layer), self.fills[reader.layer]) for reader in demand.readers]
