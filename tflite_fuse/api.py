@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.errors import LimitError, UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
 from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
 from tflite_fuse.fusion.outside import inputs_to_move
@@ -92,7 +92,7 @@ def rewrite(
     Args:
         source: path or bytes of a .tflite file.
         passes: names of the passes to run, in order.
-        goal: what fusion aims at; None for the least RAM that recomputes nothing.
+        goal: what to reach; None for next to the least RAM that recomputes nothing (see ``Goal``).
         scheme: which fused blocks are allowed, a published scheme's name or ``auto``.
         tiles: tile height and width of the scheme ``inverted-residual``.
         input_mode: where the model's inputs are on the device: ``resident`` in the arena; ``streamed``, handed out row
@@ -117,10 +117,11 @@ def rewrite(
     """
     data = _bytes(source)
     model = load_model(source)
+    goal = _goal(goal, scheme, passes)
     overlap = overlap and "plan" in passes
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
-        goal or Goal(),
+        goal,
         _scheme(scheme),
         tiles,
         _input_mode(input_mode, passes),
@@ -135,6 +136,11 @@ def rewrite(
     output = serialize_model(rewritten)
     verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
     before, after = figures(model, data), figures(rewritten, output)
+    if goal.max_ram is not None and after.arena_bytes > goal.max_ram:
+        raise LimitError(
+            f"an arena of {goal.max_ram:,} bytes cannot be reached with the passes {', '.join(passes)}: "
+            f"the rewritten model needs {after.arena_bytes:,} bytes"
+        )
     outside = outside_inputs(rewritten)
     report = Report(
         before=before,
@@ -263,6 +269,16 @@ def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
     if name != InputMode.RESIDENT.value and "fuse" not in passes:
         raise UsageError(f"inputs that are {name} are read by fused blocks: the fuse pass must run")
     return InputMode(name)
+
+
+def _goal(goal: Goal | None, scheme: str, passes: Sequence[str]) -> Goal:
+    goal = goal or Goal()
+    if "fuse" not in passes:
+        if goal.least_ram or goal.max_compute is not None:
+            raise UsageError("a trade of RAM for compute is what fused blocks offer: the fuse pass must run")
+        if scheme != Scheme.AUTO.value:
+            raise UsageError(f"{scheme} is a scheme of fused blocks: the fuse pass must run")
+    return goal
 
 
 def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse, time_limit: float) -> list[Pass]:

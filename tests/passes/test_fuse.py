@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import tflite_fuse
-from tflite_fuse import Goal, Result
+from tflite_fuse import Goal, LimitError, Result, UsageError
+from tflite_fuse.fusion.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo.networks import cell_network, pyramid_network
+from tflite_fuse.zoo.networks import cell_network, inverted_residual_network, pyramid_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -53,3 +54,37 @@ def test_a_limit_is_met_with_branches_too() -> None:
 
 def test_every_step_is_proven_the_best_of_its_kind() -> None:
     assert proven(cell_network(size=48)).report.optimal == {"order": True, "fusion": True, "plan": True}
+
+
+def test_the_default_spends_a_little_ram_on_longer_runs() -> None:
+    model = serialize_model(inverted_residual_network(size=48, blocks=4))
+    default = tflite_fuse.rewrite(model, verify=False)
+    least = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_compute=1.0)).report
+    assert 0 <= default.report.after.arena_bytes - least.after.arena_bytes <= max(least.after.arena_bytes // 32, 512)
+    assert default.report.compute_factor == least.compute_factor == 1.0
+
+
+def test_room_under_a_limit_is_used_for_longer_runs() -> None:
+    model = serialize_model(inverted_residual_network(size=48, blocks=4))
+    least = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_compute=1.0))
+    limit = least.report.after.arena_bytes * 2
+    roomy = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit))
+    assert roomy.report.after.arena_bytes <= limit and roomy.report.compute_factor == 1.0
+    assert chunks(roomy) and min(chunks(roomy)) > min(chunks(least))
+
+
+def chunks(result: Result) -> list[int]:
+    return [block.config.chunk for block in blocks_in(load_model(result.model)).values()]
+
+
+@pytest.mark.parametrize("goal", [Goal(least_ram=True), Goal(max_compute=1.5)])
+def test_goals_of_fusion_need_fusion(goal: Goal) -> None:
+    with pytest.raises(UsageError, match="the fuse pass must run"):
+        tflite_fuse.rewrite(serialize_model(cell_network()), passes=("reorder", "plan"), goal=goal, verify=False)
+
+
+def test_a_ram_limit_holds_without_fusion_too() -> None:
+    with pytest.raises(LimitError, match=r"2,000 bytes cannot be reached with the passes reorder, plan: .* needs \d"):
+        tflite_fuse.rewrite(
+            serialize_model(cell_network()), passes=("reorder", "plan"), goal=Goal(max_ram=2000), verify=False
+        )

@@ -7,7 +7,7 @@ candidates next to the limit are rewritten, put in order and placed, and the bes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.errors import LimitError, UsageError
@@ -35,7 +35,7 @@ BEYOND = 2
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants of fusion. With nothing set: the least RAM that recomputes nothing.
+    """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
 
     Attributes:
         max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
@@ -53,6 +53,15 @@ class Goal:
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
         if self.max_compute is not None and not self.max_compute >= 1:
             raise LimitError(f"a compute factor of at most {self.max_compute:g} cannot be reached: 1 is no recompute")
+
+    def longest(self, arena: int) -> int:
+        """Bytes an arena may have for the sake of longer runs, given the least that meets the goal otherwise.
+
+        Without a goal a small share of RAM goes to speed: 1/32, at least 512 bytes.
+        """
+        if self.max_ram is not None:
+            return max(self.max_ram, arena)
+        return arena if self.least_ram or self.max_compute is not None else arena + max(arena // 32, 512)
 
     @property
     def compute_limit(self) -> float | None:
@@ -139,9 +148,10 @@ class Fuse:
         """
         bare = remove_plan(model) if has_plan(model) else model
         moved, why_not = inputs_to_move(bare, self.input_mode)
-        front = fusion_front(bare, self.search_options(moved))
+        options = self.search_options(moved)
+        front = fusion_front(bare, options)
         site = _Site(bare, self.input_mode, moved, self.overlap, self.count_tail, self.order)
-        chosen = self._choose(site, front)
+        chosen = self._with_longer_runs(site, options, self._choose(site, front))
         notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
@@ -175,6 +185,26 @@ class Fuse:
             candidates = [site.realise(point) for point in points[:CANDIDATES]]
             return min(candidates, key=lambda c: (c.arena, c.point.macs))
         return self._within_ram(site, front, points, self.goal.max_ram)
+
+    def _with_longer_runs(self, site: _Site, options: SearchOptions, least: _Candidate) -> _Candidate:
+        """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
+
+        A stage spends fewer instructions on each pixel of a longer run.
+        """
+        limit = self.goal.longest(least.arena)
+        if self.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
+            return least
+        strips = options.strips and any(block.choice.extra_macs for block in least.blocks)
+        for shortest in sorted(options.chunks, reverse=True)[:-1]:
+            longer = tuple(chunk for chunk in options.chunks if chunk >= shortest)
+            try:
+                front = fusion_front(site.model, replace(options, chunks=longer, strips=strips))
+                candidate = self._choose(site, front)
+            except LimitError:
+                continue
+            if candidate.arena <= limit and candidate.point.macs <= least.point.macs:
+                return candidate
+        return least
 
     def _within_ram(self, site: _Site, front: Front, points: Sequence[Point], max_ram: int) -> _Candidate:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
