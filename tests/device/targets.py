@@ -6,7 +6,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.runtime.sources import library_directory, library_sources
@@ -118,7 +120,7 @@ def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]
         [
             f"{target.prefix}gcc",
             *f"-std=gnu11 -g {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
-            *map(str, (*own, *library_sources())),
+            *map(str, (*own, *_library_objects(target, flags))),
             *target.link.format(here=HERE).split(),
             "-o",
             elf.name,
@@ -126,6 +128,19 @@ def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]
         directory,
     )
     return elf
+
+
+_objects = TemporaryDirectory(prefix="tflite-fuse-device-")
+
+
+@cache
+def _library_objects(target: Target, flags: str) -> list[Path]:
+    """The library compiled, once per target and flags."""
+    folder = Path(_objects.name) / f"{target.name}{flags.replace(' ', '')}"
+    folder.mkdir()
+    command = f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags} -c".split()
+    _run([*command, *map(str, library_sources())], folder)
+    return sorted(folder.glob("*.o"))
 
 
 def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -> Report:

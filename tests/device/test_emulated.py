@@ -1,0 +1,79 @@
+"""The same C on emulated microcontrollers computes the bytes TensorFlow Lite Micro computes on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_fuse
+from tests.conftest import shared_models
+from tests.device.program import fusable_core, program_of
+from tests.device.targets import TARGETS, Target, build, execute, library_size
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo import networks
+
+THUMB_LIMIT = 24 * 1024
+"""Bytes of flash the whole library may take on a Cortex-M, constants included."""
+
+targets = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target,
+            id=target.name,
+            marks=pytest.mark.skipif(bool(target.missing()), reason=f"{', '.join(target.missing())} not installed"),
+        )
+        for target in TARGETS.values()
+    ],
+)
+
+NETWORKS = {
+    "inverted residuals": lambda: networks.inverted_residual_network(size=24, blocks=3),
+    "cells": lambda: networks.cell_network(size=24),
+    "one dimension": networks.one_dimensional_network,
+    "pyramid": lambda: networks.pyramid_network(size=24),
+}
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+def check(model: Model, target: Target, folder: Path, inputs: int) -> None:
+    """Rewrites the part of a model that blocks can hold, runs it on a target, compares all outputs."""
+    core = fusable_core(model)
+    rewritten = load_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model)
+    program, samples = program_of(rewritten), generate_inputs(core, inputs)
+    report = execute(target, build(target, program, samples, folder, "-O2"), program)
+    wanted = tflm.run(serialize_model(core), samples).outputs
+    assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
+    assert len({tuple(outputs) for outputs in report.outputs}) > 1
+
+
+@targets
+@pytest.mark.parametrize("name", NETWORKS)
+def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
+    check(NETWORKS[name](), target, tmp_path, inputs=6)
+
+
+@targets
+@shared_models(
+    "mlperf_tiny_vww96_int8",
+    "tflm_person_detect_int8",
+    "mlperf_tiny_resnet8_int8",
+    "mcunet_vww1_float_io_int8",
+    "mlperf_tiny_dscnn_kws_int8",
+    "mlperf_tiny_wakeword1d_int8",
+    "mlperf_tiny_autoencoder_int8",
+)
+def test_public_models(path: Path, target: Target, tmp_path: Path) -> None:
+    check(load_model(path), target, tmp_path, inputs=4)
+
+
+@pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4"])
+def test_the_library_is_small(name: str, tmp_path: Path) -> None:
+    if TARGETS[name].missing():
+        pytest.skip(f"{', '.join(TARGETS[name].missing())} not installed")
+    assert sum(library_size(TARGETS[name], tmp_path, "-O2").values()) <= THUMB_LIMIT
