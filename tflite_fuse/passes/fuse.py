@@ -33,6 +33,10 @@ BEYOND = 2
 """Points whose estimate is above a RAM limit that are tried none the less: blocks often need a little less."""
 
 
+BANDED = 8
+"""Points with bands of strips that are tried: what their blocks share with each other often cannot all be placed."""
+
+
 @dataclass(frozen=True)
 class Goal:
     """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
@@ -183,8 +187,27 @@ class Fuse:
             )
         if self.goal.max_ram is None:
             candidates = [site.realise(point) for point in points[:CANDIDATES]]
-            return min(candidates, key=lambda c: (c.arena, c.point.macs))
+            return self._with_bands(site, min(candidates, key=lambda c: (c.arena, c.point.macs)), limit)
         return self._within_ram(site, front, points, self.goal.max_ram)
+
+    def _with_bands(self, site: _Site, least: _Candidate, limit: float | None) -> _Candidate:
+        """The least arena when strips may run in bands, which computes more, or ``least``."""
+        if limit == 1.0:
+            return least
+        for point in self._banded(site, limit):
+            if point.ram_bytes < least.arena:
+                candidate = site.realise(point)
+                least = candidate if candidate.arena < least.arena else least
+        return least
+
+    def _banded(self, site: _Site, limit: float | None) -> list[Point]:
+        """Points with bands of strips: of every number of blocks in bands the one that expects least RAM, then more."""
+        if not (self.scheme is Scheme.AUTO and self.overlap and self.strips):
+            return []
+        front = fusion_front(site.model, replace(self.search_options(site.moved), bands=True))
+        points = [p for p in front.points if _bands(p) and (limit is None or p.macs <= limit * front.unfused.macs)]
+        firsts = list({_bands(point): point for point in reversed(points)}.values())
+        return [*firsts, *(point for point in points if point not in firsts)][:BANDED]
 
     def _with_longer_runs(self, site: _Site, options: SearchOptions, least: _Candidate) -> _Candidate:
         """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
@@ -217,6 +240,9 @@ class Fuse:
             if candidate.arena <= max_ram:
                 return candidate
             nearest = candidate if nearest is None or candidate.arena <= nearest.arena else nearest
+        for point in self._banded(site, self.goal.max_compute):
+            if point.ram_bytes <= max_ram and (candidate := site.realise(point)).arena <= max_ram:
+                return candidate
         nearest = nearest or site.realise(points[0])
         culprits = " to ".join(dict.fromkeys(operator_label(site.model, i) for i in _ends(nearest.point.largest)))
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
@@ -224,6 +250,11 @@ class Fuse:
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
             f"at a compute factor of {nearest.point.compute_factor:.2f}, because of {culprits}"
         )
+
+
+def _bands(point: Point) -> int:
+    """How many blocks run in bands of strips."""
+    return sum(block.scheme == "tiles" for block in point.blocks)
 
 
 def _ends(indices: Sequence[int]) -> tuple[int, ...]:
@@ -234,6 +265,7 @@ def _done(model: Model, chosen: _Candidate) -> Iterator[str]:
     for block in chosen.blocks:
         labels = [operator_label(model, index) for index in _ends(block.choice.operators)]
         where = f"{labels[0]} to {labels[-1]}" if labels[0] != labels[-1] else f"{labels[0]} alone"
-        width = block.choice.config.tile_width
-        how = "without recompute" if block.choice.extra_macs == 0 else f"in {block.choice.scheme} {width} columns wide"
+        height, width = block.choice.config.tile_height, block.choice.config.tile_width
+        shape = f"tiles of {height} x {width}" if block.choice.scheme == "tiles" else f"strips {width} columns wide"
+        how = "without recompute" if block.choice.extra_macs == 0 else f"in {shape}"
         yield f"{where} fused {how}: {block.schedule.scratch_bytes:,} B of scratch instead of whole inner tensors"
