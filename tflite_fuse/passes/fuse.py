@@ -91,6 +91,11 @@ class _Candidate:
     blocks: tuple[InsertedBlock, ...]
     arena: int
 
+    @property
+    def spare(self) -> int:
+        """Bytes of the estimate that were not needed; other points of the same model have about as many."""
+        return max(0, self.point.ram_bytes - self.arena)
+
 
 @dataclass(frozen=True)
 class _Site:
@@ -195,7 +200,7 @@ class Fuse:
         if limit == 1.0:
             return least
         for point in self._banded(site, limit):
-            if point.ram_bytes < least.arena:
+            if point.ram_bytes - least.spare < least.arena:
                 candidate = site.realise(point)
                 least = candidate if candidate.arena < least.arena else least
         return least
@@ -240,10 +245,13 @@ class Fuse:
             if candidate.arena <= max_ram:
                 return candidate
             nearest = candidate if nearest is None or candidate.arena <= nearest.arena else nearest
-        for point in self._banded(site, self.goal.max_compute):
-            if point.ram_bytes <= max_ram and (candidate := site.realise(point)).arena <= max_ram:
-                return candidate
         nearest = nearest or site.realise(points[0])
+        for point in self._banded(site, self.goal.max_compute):
+            if point.ram_bytes - nearest.spare <= max_ram:
+                candidate = site.realise(point)
+                if candidate.arena <= max_ram:
+                    return candidate
+                nearest = candidate if candidate.arena < nearest.arena else nearest
         culprits = " to ".join(dict.fromkeys(operator_label(site.model, i) for i in _ends(nearest.point.largest)))
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
         raise LimitError(
