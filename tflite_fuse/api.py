@@ -172,7 +172,8 @@ def pareto(
 ) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
 
-    RAM is the arena the search expects, head and tail on a 32-bit target. Arguments are those of ``rewrite``.
+    RAM is the arena the search expects, head and tail on a 32-bit target. ``rewrite`` may do a little better: it also
+    tries strips in bands, whose arena only planning can tell. Arguments are those of ``rewrite``.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
@@ -321,6 +322,7 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
         output=inserted.output,
         scheme=choice.scheme,
         strip_width=choice.config.tile_width,
+        band_height=choice.config.tile_height,
         scratch_bytes=inserted.schedule.scratch_bytes,
         macs=choice.macs,
         extra_macs=choice.extra_macs,

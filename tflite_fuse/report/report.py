@@ -57,6 +57,7 @@ class BlockReport:
         input, output: names of its first input and output tensor.
         scheme: name of the fusion scheme that chose it.
         strip_width: columns per strip; the output's width means one strip and no recompute.
+        band_height: rows after which the strips start over; the output's height means one band.
         scratch_bytes: line buffers, accumulators and executor state.
         macs: multiply-accumulates executed.
         extra_macs: of these, recomputed ones.
@@ -67,6 +68,7 @@ class BlockReport:
     output: str
     scheme: str
     strip_width: int
+    band_height: int
     scratch_bytes: int
     macs: int
     extra_macs: int
