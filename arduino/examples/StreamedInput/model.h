@@ -9,11 +9,11 @@ extern "C" {
 #endif
 
 #define MODEL_STEPS 1
-#define MODEL_ARENA_BYTES 224
+#define MODEL_ARENA_BYTES 288
 
 /* Output 0: int8 [1, 4], directions; value = SCALE * (element - ZERO_POINT) */
 #define MODEL_OUTPUT_0_BYTES 4
-#define MODEL_OUTPUT_0_OFFSET 208
+#define MODEL_OUTPUT_0_OFFSET 272
 #define MODEL_OUTPUT_0_SCALE 2.0f
 #define MODEL_OUTPUT_0_ZERO_POINT (-128)
 
