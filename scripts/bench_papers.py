@@ -54,11 +54,13 @@ class Data:
     folder: Path
     model: str | None = None
     inputs: int = 0
+    constraint: str | None = None
 
     def facts(self, name: str) -> list[dict[str, str]]:
         with self._open(f"facts/{name}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        return [row for row in rows if self.model in (None, row.get("model", self.model))]
+        wanted = {"model": self.model, "constraint": self.constraint}
+        return [row for row in rows if all(value in (None, row.get(key, value)) for key, value in wanted.items())]
 
     def network(self, name: str) -> LayerGraph:
         return graph_from_layers(json.loads(self._open(f"arch/{name}.json").read_text()))
@@ -366,12 +368,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     default = Path(__file__).resolve().parents[2] / "shared"
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="folder with arch/ and facts/")
     parser.add_argument("--model", help="only this network")
+    parser.add_argument("--constraint", help="of msf-cnn's table only this row, such as P1:inf")
     parser.add_argument("--inputs", type=int, default=4, help="inputs of real runs (default 4; 0: search only)")
     options = parser.parse_args(arguments)
     papers = (
         [options.paper] if options.paper else [name for name in PAPERS if options.inputs or name not in REAL_RUNS_ONLY]
     )
-    data = Data(options.data, options.model, max(options.inputs, 0))
+    data = Data(options.data, options.model, max(options.inputs, 0), options.constraint)
     try:
         results = [PAPERS[name](data) for name in papers]
     except VerificationError as error:

@@ -119,9 +119,9 @@ def test_the_benchmark_says_what_is_missing(tmp_path: Path) -> None:
     assert done.stderr.startswith("bench_papers.py: ") and "--data" in done.stderr
 
 
-def run_real(paper: str, model: str) -> dict[str, Any]:
+def run_real(paper: str, model: str, *more: str) -> dict[str, Any]:
     shared("facts/msf_cnn_table1.csv")
-    command = [sys.executable, str(SCRIPT), "--paper", paper, "--model", model, "--inputs", "2", "--json"]
+    command = [sys.executable, str(SCRIPT), "--paper", paper, "--model", model, "--inputs", "2", "--json", *more]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
@@ -136,6 +136,14 @@ def test_real_runs_on_networks_of_streamnet() -> None:
     assert row["measured streamed head_bytes"] <= theirs / 3
     assert row["measured external head_bytes"] <= row["measured streamed head_bytes"]
     assert row["measured resident head_bytes"] <= min(1.08 * row["image_bytes"], theirs)
+
+
+@needs_tflm
+@pytest.mark.parametrize("name", ["MBV2-w0.35", "MN2-vww5"])
+def test_real_runs_beat_the_least_ram_of_msf_cnn_by_a_tenth(name: str) -> None:
+    row = run_real("msf-cnn", name, "--constraint", "P1:inf")
+    assert row["measured_head_bytes"] <= 0.9 * row["theirs_ram_bytes"]
+    assert row["measured_compute_factor"] <= row["theirs_compute_factor"]
 
 
 @needs_tflm
