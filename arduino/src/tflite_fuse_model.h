@@ -7,9 +7,9 @@
  *
  *     tflite_fuse_status status = tflite_fuse_load(&model, blocks);
  *     ...
- *     fill(arena + MODEL_INPUT_OFFSET, MODEL_INPUT_BYTES);
+ *     fill(arena + MODEL_INPUT_0_OFFSET, MODEL_INPUT_0_BYTES);
  *     status = tflite_fuse_run(&model, blocks, arena, NULL);
- *     use(arena + MODEL_OUTPUT_OFFSET, MODEL_OUTPUT_BYTES);
+ *     use(arena + MODEL_OUTPUT_0_OFFSET, MODEL_OUTPUT_0_BYTES);
  *
  * A run overwrites the input: its memory is used again. One loaded model may be run in several arenas at a time.
  */

@@ -1,0 +1,46 @@
+/* What the parts of the convolution with packed weights share: the work on one group of pixels, and its inner loops. */
+#ifndef TFLITE_FUSE_CONV_PACKED_H_
+#define TFLITE_FUSE_CONV_PACKED_H_
+
+#include "tflite_fuse_packed.h"
+
+/* Pixels computed together. */
+#if TFLITE_FUSE_DSP
+enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
+#else
+enum { TFLITE_FUSE_CONV_AT_ONCE = 4 };
+#endif
+
+/* The work on one group of pixels, all channels. */
+typedef struct {
+  const int8_t* const* taps; /* per tap one pointer per pixel */
+  const int8_t* const* taps_end;
+  int32_t depth;  /* values per tap, a multiple of 4 */
+  int32_t values; /* of a window */
+#if TFLITE_FUSE_DSP
+  const uint32_t* wide; /* per quad: pixel 0 values (0, 2), (1, 3), then pixel 1 */
+  const uint32_t* wide_end;
+  uint32_t quads; /* of the pairs */
+#endif
+  const int8_t* weights; /* of the next channels */
+  const tflite_fuse_channel* channel;
+  const tflite_fuse_channel* fast_end; /* channels before it may be finished the fast way */
+  const tflite_fuse_channel* end;
+  int32_t zero_point_half;
+  int8_t* outputs[TFLITE_FUSE_CONV_AT_ONCE];
+  const tflite_fuse_call* call;
+} tflite_fuse_conv_job;
+
+/* Finishes as many channels as there are from `entry` on; sums: [channel][pixel], bias included. */
+void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, const int32_t* sums,
+                             int32_t channels, int32_t pixels);
+
+/* The inner loops: all channels of TFLITE_FUSE_CONV_AT_ONCE pixels, of one pixel; `wide`: of two whose values have been
+ * made pairs, as `single` has them with DSP instructions. */
+#if TFLITE_FUSE_DSP
+void tflite_fuse_conv_wide(tflite_fuse_conv_job* j);
+#endif
+void tflite_fuse_conv_group(tflite_fuse_conv_job* j);
+void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
+
+#endif
