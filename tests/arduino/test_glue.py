@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 
 from tests.arduino.fake_runtime import (
@@ -26,6 +25,7 @@ from tests.arduino.fake_runtime import (
 )
 from tests.fusion.random_blocks import random_block, random_config, random_operands
 from tests.fusion.witness import Operands, plan, reference
+from tests.runtime.fused_models import with_version
 from tflite_fuse.fusion.block import Block, StageKind, Storage
 from tflite_fuse.fusion.encode import encode, outside_tensors
 from tflite_fuse.runtime.sources import library_directory, shim_directory
@@ -178,15 +178,6 @@ DAMAGE: dict[str, tuple[Callable[[Scenario], Scenario], str]] = {
         r"the options speak of (\d+) output tensors but the operator has (\d+)",
     ),
 }
-
-
-def with_version(options: bytes, version: int) -> bytes:
-    """The version is the only field of the table that is not referenced: the int32 that reads 1 behind the vtable."""
-    numbers = np.frombuffer(options, "<i4").copy()
-    root = int(numbers[0])
-    vtable = root - int.from_bytes(options[root : root + 4], "little", signed=True)
-    at = root + int.from_bytes(options[vtable + 4 : vtable + 6], "little")
-    return options[:at] + version.to_bytes(4, "little") + options[at + 4 :]
 
 
 @pytest.mark.parametrize("generation", [1, NEWEST])

@@ -117,7 +117,23 @@ def test_programs_with_inputs_outside_the_arena_compile(format: str, storage: St
     assert "output 0[0] = 7\n" in run_with_stand_ins(program, format, 5, tmp_path)
 
 
-def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Path) -> str:
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        ("FAKE_MODEL_VERSION=4", "the model's schema is not the one of this TensorFlow Lite Micro"),
+        ("FAKE_ALLOCATES=0", "AllocateTensors failed"),
+        ("FAKE_INVOKES=0", "Invoke failed"),
+    ],
+)
+@pytest.mark.parametrize("format", ["arduino", "esp-idf"])
+def test_the_program_says_what_went_wrong_and_stays_up(
+    format: str, trouble: str, sentence: str, tmp_path: Path
+) -> None:
+    said = run_with_stand_ins(exported(fused(), tmp_path / "model", format), format, 5, tmp_path, f"-D{trouble}")
+    assert said.splitlines() == [sentence] * 2
+
+
+def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Path, *extra: str) -> str:
     """Compile the program as its board's toolchain would, but for headers that stand for the real ones; run it."""
     headers = scratch / "headers"
     board = ["Arduino.h", "Chirale_TensorFlowLite.h", "esp_timer.h", "freertos/FreeRTOS.h", "freertos/task.h"]
@@ -131,7 +147,7 @@ def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Pat
     whole.write_text(f'{first}#include "{main_of(program)}"\nint main() {{\n  {start}\n}}\n')
     library = program.parent if format != "arduino" else program
     folders = [library / _LIBRARY[format], headers, headers_of(generation), HERE, Path(__file__).parent, program]
-    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}"]
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}", *extra]
     include = [f"-I{folder}" for folder in folders]
     build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
     glue = library / _LIBRARY[format] / "tflite_fuse_tflm.cpp"

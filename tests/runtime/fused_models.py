@@ -79,3 +79,11 @@ def with_block(
         if index == max(replaced) or index not in replaced
     ]
     return serialize_model(prune(replace_operators(model, kept)))
+
+
+def with_version(options: bytes, version: int) -> bytes:
+    """Options of a block that claim to be of another version: the first field of their table."""
+    root = int.from_bytes(options[:4], "little")
+    vtable = root - int.from_bytes(options[root : root + 4], "little", signed=True)
+    at = root + int.from_bytes(options[vtable + 4 : vtable + 6], "little")
+    return options[:at] + version.to_bytes(4, "little") + options[at + 4 :]

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from tests.conftest import SHARED
-from tests.runtime.fused_models import fuse, fuse_outside
+from tests.runtime.fused_models import fuse, fuse_outside, with_version
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.block import BlockConfig, Storage
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime import worker as worker_module
 from tflite_fuse.runtime.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.shim import CUSTOM_CODE, tflm_kind
@@ -128,6 +129,10 @@ DAMAGE: dict[str, tuple[Callable[[s.Model], s.Model], str]] = {
         "TFLITE_FUSE: ",
     ),
     "foreign options": (lambda m: with_block(m, custom_options=b"\x07" * 64), "TFLITE_FUSE: "),
+    "other version": (
+        lambda m: with_block(m, custom_options=with_version(options_of(m), 2)),
+        "the options are of another version: rewrite the model with the tflite-fuse of this library",
+    ),
     "short scratch": (lambda m: shorter(m, (block_of(m).outputs or ())[-1]), "scratch memory"),
     "short output": (lambda m: shorter(m, (block_of(m).outputs or ())[0]), "output 0 must be int8 of 5 bytes"),
     "other input": (lambda m: shorter(m, (block_of(m).inputs or ())[0]), "input 0 must be int8 of 429 bytes"),
@@ -159,6 +164,24 @@ def sanitized_workers() -> Iterator[list[Worker]]:
     workers = [Worker(tflm_kind(fused(), sanitize=True))]
     yield workers
     workers[0].close()
+
+
+def test_an_arena_that_is_too_small_is_a_sentence(
+    sanitized_workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From just enough for the runtime's own objects on; then the same process runs the model in a larger one."""
+    used = tflm.measure(fused()).arena_used_bytes
+    child = sanitized_workers[0]
+    for size in (*range(1024, used, 208), used - 16):
+        monkeypatch.setattr(worker_module, "_FIRST_ARENA", size)
+        monkeypatch.setattr(worker_module, "_LARGEST_ARENA", size)
+        with pytest.raises(ModelError) as caught:
+            child.load(fused())
+        assert child.healthy and "crashed" not in str(caught.value), f"{size}: {caught.value}"
+    monkeypatch.undo()
+    child.load(fused())
+    (plain,) = tflm.run(network(), inputs_of(network(), 1)).outputs
+    assert (child.infer(inputs_of(network(), 1)[0])[0] == plain[0]).all()
 
 
 @pytest.mark.parametrize("part", ["options", "constants"])
