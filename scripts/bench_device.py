@@ -35,6 +35,9 @@ from tflite_fuse.runtime.inputs import generate_inputs
 
 SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 
+README = Path(__file__).resolve().parents[1] / "README.md"
+START, END = "<!-- speed:start (scripts/bench_device.py --write prints it) -->", "<!-- speed:end -->"
+
 CMSIS_NN, ESP_NN, REFERENCE = "TFLM + CMSIS-NN", "TFLM + ESP-NN (generic C)", "TFLM reference kernels"
 PEERS: dict[str, dict[str, dict[str, float]]] = {
     "cortex-m7": {
@@ -121,6 +124,22 @@ def as_table(target: str, runs: Sequence[Run]) -> Table:
     return table
 
 
+def as_markdown(runs: Sequence[Run]) -> str:
+    """The README's table: the targets peers were counted on."""
+    lines = [
+        "| million instructions per inference | Cortex-M7 | TFLM + CMSIS-NN | RISC-V (rv32imc) | TFLM + ESP-NN |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    found = {(run.target, run.model): run for run in runs}
+    for model in dict.fromkeys(run.model for run in runs):
+        cells = [model]
+        for target, peer in (("cortex-m7", CMSIS_NN), ("rv32imc", ESP_NN)):
+            run, known = found.get((target, model)), PEERS[target].get(model, {}).get(peer)
+            cells += [f"{run.instructions / 1e6:.1f}" if run else "-", f"{known:.1f}" if known else "-"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def chosen_targets(names: Sequence[str]) -> list[Target]:
     """The targets of that name, all without one.
 
@@ -147,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=2, help="inputs to run and compare (default 2)")
     parser.add_argument("--flags", default="-O2", help="compiler flags (default -O2)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", action="store_true", help="replace the table in README.md")
     options = parser.parse_args(arguments)
     beside = [path for path in sorted(SHARED_MODELS.glob("*.tflite")) if path.stem in PEERS["cortex-m7"]]
     try:
@@ -160,6 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TfliteFuseError, ValueError) as error:
         print(f"bench_device: {error}", file=sys.stderr)
         return 2
+    if options.write:
+        before, _, rest = README.read_text().partition(START)
+        README.write_text(f"{before}{START}\n{as_markdown(runs)}\n{END}{rest.partition(END)[2]}")
     if options.json:
         print(
             json.dumps(
