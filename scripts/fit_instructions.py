@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Fit what instructions cost per target from emulated runs: fit_instructions.py [MODEL ...] [--target NAME] [--json].
+
+Every model (default: the bundled sample, small generated networks, and the models of ``shared/models`` beside the
+project) is run twice: as ``tflite-fuse rewrite`` writes it, and with every operator as a block of its own. Costs are
+fitted from all blocks. Then each model is left out in turn: what costs fitted on the others predict for it is printed
+beside what it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from scripts.bench_device import SHARED_MODELS, chosen_targets
+from tests.device.program import fusable_core, program_of
+from tests.device.targets import Target, build, execute
+from tests.runtime.fused_models import fuse
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.fusion.in_model import blocks_in
+from tflite_fuse.fusion.instructions import block_counts, fit_costs, predicted_instructions
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo import networks
+
+_VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+
+
+@dataclass(frozen=True)
+class Program:
+    """One model as blocks: what each block does."""
+
+    model: str
+    rewritten: bool
+    data: Model
+    core: Model
+    counts: tuple[dict[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program and the instructions of each block on one target."""
+
+    program: Program
+    instructions: tuple[int, ...]
+
+
+def programs(name: str, model: Model) -> Iterator[Program]:
+    """The model rewritten, and in one block per operator."""
+    core = fusable_core(model)
+    apart = serialize_model(core)
+    together: list[int] = []
+    for index in reversed(range(len(core.main.operators))):
+        together.append(index)
+        if operator_name(core, core.main.operators[index]) not in _VIEWS:  # which are no blocks on their own
+            apart = fuse(apart, together)
+            together = []
+    rewritten = tflite_fuse.rewrite(serialize_model(core), verify=False).model
+    for data, is_rewritten in ((load_model(rewritten), True), (load_model(apart), False)):
+        counts = tuple(block_counts(found.block, found.config) for found in blocks_in(data).values())
+        if len(counts) == len(data.main.operators):
+            yield Program(name, is_rewritten, data, core, counts)
+
+
+def measure(program: Program, target: Target) -> Measured:
+    """Run a program once."""
+    built = program_of(program.data)
+    with tempfile.TemporaryDirectory() as folder:
+        elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
+        return Measured(program, tuple(execute(target, elf, built).instructions[0]))
+
+
+def fitted(runs: Sequence[Measured]) -> dict[str, float]:
+    """Costs from all blocks of these runs."""
+    rows = [row for run in runs for row in run.program.counts]
+    return fit_costs(rows, [count for run in runs for count in run.instructions])
+
+
+def left_out(runs: Sequence[Measured]) -> list[tuple[str, int, int]]:
+    """(model, instructions, what the others' costs predict) of every rewritten model."""
+    found = []
+    for run in runs:
+        if run.program.rewritten:
+            costs = fitted([other for other in runs if other.program.model != run.program.model])
+            predicted = sum(predicted_instructions(counts, costs) for counts in run.program.counts)
+            found.append((run.program.model, sum(run.instructions), predicted))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fit and print; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file; three at least")
+    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    try:
+        models = {path.stem: load_model(path) for path in options.models or _known_models()}
+        if not options.models:
+            models |= _generated()
+        made = [program for name, model in models.items() for program in programs(name, model)]
+        results = {}
+        for target in chosen_targets(options.target):
+            runs = [measure(program, target) for program in made]
+            results[target.name] = {"costs": fitted(runs), "left_out": left_out(runs)}
+    except (TfliteFuseError, ValueError) as error:
+        print(f"fit_instructions: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(results, indent=2) if options.json else _text(results))
+    return 0
+
+
+def _known_models() -> list[Path]:
+    return [Path(SAMPLE_MODEL), *sorted(SHARED_MODELS.glob("mlperf*.tflite")), *sorted(SHARED_MODELS.glob("tflm*"))]
+
+
+def _generated() -> dict[str, Model]:
+    return {
+        "inverted residuals": networks.inverted_residual_network(size=24, blocks=3),
+        "cells": networks.cell_network(size=24),
+        "one dimension": networks.one_dimensional_network(),
+        "pyramid": networks.pyramid_network(size=24),
+    }
+
+
+def _text(results: dict[str, dict[str, object]]) -> str:
+    lines = []
+    for target, found in results.items():
+        lines.append(f"{target}: instructions per count")
+        costs, rows = found["costs"], found["left_out"]
+        assert isinstance(costs, dict) and isinstance(rows, list)
+        lines += [f"  {name:20} {cost:9.2f}" for name, cost in costs.items()]
+        lines.append("  left out              instructions    predicted    error")
+        lines += [f"  {name:30.30} {took:12,} {said:12,} {said / took - 1:+8.1%}" for name, took, said in rows]
+        errors = [abs(said / took - 1) for _, took, said in rows]
+        lines.append(f"  mean error {sum(errors) / len(errors):.1%}, largest {max(errors):.1%}" if errors else "")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""How many instructions a block takes on a microcontroller: a linear model of what its stages do.
+
+What a stage does is counted per kind and shape: multiply-accumulates, outputs (each is requantized once), taps (pixels
+looked up), runs (calls of a kernel). A target's costs per count are fitted from emulated runs by
+``scripts/fit_instructions.py``, which prints how far they are off on models they were not fitted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, Stage, StageKind
+from tflite_fuse.fusion.schedule import schedule
+
+COUNTS = (
+    "conv macs",
+    "conv outputs",
+    "conv taps",
+    "depthwise macs",
+    "depthwise outputs",
+    "depthwise taps",
+    "dense macs",
+    "other values",
+    "other outputs",
+    "runs",
+)
+"""What is counted of a block. ``dense``: FULLY_CONNECTED; ``other``: every kind without weights, values being those it
+reads."""
+
+_WEIGHTED = {StageKind.CONV: "conv", StageKind.DEPTHWISE: "depthwise"}
+
+
+def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
+    """What one run of a block does, recomputation included; keys are COUNTS.
+
+    Raises:
+        BlockError: the block cannot run under this configuration.
+    """
+    plan = schedule(block, config)
+    counts = dict.fromkeys(COUNTS, 0)
+    for stage, pixels, macs in zip(block.stages, plan.stage_pixels, plan.stage_macs, strict=True):
+        channels, taps = block.tensors[stage.output].channels, pixels * prod(stage.kernel_size)
+        kind = _WEIGHTED.get(stage.kind)
+        if kind is not None:
+            counts[f"{kind} macs"] += macs
+            counts[f"{kind} outputs"] += pixels * channels
+            counts[f"{kind} taps"] += taps
+        elif stage.kind is StageKind.FULLY_CONNECTED:
+            counts["dense macs"] += macs
+        else:
+            counts["other values"] += _values(block, stage, taps)
+            counts["other outputs"] += pixels * channels
+        counts["runs"] += _runs(block, stage, config, pixels)
+    return counts
+
+
+def _values(block: Block, stage: Stage, taps: int) -> int:
+    if stage.kind is StageKind.GLOBAL_AVERAGE:
+        return block.tensors[stage.inputs[0]].nbytes
+    return sum(taps * block.tensors[source].channels for source in stage.inputs)
+
+
+def _runs(block: Block, stage: Stage, config: BlockConfig, pixels: int) -> int:
+    """Calls of the stage's kernel: a run never crosses a row."""
+    read = block.tensors[stage.inputs[0]] if stage.kind in ACCUMULATORS else block.tensors[stage.output]
+    if stage.kind in ACCUMULATORS:
+        pixels = read.pixels
+    width = min(read.width, pixels)
+    return ceil(pixels / width) * ceil(width / config.chunk)
+
+
+def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:
+    """Instructions of what was counted, at a target's costs."""
+    return round(sum(counts[name] * costs.get(name, 0.0) for name in COUNTS))
+
+
+def fit_costs(counts: list[dict[str, int]], instructions: list[int]) -> dict[str, float]:
+    """Costs ≥ 0 that make the relative errors least, in the sense of least squares.
+
+    Args:
+        counts: of blocks that were run.
+        instructions: what each took, > 0.
+
+    Raises:
+        UsageError: there are no runs, or one took no instructions.
+    """
+    if not counts or min(instructions, default=0) <= 0:
+        raise UsageError("costs are fitted from runs that took instructions, and there are none")
+    seen = np.array([[row[name] for name in COUNTS] for row in counts], dtype=np.float64)
+    scaled = seen / np.array(instructions, dtype=np.float64)[:, None]
+    return dict(zip(COUNTS, _non_negative(scaled, np.ones(len(counts))).tolist(), strict=True))
+
+
+def _non_negative(matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Least squares with all unknowns ≥ 0: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
+    scale = np.linalg.norm(matrix, axis=0)
+    scale[scale == 0] = 1.0
+    unit = matrix / scale
+    solution, free = np.zeros(unit.shape[1]), np.zeros(unit.shape[1], dtype=bool)
+    for _ in range(3 * unit.shape[1]):
+        gradient = np.where(free, -np.inf, unit.T @ (wanted - unit @ solution))
+        if gradient.max() <= 1e-10:
+            break
+        free[gradient.argmax()] = True
+        solution = _stay_positive(unit, wanted, solution, free)
+    result: npt.NDArray[np.float64] = solution / scale
+    return result
+
+
+def _stay_positive(
+    unit: npt.NDArray[np.float64],
+    wanted: npt.NDArray[np.float64],
+    solution: npt.NDArray[np.float64],
+    free: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    """The least-squares solution over the free unknowns, freeing fewer of them until none is negative."""
+    while True:
+        best = np.zeros_like(solution)
+        best[free] = np.linalg.lstsq(unit[:, free], wanted, rcond=None)[0]
+        negative = free & (best <= 0)
+        if not negative.any():
+            return best
+        steps = solution[negative] / (solution[negative] - best[negative])
+        solution = solution + steps.min() * (best - solution)
+        free &= solution > 1e-12
+        solution = np.where(free, solution, 0.0)
