@@ -31,7 +31,7 @@ def test_all_multiply_accumulates_are_counted_once() -> None:
     for block, config in some_blocks(40):
         counts = block_counts(block, config)
         assert tuple(counts) == COUNTS
-        macs = counts["conv macs"] + counts["depthwise macs"] + counts["dense macs"]
+        macs = sum(counts[f"{kind} macs"] for kind in ("conv", "depthwise", "plain", "dense"))
         assert macs == schedule(block, config).macs
         assert counts["runs"] >= len(block.stages) and min(counts.values()) >= 0
 

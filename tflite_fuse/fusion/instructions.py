@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, Stage, StageKind
-from tflite_fuse.fusion.schedule import schedule
+from tflite_fuse.fusion.packing import can_pack, packs_as_conv
+from tflite_fuse.fusion.schedule import STACK_POINTERS, schedule
 
 COUNTS = (
     "conv macs",
@@ -24,15 +25,17 @@ COUNTS = (
     "depthwise macs",
     "depthwise outputs",
     "depthwise taps",
+    "plain macs",
+    "plain outputs",
+    "plain taps",
     "dense macs",
+    "dense outputs",
     "other values",
     "other outputs",
     "runs",
 )
-"""What is counted of a block. ``dense``: FULLY_CONNECTED; ``other``: every kind without weights, values being those it
-reads."""
-
-_WEIGHTED = {StageKind.CONV: "conv", StageKind.DEPTHWISE: "depthwise"}
+"""What is counted of a block. ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED;
+``other``: every kind without weights, values being those it reads."""
 
 
 def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
@@ -45,18 +48,26 @@ def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
     counts = dict.fromkeys(COUNTS, 0)
     for stage, pixels, macs in zip(block.stages, plan.stage_pixels, plan.stage_macs, strict=True):
         channels, taps = block.tensors[stage.output].channels, pixels * prod(stage.kernel_size)
-        kind = _WEIGHTED.get(stage.kind)
-        if kind is not None:
+        if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE):
+            kind = _kernel(block, stage)
             counts[f"{kind} macs"] += macs
             counts[f"{kind} outputs"] += pixels * channels
             counts[f"{kind} taps"] += taps
         elif stage.kind is StageKind.FULLY_CONNECTED:
             counts["dense macs"] += macs
+            counts["dense outputs"] += channels
         else:
             counts["other values"] += _values(block, stage, taps)
             counts["other outputs"] += pixels * channels
         counts["runs"] += _runs(block, stage, config, pixels)
     return counts
+
+
+def _kernel(block: Block, stage: Stage) -> str:
+    source = block.tensors[stage.inputs[0]]
+    if not can_pack(stage, source, STACK_POINTERS):
+        return "plain"
+    return "conv" if packs_as_conv(stage.kind, source) else "depthwise"
 
 
 def _values(block: Block, stage: Stage, taps: int) -> int:
