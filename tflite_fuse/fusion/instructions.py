@@ -46,6 +46,8 @@ def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
     """
     plan = schedule(block, config)
     counts = dict.fromkeys(COUNTS, 0)
+    tail = block.stages[plan.spatial_stages :]
+    counts["runs"] = sum(plan.stage_runs) + sum(_tail_runs(block, stage, config) for stage in tail)
     for stage, pixels, macs in zip(block.stages, plan.stage_pixels, plan.stage_macs, strict=True):
         channels, taps = block.tensors[stage.output].channels, pixels * prod(stage.kernel_size)
         if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE):
@@ -59,7 +61,6 @@ def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
         else:
             counts["other values"] += _values(block, stage, taps)
             counts["other outputs"] += pixels * channels
-        counts["runs"] += _runs(block, stage, config, pixels)
     return counts
 
 
@@ -76,13 +77,12 @@ def _values(block: Block, stage: Stage, taps: int) -> int:
     return sum(taps * block.tensors[source].channels for source in stage.inputs)
 
 
-def _runs(block: Block, stage: Stage, config: BlockConfig, pixels: int) -> int:
-    """Calls of the stage's kernel: a run never crosses a row."""
-    read = block.tensors[stage.inputs[0]] if stage.kind in ACCUMULATORS else block.tensors[stage.output]
-    if stage.kind in ACCUMULATORS:
-        pixels = read.pixels
-    width = min(read.width, pixels)
-    return ceil(pixels / width) * ceil(width / config.chunk)
+def _tail_runs(block: Block, stage: Stage, config: BlockConfig) -> int:
+    """Calls of the kernel of a stage behind accumulators: one for each run of the pixels it adds up."""
+    if stage.kind not in ACCUMULATORS:
+        return 1
+    source = block.tensors[stage.inputs[0]]
+    return source.height * ceil(source.width / config.chunk)
 
 
 def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:

@@ -59,6 +59,7 @@ class Schedule:
         scratch_bytes: all of scratch.
         stage_pixels: pixels each stage computes, over all tiles.
         stage_macs: multiply-accumulates each stage executes, taps on padding counted.
+        stage_runs: calls of the kernel of each spatial stage, over all tiles.
         overlaps: (input, output) → bytes: the output may lie over the input if the input's address is at least this
             much higher than the output's (a negative number: the output may start that far inside the input). Exact
             for blocks in one tile; in several, as if a tile read everything first and wrote everything last.
@@ -74,6 +75,7 @@ class Schedule:
     scratch_bytes: int
     stage_pixels: tuple[int, ...]
     stage_macs: tuple[int, ...]
+    stage_runs: tuple[int, ...]
     overlaps: dict[tuple[int, int], int]
 
     @property
@@ -107,6 +109,9 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
         scratch_bytes=layout.scratch_bytes,
         stage_pixels=tuple(pixels),
         stage_macs=tuple(macs),
+        stage_runs=tuple(
+            sum(len(run.runs[stage.output].ends) * count for run, count in tiles) for stage in _spatial(block, split)
+        ),
         overlaps=_overlaps(block, split, config, tiles[0][0]),
     )
 
