@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tflite_fuse.errors import ModelError, RuntimeUnavailableError
+from contextlib import suppress
+
+from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.fusion.front import Front, Point
 from tflite_fuse.fusion.in_model import block_overlaps, executed_macs, outside_reads
@@ -103,9 +105,10 @@ def front_report(model: Model, name: str, front: Front) -> FrontReport:
     def mark(point: Point, text: str) -> None:
         marks.setdefault(front.points.index(point), []).append(text)
 
-    mark(front.zero_recompute(), "no recompute")
-    for factor in MARKED_FACTORS:
-        mark(front.least_ram(factor), f"F <= {factor:g}")
+    for factor, text in ((1.0, "no recompute"), *((factor, f"F <= {factor:g}") for factor in MARKED_FACTORS)):
+        # Under a scheme that always recomputes, no point may be so cheap.
+        with suppress(LimitError):
+            mark(front.least_ram(factor), text)
     for limit in common_limits([point.ram_bytes for point in front.points]):
         mark(front.least_compute(limit), f"RAM <= {limit // 1024} KiB")
     mark(front.points[0], "least RAM")

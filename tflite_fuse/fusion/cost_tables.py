@@ -102,10 +102,18 @@ def longest_and_total(ranges: Ranges, tilings: Tilings) -> tuple[IntArray, IntAr
 
 
 def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:
-    """Whether an option's ranges, in order, leave no position of the axis out, [options]."""
-    before = np.concatenate((np.zeros(1, dtype=np.int64), ranges.high[:-1]))
+    """Whether an option's ranges, in order, leave no position of the axis out, [options].
+
+    A tile may need nothing (low >= high), wherever that range is said to lie; it leaves no gap.
+    """
+    empty = ranges.low >= ranges.high
+    low, high = np.where(empty, 0, ranges.low), np.where(empty, 0, ranges.high)
+    counts = np.diff(np.append(tilings.first, len(low)))
+    # Lifted above all positions of the options before it, an option's maxima start anew in one pass over all.
+    lift = np.repeat(np.arange(len(counts), dtype=np.int64) * (length + 1), counts)
+    reached = np.maximum.accumulate(high + lift) - lift
+    before = np.concatenate((np.zeros(1, dtype=np.int64), reached[:-1]))
     before[tilings.first] = 0
-    last = np.concatenate((tilings.first[1:], np.array([len(ranges.low)]))) - 1
-    gap: npt.NDArray[np.bool_] = np.logical_or.reduceat(ranges.low > before, tilings.first)
-    reaches: npt.NDArray[np.bool_] = ranges.high[last] >= length
-    return ~gap & reaches
+    gap: npt.NDArray[np.bool_] = np.logical_or.reduceat(low > before, tilings.first)
+    complete: npt.NDArray[np.bool_] = reached[tilings.first + counts - 1] >= length
+    return ~gap & complete

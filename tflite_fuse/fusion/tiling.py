@@ -13,6 +13,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.cost_tables import Ranges, covers, make_tilings
 from tflite_fuse.fusion.pull import FAR, IntArray, TileShape
 
 
@@ -155,10 +156,11 @@ class _Axis:
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
         self.block, self.split, self.axis = block, split, axis
         length = self._length(split.driven)
-        start = np.arange(0, length, size, dtype=np.int64)
+        self.tiling = make_tilings(length, (size,))
+        start = self.tiling.low
         self.low = {index: np.full_like(start, FAR) for index in range(len(block.tensors))}
         self.high = {index: np.zeros_like(start) for index in range(len(block.tensors))}
-        self._widen(split.driven, start, np.minimum(start + size, length))
+        self._widen(split.driven, start, self.tiling.high)
         if one_tile:
             for index, tensor in enumerate(block.tensors):
                 if tensor.storage is not Storage.SCRATCH:
@@ -188,8 +190,8 @@ class _Axis:
 
     def covers(self, index: int) -> bool:
         """Whether the ranges, in order, leave no position of a tensor out."""
-        reached = np.concatenate((np.zeros(1, np.int64), np.maximum.accumulate(self.high[index])))
-        return bool(np.all(self.low[index] <= reached[:-1])) and int(reached[-1]) == self._length(index)
+        ranges = Ranges(self.low[index], self.high[index])
+        return bool(covers(ranges, self.tiling, self._length(index))[0])
 
     def classes(self) -> Iterator[_AxisClass]:
         count = len(self.block.tensors)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import ClassVar
 
 from tflite_fuse.errors import LimitError, UsageError
@@ -55,7 +56,9 @@ class Goal:
     def __post_init__(self) -> None:
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
-        if self.max_compute is not None and not self.max_compute >= 1:
+        if self.max_compute is not None and isnan(self.max_compute):
+            raise UsageError("the compute factor is no number: give one of at least 1")
+        if self.max_compute is not None and self.max_compute < 1:
             raise LimitError(f"a compute factor of at most {self.max_compute:g} cannot be reached: 1 is no recompute")
 
     def longest(self, arena: int) -> int:
