@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fit what instructions cost per target from emulated runs: fit_instructions.py [MODEL ...] [--target NAME] [--json].
+"""Fit what instructions cost per target: fit_instructions.py [MODEL ...] [--target NAME] [--json] [--write].
 
 Every model (default: the bundled sample, small generated networks, and the models of ``shared/models`` beside the
 project) is run twice: as ``tflite-fuse rewrite`` writes it, and with every operator as a block of its own. Costs are
-fitted from all blocks. Then each model is left out in turn: what costs fitted on the others predict for it is printed
-beside what it took.
+fitted from all blocks of emulated runs. Then each model is left out in turn: what costs fitted on the others predict
+for it is printed beside what it took. With ``--write`` the costs are kept for ``--cost instructions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,6 +27,7 @@ from tests.runtime.fused_models import fuse
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.fusion.in_model import blocks_in
+from tflite_fuse.fusion.instruction_costs import COSTS_FILE, PredictionError
 from tflite_fuse.fusion.instructions import block_counts, fit_costs, predicted_instructions
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
@@ -105,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file; three at least")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", action="store_true", help="keep the costs for rewrite and pareto")
     options = parser.parse_args(arguments)
     try:
         models = {path.stem: load_model(path) for path in options.models or _known_models()}
@@ -118,6 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TfliteFuseError, ValueError) as error:
         print(f"fit_instructions: {error}", file=sys.stderr)
         return 2
+    if options.write:
+        kept = json.loads(COSTS_FILE.read_text()) | {
+            name: {"costs": found["costs"], "error": asdict(_error(found["left_out"]))}
+            for name, found in results.items()
+        }
+        COSTS_FILE.write_text(json.dumps(kept, indent=2) + "\n")
     print(json.dumps(results, indent=2) if options.json else _text(results))
     return 0
 
@@ -135,6 +143,11 @@ def _generated() -> dict[str, Model]:
     }
 
 
+def _error(left_out: Sequence[tuple[str, int, int]]) -> PredictionError:
+    errors = [abs(said / took - 1) for _, took, said in left_out]
+    return PredictionError(sum(errors) / len(errors), max(errors))
+
+
 def _text(results: dict[str, dict[str, object]]) -> str:
     lines = []
     for target, found in results.items():
@@ -144,8 +157,8 @@ def _text(results: dict[str, dict[str, object]]) -> str:
         lines += [f"  {name:20} {cost:9.2f}" for name, cost in costs.items()]
         lines.append("  left out              instructions    predicted    error")
         lines += [f"  {name:30.30} {took:12,} {said:12,} {said / took - 1:+8.1%}" for name, took, said in rows]
-        errors = [abs(said / took - 1) for _, took, said in rows]
-        lines.append(f"  mean error {sum(errors) / len(errors):.1%}, largest {max(errors):.1%}" if errors else "")
+        error = _error(rows)
+        lines.append(f"  mean error {error.mean:.1%}, largest {error.largest:.1%}")
     return "\n".join(lines)
 
 

@@ -117,6 +117,18 @@ def test_json_of_pareto_and_verify_keeps_its_schema(model: Path, tmp_path: Path)
         assert comparison["bit_exact"] is equal and done.returncode == (0 if equal else 1)
 
 
+def test_compute_is_counted_in_instructions_on_request(model: Path, tmp_path: Path) -> None:
+    front = json.loads(run("pareto", model, "--cost", "instructions", "--target", "esp32c3", "--json").stdout)
+    validate(front, "front")
+    assert front["target"] == "esp32c3" and front["points"][-1]["instructions"] > 0
+    fitted = run("rewrite", model, tmp_path / "out.tflite", "--cost", "instructions", "--max-compute", 1.5)
+    assert fitted.returncode == 0 and "instructions of generic expected" in fitted.stdout, fitted.stderr
+    for options in (("--target", "z80"), ("--cost", "watts")):
+        for arguments in (("pareto", model), ("rewrite", model, tmp_path / "no.tflite")):
+            done = run(*arguments, *options)
+            assert done.returncode == 2 and options[1] in done.stderr and not (tmp_path / "no.tflite").exists()
+
+
 def test_export_writes_a_folder_or_says_why_not(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "sketch"
     done = run("export", model, folder, "--format", "arduino")

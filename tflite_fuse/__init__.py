@@ -9,7 +9,19 @@
     print(result.report.after.arena_bytes)
 """
 
-from tflite_fuse.api import DEFAULT_PASSES, INPUT_MODES, SCHEMES, Result, inspect, load, pareto, rewrite, run, verify
+from tflite_fuse.api import (
+    DEFAULT_PASSES,
+    INPUT_MODES,
+    SCHEMES,
+    TARGETS,
+    Result,
+    inspect,
+    load,
+    pareto,
+    rewrite,
+    run,
+    verify,
+)
 from tflite_fuse.errors import (
     BlockError,
     LimitError,
@@ -28,6 +40,7 @@ __all__ = [
     "DEFAULT_PASSES",
     "INPUT_MODES",
     "SCHEMES",
+    "TARGETS",
     "BlockError",
     "Goal",
     "LimitError",

@@ -10,6 +10,7 @@ from pathlib import Path
 from tflite_fuse.errors import LimitError, UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
 from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
+from tflite_fuse.fusion.instruction_costs import Target
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import fusion_front
@@ -38,6 +39,8 @@ Progress = Callable[[str, int, int], None]
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. Behind ``fuse`` the operators are put in order once more."""
+
+TARGETS = tuple(target.label for target in Target)
 
 SCHEMES = tuple(scheme.value for scheme in Scheme)
 
@@ -85,6 +88,7 @@ def rewrite(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
+    target: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -106,11 +110,12 @@ def rewrite(
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
             then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
+        target: the core, one of ``TARGETS``, whose predicted instructions the goal's compute counts; None counts MACs.
         progress: called with (step, done, total).
 
     Raises:
         ModelError: the model is damaged.
-        UsageError: unknown pass or scheme, unreadable path.
+        UsageError: unknown pass, scheme or target, unreadable path.
         LimitError: the goal cannot be reached, or no input can leave the arena.
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
         RuntimeUnavailableError: verification was asked for and no runtime is installed.
@@ -128,6 +133,7 @@ def rewrite(
         overlap=overlap,
         strips=strips,
         order=order if "reorder" in passes else None,
+        target=_target(target),
     )
     steps = _make_passes(passes, order, fuse, time_limit)
     if int8_io:
@@ -169,6 +175,7 @@ def pareto(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
+    target: str | None = None,
 ) -> FrontReport:
     """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
 
@@ -182,9 +189,11 @@ def pareto(
     model, mode = remove_plan(load_model(source)), _input_mode(input_mode)
     model = Int8Borders().run(model).model if int8_io else model
     moved, _ = inputs_to_move(model, mode)
-    fuse = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode, overlap=overlap, strips=strips)
-    options = fuse.search_options(moved)
-    return front_report(model, "model" if isinstance(source, bytes) else str(source), fusion_front(model, options))
+    core = _target(target)
+    fuse = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode, overlap=overlap, strips=strips, target=core)
+    name = "model" if isinstance(source, bytes) else str(source)
+    front = fusion_front(model, fuse.search_options(moved))
+    return front_report(model, name, front, core)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
@@ -272,6 +281,12 @@ def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
     return InputMode(name)
 
 
+def _target(name: str | None) -> Target | None:
+    if name is not None and name not in TARGETS:
+        raise UsageError(f"{name!r} is no target; choose from {', '.join(TARGETS)}")
+    return None if name is None else next(target for target in Target if target.label == name)
+
+
 def _goal(goal: Goal | None, scheme: str, passes: Sequence[str]) -> Goal:
     goal = goal or Goal()
     if "fuse" not in passes:
@@ -324,8 +339,8 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
         strip_width=choice.config.tile_width,
         band_height=choice.config.tile_height,
         scratch_bytes=inserted.schedule.scratch_bytes,
-        macs=choice.macs,
-        extra_macs=choice.extra_macs,
+        macs=sum(inserted.schedule.stage_macs),
+        extra_macs=inserted.extra_macs,
     )
 
 

@@ -62,6 +62,15 @@ NoOverlap = Annotated[
 NoStrips = Annotated[
     bool, typer.Option("--no-strips", help="Run every fused block over its full width: compute no column twice.")
 ]
+TargetName = Annotated[
+    str,
+    typer.Option(
+        "--target", help=f"The core whose instructions --cost instructions counts: {', '.join(tflite_fuse.TARGETS)}."
+    ),
+]
+CostName = Annotated[
+    str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
+]
 TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
 
 
@@ -120,6 +129,15 @@ def _main(
     pass
 
 
+def _counted_on(core: str, cost: str) -> str | None:
+    """The target whose instructions count, None for MACs."""
+    if core not in tflite_fuse.TARGETS:
+        raise UsageError(f"{core!r} is no target; choose from {', '.join(tflite_fuse.TARGETS)}")
+    if cost not in ("macs", "instructions"):
+        raise UsageError(f"compute is counted in macs or instructions, not in {cost!r}")
+    return core if cost == "instructions" else None
+
+
 @app.command()
 @_answers_errors
 def rewrite(
@@ -160,6 +178,8 @@ def rewrite(
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
+    core: TargetName = "generic",
+    cost: CostName = "macs",
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
 ) -> None:
@@ -183,6 +203,7 @@ def rewrite(
             overlap=not no_overlap,
             strips=not no_strips,
             int8_io=int8_io,
+            target=_counted_on(core, cost),
             progress=report_progress,
         )
         result.save(target)
@@ -265,6 +286,8 @@ def pareto(
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
+    core: TargetName = "generic",
+    cost: CostName = "macs",
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
@@ -281,6 +304,7 @@ def pareto(
             overlap=not no_overlap,
             strips=not no_strips,
             int8_io=int8_io,
+            target=_counted_on(core, cost),
         )
     if as_json:
         _print_json(front.to_json())

@@ -8,6 +8,7 @@ from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.extract import fusability
 from tflite_fuse.fusion.front import Front, Point
 from tflite_fuse.fusion.in_model import block_overlaps, executed_macs, outside_reads
+from tflite_fuse.fusion.instruction_costs import Target, prediction_error
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.greedy import head_bytes
@@ -98,7 +99,7 @@ MARKED_FACTORS = (1.1, 1.3, 1.5)
 """Compute factors whose least RAM ``pareto`` marks."""
 
 
-def front_report(model: Model, name: str, front: Front) -> FrontReport:
+def front_report(model: Model, name: str, front: Front, target: Target | None = None) -> FrontReport:
     """A front with the points marked that answer the usual questions."""
     marks: dict[int, list[str]] = {}
 
@@ -113,7 +114,8 @@ def front_report(model: Model, name: str, front: Front) -> FrontReport:
         mark(front.least_compute(limit), f"RAM <= {limit // 1024} KiB")
     mark(front.points[0], "least RAM")
     rows = tuple(_front_row(model, point, tuple(marks.get(index, ()))) for index, point in enumerate(front.points))
-    return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal)
+    core, error = (None, None) if target is None else (target.label, prediction_error(target))
+    return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal, core, error)
 
 
 def _front_row(model: Model, point: Point, marks: tuple[str, ...]) -> FrontRow:

@@ -7,14 +7,14 @@ looked up), runs (calls of a kernel). A target's costs per count are fitted from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, Stage, StageKind
+from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.schedule import STACK_POINTERS, schedule
 
@@ -49,32 +49,33 @@ def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
     tail = block.stages[plan.spatial_stages :]
     counts["runs"] = sum(plan.stage_runs) + sum(_tail_runs(block, stage, config) for stage in tail)
     for stage, pixels, macs in zip(block.stages, plan.stage_pixels, plan.stage_macs, strict=True):
-        channels, taps = block.tensors[stage.output].channels, pixels * prod(stage.kernel_size)
-        if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE):
-            kind = _kernel(block, stage)
-            counts[f"{kind} macs"] += macs
-            counts[f"{kind} outputs"] += pixels * channels
-            counts[f"{kind} taps"] += taps
-        elif stage.kind is StageKind.FULLY_CONNECTED:
-            counts["dense macs"] += macs
-            counts["dense outputs"] += channels
-        else:
-            counts["other values"] += _values(block, stage, taps)
-            counts["other outputs"] += pixels * channels
+        for name, count in stage_counts(stage, block.tensors, pixels, macs).items():
+            counts[name] += count
     return counts
 
 
-def _kernel(block: Block, stage: Stage) -> str:
-    source = block.tensors[stage.inputs[0]]
+def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], pixels: int, macs: int) -> dict[str, int]:
+    """What a stage does to compute some pixels with so many multiply-accumulates, but for the number of runs."""
+    channels, taps = tensors[stage.output].channels, pixels * prod(stage.kernel_size)
+    if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE):
+        kind = _kernel(tensors, stage)
+        return {f"{kind} macs": macs, f"{kind} outputs": pixels * channels, f"{kind} taps": taps}
+    if stage.kind is StageKind.FULLY_CONNECTED:
+        return {"dense macs": macs, "dense outputs": channels}
+    return {"other values": _values(tensors, stage, taps), "other outputs": pixels * channels}
+
+
+def _kernel(tensors: Sequence[BlockTensor], stage: Stage) -> str:
+    source = tensors[stage.inputs[0]]
     if not can_pack(stage, source, STACK_POINTERS):
         return "plain"
     return "conv" if packs_as_conv(stage.kind, source) else "depthwise"
 
 
-def _values(block: Block, stage: Stage, taps: int) -> int:
+def _values(tensors: Sequence[BlockTensor], stage: Stage, taps: int) -> int:
     if stage.kind is StageKind.GLOBAL_AVERAGE:
-        return block.tensors[stage.inputs[0]].nbytes
-    return sum(taps * block.tensors[source].channels for source in stage.inputs)
+        return tensors[stage.inputs[0]].nbytes
+    return sum(taps * tensors[source].channels for source in stage.inputs)
 
 
 def _tail_runs(block: Block, stage: Stage, config: BlockConfig) -> int:
@@ -87,7 +88,7 @@ def _tail_runs(block: Block, stage: Stage, config: BlockConfig) -> int:
 
 def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:
     """Instructions of what was counted, at a target's costs."""
-    return round(sum(counts[name] * costs.get(name, 0.0) for name in COUNTS))
+    return round(sum(count * costs.get(name, 0.0) for name, count in counts.items()))
 
 
 def fit_costs(counts: list[dict[str, int]], instructions: list[int]) -> dict[str, float]:

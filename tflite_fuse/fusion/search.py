@@ -11,6 +11,7 @@ from tflite_fuse.fusion.candidates import Cuts, Options, Residency, Rules, cut_g
 from tflite_fuse.fusion.cost import driven_tensor, price_block
 from tflite_fuse.fusion.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.instruction_costs import Target, in_instructions
 from tflite_fuse.fusion.model_graph import graph_from_model
 from tflite_fuse.fusion.paths import Path, Step, search_paths
 from tflite_fuse.fusion.schemes import Restriction, Scheme, restriction
@@ -37,6 +38,7 @@ class SearchOptions:
         single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
             instead of two, with ``count_tail`` its tables leave the tail.
         count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
+        target: the core whose predicted instructions count wherever points speak of MACs; None counts MACs.
     """
 
     scheme: Scheme = Scheme.AUTO
@@ -50,6 +52,7 @@ class SearchOptions:
     bands: bool = False
     single_operators: bool = False
     count_tail: bool = False
+    target: Target | None = None
 
     @property
     def rules(self) -> Rules:
@@ -78,6 +81,8 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
+    if options.target is not None:
+        graph = in_instructions(graph, options.target)
     cuts = cut_graph(graph, _restriction(graph, options), options.rules)
     builder = _PointBuilder(graph, cuts, options.chunks)
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))

@@ -14,6 +14,7 @@ from typing import ClassVar
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.front import Front, Point
 from tflite_fuse.fusion.in_model import block_overlaps
+from tflite_fuse.fusion.instruction_costs import Target, prediction_error
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
@@ -137,6 +138,7 @@ class Fuse:
             For the scheme ``auto``.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
         order: what puts the operators in order once blocks are in; None leaves them as they come.
+        target: the core whose predicted instructions count as compute; None counts MACs.
     """
 
     goal: Goal = Goal()
@@ -147,6 +149,7 @@ class Fuse:
     strips: bool = True
     count_tail: bool = True
     order: Pass | None = None
+    target: Target | None = None
 
     name: ClassVar[str] = "fuse"
 
@@ -164,10 +167,16 @@ class Fuse:
         front = fusion_front(bare, options)
         site = _Site(bare, self.input_mode, moved, self.overlap, self.count_tail, self.order)
         chosen = self._with_longer_runs(site, options, self._choose(site, front))
-        notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point))
+        notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point), *self._prediction(chosen.point))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
         return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
+
+    def _prediction(self, point: Point) -> tuple[str, ...]:
+        if self.target is None:
+            return ()
+        took = f"{point.macs:,} instructions of {self.target.label} expected, {point.compute_factor:.3f} times"
+        return (f"{took} the unfused model's; predictions were {prediction_error(self.target)}",)
 
     def search_options(self, moved: Sequence[int] = ()) -> SearchOptions:
         """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas."""
@@ -182,6 +191,7 @@ class Fuse:
             strips=self.strips,
             single_operators=own,
             count_tail=self.count_tail,
+            target=self.target,
         )
 
     def _choose(self, site: _Site, front: Front) -> _Candidate:

@@ -9,6 +9,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.encode import EncodedBlock, encode
 from tflite_fuse.fusion.extract import Extraction, extract
 from tflite_fuse.fusion.front import BlockChoice
+from tflite_fuse.fusion.in_model import executed_macs
 from tflite_fuse.fusion.operands import Shape, tensor_name
 from tflite_fuse.fusion.outside import OutsideExtraction, input_name, move_outside
 from tflite_fuse.fusion.schedule import Schedule, schedule
@@ -31,6 +32,7 @@ class InsertedBlock:
         schedule: how it runs.
         labels: of the operators it replaced.
         input, output: names of its first input, inside or outside the arena, and of its first output.
+        extra_macs: multiply-accumulates it executes beyond those of the operators it replaced.
     """
 
     choice: BlockChoice
@@ -39,6 +41,7 @@ class InsertedBlock:
     labels: tuple[str, ...]
     input: str
     output: str
+    extra_macs: int
 
 
 def insert_blocks(
@@ -105,7 +108,9 @@ def _inserted(model: Model, choice: BlockChoice, found: OutsideExtraction, plann
     first, *_ = *found.extraction.inputs, *found.outside.values()
     names = tensor_name(model, first), tensor_name(model, found.extraction.outputs[0])
     labels = tuple(operator_label(model, index) for index in choice.operators)
-    return InsertedBlock(choice, found.extraction, planned, labels, *names)
+    macs = executed_macs(model)
+    extra = sum(planned.stage_macs) - sum(macs[index] for index in choice.operators)
+    return InsertedBlock(choice, found.extraction, planned, labels, *names, extra)
 
 
 def _note_images(model: Model, images: dict[int, Shape], found: OutsideExtraction, mode: InputMode) -> None:

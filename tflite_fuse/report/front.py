@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
+
+from tflite_fuse.fusion.instruction_costs import PredictionError
 
 FRONT_SCHEMA = "tflite-fuse/front/1"
 
@@ -17,7 +19,7 @@ class FrontRow:
 
     Attributes:
         ram_bytes: the arena the search expects: head and tail on a 32-bit target.
-        macs: multiply-accumulates executed.
+        macs: multiply-accumulates executed, or predicted instructions if the report has a target.
         compute_factor: ``macs`` over those of the unfused model.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.
         marks: what this point is the answer to, such as ``least RAM``.
@@ -32,13 +34,25 @@ class FrontRow:
 
 @dataclass(frozen=True)
 class FrontReport:
-    """All points of a model, RAM ascending."""
+    """All points of a model, RAM ascending.
+
+    Attributes:
+        target: the core whose predicted instructions are counted; None: multiply-accumulates are.
+        error: how far such predictions are off; None without a target.
+    """
 
     model: str
     unfused_ram_bytes: int
     unfused_macs: int
     rows: tuple[FrontRow, ...]
     optimal: bool
+    target: str | None = None
+    error: PredictionError | None = None
+
+    @property
+    def unit(self) -> str:
+        """What compute is counted in."""
+        return "macs" if self.target is None else "instructions"
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``pareto --json`` prints."""
@@ -46,11 +60,13 @@ class FrontReport:
             "schema": FRONT_SCHEMA,
             "model": self.model,
             "optimal": self.optimal,
-            "unfused": {"ram_bytes": self.unfused_ram_bytes, "macs": self.unfused_macs},
+            "target": self.target,
+            "prediction_error": None if self.error is None else asdict(self.error),
+            "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_macs},
             "points": [
                 {
                     "ram_bytes": row.ram_bytes,
-                    "macs": row.macs,
+                    self.unit: row.macs,
                     "compute_factor": row.compute_factor,
                     "blocks": [
                         {"first": first, "last": last, "operators": count, "strip_width": width}
@@ -64,7 +80,7 @@ class FrontReport:
 
     def to_csv(self) -> str:
         """One line per point: ram_bytes,macs,compute_factor,blocks,marks."""
-        lines = ["ram_bytes,macs,compute_factor,blocks,marks"]
+        lines = [f"ram_bytes,{self.unit},compute_factor,blocks,marks"]
         lines += [
             f"{row.ram_bytes},{row.macs},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
             for row in self.rows
@@ -73,8 +89,9 @@ class FrontReport:
 
     def table(self) -> Table:
         """For a terminal."""
-        table = Table(show_edge=False, pad_edge=False)
-        for heading in ("RAM (bytes)", "MACs", "F"):
+        caption = None if self.error is None else f"Instructions are predicted: {self.error}."
+        table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
+        for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):
             table.add_column(heading, justify="right")
         table.add_column("fused blocks (operators each)")
         table.add_column("the answer to")
