@@ -17,8 +17,15 @@ HERE = Path(__file__).parent
 
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
-_CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections -T {here}/cortex_m.ld"
+_CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections"
+_MPS2_MAP = ("code_origin=0x40", "code_length=0x3fffc0", "data_origin=0x20000000")
+_MPS3_MAP = ("code_origin=0x01000000", "code_length=0x200000", "data_origin=0x21000000")
 _PICOLIBC_MAP = ("flash=0x80000000", "flash_size=8M", "ram=0x80800000", "ram_size=16M")
+
+
+def _cortex_link(memory: Sequence[str]) -> str:
+    """Definitions come first: the linker script is made of them."""
+    return " ".join([_CORTEX_LINK, *(f"-Wl,--defsym={entry}" for entry in memory), "-T {here}/cortex_m.ld"])
 
 
 @dataclass(frozen=True)
@@ -54,17 +61,25 @@ TARGETS = {
             "cortex-m7",
             "arm-none-eabi-",
             f"-mcpu=cortex-m7 -mfpu=fpv5-d16 {_CORTEX}",
-            _CORTEX_LINK,
-            ("cortex_m.c",),
+            _cortex_link(_MPS2_MAP),
+            ("cortex_m.c", "mps2.c"),
             f"qemu-system-arm -M mps2-an500 -cpu cortex-m7 {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
         ),
         Target(
             "cortex-m4",
             "arm-none-eabi-",
             f"-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 {_CORTEX}",
-            _CORTEX_LINK,
-            ("cortex_m.c",),
+            _cortex_link(_MPS2_MAP),
+            ("cortex_m.c", "mps2.c"),
             f"qemu-system-arm -M mps2-an386 -cpu cortex-m4 {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
+        ),
+        Target(
+            "cortex-m55",
+            "arm-none-eabi-",
+            f"-mcpu=cortex-m55 {_CORTEX}",
+            _cortex_link(_MPS3_MAP),
+            ("cortex_m.c", "mps3.c"),
+            f"qemu-system-arm -M mps3-an547 -cpu cortex-m55 {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
         ),
         Target(
             "rv32imc",
