@@ -1,7 +1,7 @@
 /* The inner loops of the packed convolution with DSP instructions: two pixels by two channels. */
 #include "tflite_fuse_conv_packed.h"
 
-#if TFLITE_FUSE_DSP
+#if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
 /* One quad of two channels: xe, xo: pixel 0, ye, yo: pixel 1. */
 #define MAC_QUAD_2X2()                             \

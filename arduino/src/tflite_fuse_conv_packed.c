@@ -8,6 +8,8 @@
  * computed one by one, four channels at a time. */
 #include "tflite_fuse_conv_packed.h"
 
+#if !TFLITE_FUSE_MVE
+
 #if !TFLITE_FUSE_DSP
 enum { MOST_TAPS_OF_4 = 16 };
 #endif
@@ -238,3 +240,5 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
     compute_pixels(&j, &space, i, tflite_fuse_min(TFLITE_FUSE_CONV_AT_ONCE, call->count - i));
   }
 }
+
+#endif

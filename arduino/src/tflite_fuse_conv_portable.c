@@ -1,7 +1,7 @@
 /* The inner loops of the packed convolution in plain C: four pixels by two channels, or one pixel by four channels. */
 #include "tflite_fuse_conv_packed.h"
 
-#if !TFLITE_FUSE_DSP
+#if !TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
 #define MAC_VALUE(i)                                     \
   do {                                                   \

@@ -6,7 +6,10 @@
  *
  * Weights: [channel][pairs of rows][words], a word being the columns 0 and 1 (2 and 3, ...) of the upper row and the
  * same of the lower row; then the columns of the last row. Both are filled with zeros to whole words. */
+#include "tflite_fuse_mve.h"
 #include "tflite_fuse_packed.h"
+
+#if !TFLITE_FUSE_MVE
 
 enum { AT_ONCE = TFLITE_FUSE_DEPTHWISE_PIXELS };
 
@@ -239,3 +242,5 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
     compute[is_single ? 2 : stage->stride_width - 1](&j);
   }
 }
+
+#endif

@@ -1,8 +1,8 @@
 /* What the fast kernels share: how their channels are scaled, and the way from sums to bytes.
  *
- * A stage of layout TFLITE_FUSE_LAYOUT_FAST or TFLITE_FUSE_LAYOUT_FAST_DOWN has its weights in the order its fast
+ * A stage of layout TFLITE_FUSE_LAYOUT_PACKED or TFLITE_FUSE_LAYOUT_PACKED_DOWN has its weights in the order its fast
  * kernel reads them (described there) and as many channel entries as there are output channels, rounded up to a
- * multiple of 4. */
+ * multiple of 2. */
 #ifndef TFLITE_FUSE_PACKED_H_
 #define TFLITE_FUSE_PACKED_H_
 

@@ -72,7 +72,7 @@ def test_public_models(path: Path, target: Target, tmp_path: Path) -> None:
     check(load_model(path), target, tmp_path, inputs=4)
 
 
-@pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4"])
+@pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4", "cortex-m55"])
 def test_the_library_is_small(name: str, tmp_path: Path) -> None:
     if TARGETS[name].missing():
         pytest.skip(f"{', '.join(TARGETS[name].missing())} not installed")

@@ -13,15 +13,20 @@ from tests.fusion.random_blocks import BlockMaker
 from tflite_fuse.fusion.block import Block, Requantization, Stage, StageKind
 
 DEVICE = Path(__file__).resolve().parents[1] / "device"
-_EMULATION = DEVICE / "dsp_emulation.h"
+
+
+def _emulated(extension: str) -> tuple[str, ...]:
+    """Flags for the kernels made for an instruction set extension. The sum makes the cache see an edited header."""
+    header = DEVICE / f"{extension.lower()}_emulation.h"
+    macro = f"TFLITE_FUSE_{extension}_EMULATION"
+    return f'-D{macro}="{header.name}"', f"-D{macro}_CRC={zlib.crc32(header.read_bytes())}", f"-I{DEVICE}"
+
 
 PORTABLE: tuple[str, ...] = ()
-DSP = (
-    f'-DTFLITE_FUSE_DSP_EMULATION="{_EMULATION.name}"',
-    f"-DTFLITE_FUSE_DSP_EMULATION_CRC={zlib.crc32(_EMULATION.read_bytes())}",
-    f"-I{DEVICE}",
-)
-"""Compiler flags for the kernels with and without DSP instructions. The sum makes the cache see an edited header."""
+DSP = _emulated("DSP")
+MVE = _emulated("MVE")
+BUILDS = {"portable": PORTABLE, "DSP": DSP, "MVE": MVE}
+"""Compiler flags for the kernels in plain C, with DSP instructions and with Helium."""
 
 
 class PackedMaker(BlockMaker):

@@ -16,6 +16,7 @@ STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-W
 MOST_THUMB_CODE = 24 * 1024
 CORES = {
     "cortex-m7": "arm-none-eabi-gcc -mcpu=cortex-m7 -mthumb",
+    "cortex-m55": "arm-none-eabi-gcc -mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
     "cortex-m0": "arm-none-eabi-gcc -mcpu=cortex-m0 -mthumb",
     "rv32imc": "riscv64-unknown-elf-gcc -march=rv32imc -misa-spec=2.2 -mabi=ilp32 --specs=picolibc.specs",
     "xtensa-lx106": ("xtensa-lx106-elf-gcc -mlongcalls --specs=/usr/lib/xtensa-lx106-elf/picolibc.specs"),

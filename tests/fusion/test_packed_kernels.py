@@ -1,4 +1,4 @@
-"""The kernels for packed weights against the numpy reference: as portable C, and as C for the DSP extension."""
+"""The kernels for packed weights against the numpy reference: in plain C, for the DSP extension and for Helium."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.packed_blocks import DSP, PORTABLE, packed_block
+from tests.fusion.packed_blocks import BUILDS, packed_block
 from tests.fusion.random_blocks import random_config
 from tests.fusion.test_fuzz_options import LITTLE_WORK, run_sanitized
 from tests.fusion.witness import check, check_random, plan
@@ -18,10 +18,10 @@ from tflite_fuse.fusion.decode import read_options
 from tflite_fuse.fusion.encode import encode
 from tflite_fuse.runtime.host import HostLibrary, host_library, load_library
 
-BUILDS = pytest.mark.parametrize("flags", [PORTABLE, DSP], ids=["portable", "DSP"])
+builds = pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)
 
 
-@pytest.fixture(params=[PORTABLE, DSP], ids=["portable", "DSP"])
+@pytest.fixture(params=BUILDS.values(), ids=BUILDS)
 def library(request: pytest.FixtureRequest) -> HostLibrary:
     return load_library(host_library(flags=request.param))
 
@@ -62,12 +62,12 @@ def test_packed_blocks_are_what_they_are_called() -> None:
     assert met[StageKind.FULLY_CONNECTED, 1, True] + met[StageKind.FULLY_CONNECTED, 1, False] > 3
 
 
-@BUILDS
+@builds
 def test_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
     assert run_sanitized("exercise-packed", 60_000, 100, *flags) == "{'equal': 100}\n"
 
 
-@BUILDS
+@builds
 def test_damaged_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
     outcome = run_sanitized("fuzz-packed", 0, 300, LITTLE_WORK, *flags)
     assert "'ran'" in outcome

@@ -1,0 +1,60 @@
+/* Helium, the vector extension of Cortex-M55, M85 and others (MVE; its integer part is enough), and scaling with it.
+ *
+ * For tests TFLITE_FUSE_MVE_EMULATION names a header that defines the same types and functions in portable C. */
+#ifndef TFLITE_FUSE_MVE_H_
+#define TFLITE_FUSE_MVE_H_
+
+#if defined(TFLITE_FUSE_MVE_EMULATION)
+#define TFLITE_FUSE_MVE 1
+#include TFLITE_FUSE_MVE_EMULATION
+#elif defined(__ARM_FEATURE_MVE)
+#define TFLITE_FUSE_MVE 1
+#include <arm_mve.h>
+#else
+#define TFLITE_FUSE_MVE 0
+#endif
+
+#if TFLITE_FUSE_MVE
+
+#include "tflite_fuse_packed.h"
+
+/* tflite_fuse_multiply four times, shift: -31...0.
+ *
+ * VQRDMULH is (2 * value * multiplier + 2^31) / 2^32 rounded down, which is tflite_fuse_multiply_high: it saturates for
+ * -2^31 times -2^31 alone, and there is no such multiplier. VRSHL adds half of the divisor as if nothing overflowed and
+ * shifts: halves go up, so that one is taken off negative numbers first where there is a shift. */
+TFLITE_FUSE_INLINE int32x4_t tflite_fuse_multiply_4(int32x4_t value, int32x4_t multiplier, int32x4_t shift) {
+  const int32x4_t high = vqrdmulhq_s32(value, multiplier);
+  const int32x4_t one_off = vshrq_n_s32(vandq_s32(high, shift), 31);
+  return vrshlq_s32(vaddq_s32(high, one_off), shift);
+}
+
+/* Writes output channels channel...channel + 3, as many as there are, of some pixels with packed weights. sums: of the
+ * four channels of a pixel, without bias; those of the next pixel are `step` further on. */
+TFLITE_FUSE_INLINE void tflite_fuse_finish_4(const tflite_fuse_call* call, int32_t channel, const int32_t* sums,
+                                             int32_t step, int8_t* const* outputs, int32_t pixels) {
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const tflite_fuse_channel* entry = (const tflite_fuse_channel*)call->table + channel;
+  const uint32_t channels = (uint32_t)tflite_fuse_min(call->output->channels - channel, 4);
+  const mve_pred16_t some = vctp32q(channels);
+  /* The last entry stands in for those behind it. */
+  const uint32x4_t lanes = vminq_u32(vidupq_n_u32(0, 1), vdupq_n_u32(channels - 1));
+  const uint32x4_t offsets = vmulq_n_u32(lanes, sizeof(*entry));
+  const int32x4_t bias = vldrwq_gather_offset_s32(&entry->bias, offsets);
+  const int32x4_t multiplier = vldrwq_gather_offset_s32(&entry->multiplier, offsets);
+  int32x4_t shift = vldrwq_gather_offset_s32(&entry->shift, offsets);
+  if (call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
+    shift = vmvnq_s32(shift); /* -1 - shift */
+  }
+  const int32x4_t left = vmaxq_s32(shift, vdupq_n_s32(0)), right = vminq_s32(shift, vdupq_n_s32(0));
+  for (; pixels > 0; --pixels, sums += step) {
+    const int32x4_t sum = vshlq_s32(vaddq_s32(vldrwq_s32(sums), bias), left);
+    int32x4_t value = vaddq_n_s32(tflite_fuse_multiply_4(sum, multiplier, right), range.zero_point);
+    value = vminq_s32(vmaxq_s32(value, vdupq_n_s32(range.low)), vdupq_n_s32(range.high));
+    vstrbq_p_s32(*outputs++ + channel, value, some);
+  }
+}
+
+#endif
+
+#endif
