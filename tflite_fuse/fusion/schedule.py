@@ -116,8 +116,8 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
 
 
 def macs_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Multiply-accumulates per output pixel; additions, pools and copies count none."""
-    if stage.kind is StageKind.SOURCE:
+    """Multiply-accumulates per output pixel; additions, pools and copies count none, nor does a depthwise of ones."""
+    if stage.kind is StageKind.SOURCE or stage.only_adds:
         return 0
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
     taps = stage.kernel_size[0] * stage.kernel_size[1]
