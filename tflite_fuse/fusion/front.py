@@ -20,7 +20,7 @@ class BlockChoice:
         config: tiles and chunk it runs in.
         scratch_bytes: its FIFOs, accumulators and workspace.
         macs: multiply-accumulates it executes.
-        extra_macs: those of them that are recomputation.
+        extra_macs: ``macs`` less those of its operators: what it recomputes less what it skips because nobody reads it.
         scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
     """
 
@@ -58,7 +58,8 @@ class Front:
     """All points of a model, RAM ascending, multiply-accumulates descending.
 
     Attributes:
-        points: at least one; the last one recomputes nothing (it may even skip pixels the model computes for nobody).
+        points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
+            unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
         optimal: True: no way to run the model within the search space beats any of them.
         graph: what was searched.
