@@ -13,7 +13,9 @@ import jsonschema
 import numpy as np
 import pytest
 import referencing
+from typer.testing import CliRunner
 
+from tflite_fuse.cli import app
 from tflite_fuse.model import load_model, save_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
@@ -170,6 +172,14 @@ def test_a_target_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: P
     done = run("rewrite", model, tmp_path / "missing" / "out.tflite", "--no-verify")
     assert done.returncode == 2 and "cannot be written" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tflite"]
+
+
+@pytest.mark.parametrize("arguments", [["rewrite", "in.tflite", "-"], ["export", "in.tflite", "-", "--format", "c"]])
+def test_a_dash_is_no_place_to_write_to(model: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.chdir(model.parent)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and "standard output" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in model.parent.iterdir()] == ["in.tflite"]
 
 
 def test_the_input_is_only_replaced_on_request(model: Path) -> None:

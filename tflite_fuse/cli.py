@@ -184,6 +184,7 @@ def rewrite(
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
+    _refuse_dash(target)
     if not force and _same_file(source, target):
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
     names = [name.strip() for name in passes.split(",") if name.strip()]
@@ -325,6 +326,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
 ) -> None:
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
+    _refuse_dash(directory)
     written = export_model(model, directory, kind, force=force)
     console = _console()
     for note in written.notes:
@@ -355,6 +357,11 @@ class _Status:
     def _update(self, step: str, done: int, total: int) -> None:
         if self._shown:
             self._status.update(f"{self._what}: {step} {done}/{total}" if total else f"{self._what}: {step}")
+
+
+def _refuse_dash(path: Path) -> None:
+    if str(path) == "-":
+        raise UsageError("-: nothing is written to standard output; give a path with a name")
 
 
 def _same_file(a: Path, b: Path) -> bool:
