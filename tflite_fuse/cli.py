@@ -19,6 +19,7 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.memory.in_place import KERNEL_SETS
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_tiles
 
@@ -143,9 +144,9 @@ def _counted_on(core: str, cost: str) -> str | None:
 def rewrite(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
-    passes: Annotated[str, typer.Option(help="Which passes to run, in order, separated by commas.")] = ",".join(
-        tflite_fuse.DEFAULT_PASSES
-    ),
+    passes: Annotated[
+        str, typer.Option(help="Which of the passes reorder, fuse and plan to run, in order, separated by commas.")
+    ] = ",".join(tflite_fuse.DEFAULT_PASSES),
     verify: Annotated[
         bool | None,
         typer.Option(
@@ -173,7 +174,10 @@ def rewrite(
     ] = 30.0,
     in_place: Annotated[
         str | None,
-        typer.Option(help="Let operators overwrite their input where this kernel set allows it: reference."),
+        typer.Option(
+            help="Let TFLM's operators overwrite input they need no more. Give the kernels your TFLM is built with: "
+            f"{', '.join(KERNEL_SETS)}; with others the model may compute wrong values."
+        ),
     ] = None,
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
