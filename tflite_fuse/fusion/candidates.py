@@ -10,18 +10,18 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import networkx as nx
 import numpy as np
 
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.cost import block_costs
 from tflite_fuse.fusion.cost_tables import IntArray
 from tflite_fuse.fusion.geometry import LayerGraph
-from tflite_fuse.fusion.schemes import Restriction
+from tflite_fuse.fusion.schemes import Restriction, Scheme
 from tflite_fuse.fusion.walk import BlockCosts, Pricing
 from tflite_fuse.model.outside import InputMode
 
@@ -158,7 +158,8 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         rules: what counts, and what else is allowed.
 
     Raises:
-        UsageError: inputs are to be streamed or external, but no block can read them.
+        LimitError: inputs are to be streamed or external, but no block of the scheme can read them; names the inputs
+            and what is in the way.
     """
     moved = frozenset(graph.inputs) - {*graph.outputs} if rules.moved is None else rules.moved
     moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
@@ -173,7 +174,9 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
                 index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, chunk=0, tail=tail
             )
         elif not layer.fusable:
-            raise UsageError(f"{layer.name} reads the network's input, which has to be in the arena: {layer.reason}")
+            name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)
+            why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
+            raise LimitError(f"input {name} cannot be {rules.input_mode.value}: {why}")
     pricing = Pricing(
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
         overlap=rules.alignment if rules.overlap else None,
@@ -186,11 +189,20 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
                 tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
                 dag.add_edge(costs.first, last + 1, options=options, fused=True, chunk=chunk, tail=tail)
     if not nx.has_path(dag, 0, len(graph.layers)):
-        readers = ", ".join(graph.layers[index].name for tensor in sorted(moved) for index in graph.consumers[tensor])
-        raise UsageError(
-            f"the network's input cannot be {rules.input_mode.value}: no block holds all that read it, {readers}"
-        )
+        raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
     return Cuts(dag, graph, residency, pricing)
+
+
+def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
+    """Why no way to run the model leaves these inputs out of the arena."""
+    names = ", ".join(graph.tensors[tensor].name for tensor in moved)
+    readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
+    what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")
+    return (
+        f"{what} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
+        f"{which}, {', '.join(graph.layers[index].name for index in readers)}"
+        + ("" if scheme is Scheme.AUTO else "; try the scheme auto")
+    )
 
 
 def _as_it_is(residency: Residency, index: int, macs: int) -> Options:

@@ -76,8 +76,8 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
         options: what to search.
 
     Raises:
-        UsageError: options that contradict each other, or an input to be streamed or external that an operator reads
-            which no block can hold.
+        UsageError: options that contradict each other.
+        LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
