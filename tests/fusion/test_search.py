@@ -253,6 +253,11 @@ def test_every_place_left_alone_is_explained() -> None:
     )
 
 
+def test_a_model_that_needs_no_block_to_fit_is_said_to_fit() -> None:
+    front = fusion_front(inverted_residuals())
+    assert front.explain(front.unfused) == ("nothing fused: the model fits into the RAM allowed as it is",)
+
+
 def test_blocks_below_the_peak_run_in_larger_chunks() -> None:
     front = fusion_front(NETWORK)
     single = fusion_front(NETWORK, SearchOptions(chunks=(1,)))

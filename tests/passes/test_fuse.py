@@ -90,6 +90,16 @@ def test_room_under_a_limit_is_used_for_longer_runs() -> None:
     assert chunks(roomy) and min(chunks(roomy)) > min(chunks(least))
 
 
+def test_a_model_that_fits_unfused_is_left_unfused_and_the_note_says_why() -> None:
+    model = serialize_model(inverted_residual_network(size=16, blocks=2))
+    arena = tflite_fuse.rewrite(model, passes=["reorder", "plan"], verify=False).report.after.arena_bytes
+    fits, short = (tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit)) for limit in (arena, arena - 1))
+    assert not fits.report.blocks and fits.report.after.arena_bytes <= arena
+    about = [note for note in fits.report.notes if "fused" in note]
+    assert about == ["nothing fused: the model fits into the RAM allowed as it is"]
+    assert short.report.blocks and not any("fits into" in note for note in short.report.notes)
+
+
 def chunks(result: Result) -> list[int]:
     return [block.config.chunk for block in blocks_in(load_model(result.model)).values()]
 

@@ -103,7 +103,12 @@ class Front:
         return self.least_ram(1.0)
 
     def explain(self, point: Point) -> tuple[str, ...]:
-        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
+        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
+
+        ``unfused`` itself is a choice only where it meets a limit, and nothing more is to be said about it.
+        """
+        if point is self.unfused:
+            return ("nothing fused: the model fits into the RAM allowed as it is",)
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (
             None if index in fused else layer.reason or "fusing saves no memory at this point of the front"
