@@ -255,7 +255,10 @@ def test_every_place_left_alone_is_explained() -> None:
 
 def test_a_model_that_needs_no_block_to_fit_is_said_to_fit() -> None:
     front = fusion_front(inverted_residuals())
-    assert front.explain(front.unfused) == ("nothing fused: the model fits into the RAM allowed as it is",)
+    assert front.explain(front.unfused, 20_000) == ("nothing fused: the model fits into 20,000 bytes as it is",)
+    assert len(front.explain(front.unfused)) > 0 and front.explain(front.unfused)[0].startswith("conv_0")
+    fused = front.points[0]
+    assert fused.blocks and front.explain(fused, 20_000) == front.explain(fused)
 
 
 def test_blocks_below_the_peak_run_in_larger_chunks() -> None:

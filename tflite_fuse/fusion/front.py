@@ -102,13 +102,15 @@ class Front:
         """The point of least RAM that executes no more multiply-accumulates than the unfused model."""
         return self.least_ram(1.0)
 
-    def explain(self, point: Point) -> tuple[str, ...]:
+    def explain(self, point: Point, max_ram: int | None = None) -> tuple[str, ...]:
         """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
 
-        ``unfused`` itself is a choice only where it meets a limit, and nothing more is to be said about it.
+        Args:
+            point: what was chosen.
+            max_ram: the bytes it was to stay within, and does. If it has no blocks, that is the reason.
         """
-        if point is self.unfused:
-            return ("nothing fused: the model fits into the RAM allowed as it is",)
+        if max_ram is not None and not point.blocks:
+            return (f"nothing fused: the model fits into {max_ram:,} bytes as it is",)
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (
             None if index in fused else layer.reason or "fusing saves no memory at this point of the front"

@@ -76,7 +76,8 @@ class Fuse:
         site = Site(bare, self.input_mode, moved, self.overlap, self.count_tail, self.order, self.target, alone)
         chooser = Chooser(self.goal, site, options)
         chosen = chooser.with_longer_runs(chooser.choose(front))
-        notes = (*_done(bare, chosen), *why_not, *front.explain(chosen.point), *self._prediction(front, chosen))
+        unfused = front.explain(chosen.point, self.goal.max_ram)
+        notes = (*_done(bare, chosen), *why_not, *unfused, *self._prediction(front, chosen))
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
         return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
