@@ -156,10 +156,10 @@ def rewrite(
         ),
     ] = None,
     max_ram: Annotated[
-        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the fewest MACs win.")
+        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the least compute wins.")
     ] = None,
     max_compute: Annotated[
-        float | None, typer.Option(help="MACs allowed, as a multiple of the model's own; the least RAM wins.")
+        float | None, typer.Option(help="Compute allowed, as a multiple of the model's own; the least RAM wins.")
     ] = None,
     least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
     input_mode: InputMode = "resident",
