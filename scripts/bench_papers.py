@@ -31,7 +31,8 @@ from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.fuse import Fuse, Goal
+from tflite_fuse.passes.fuse import Fuse
+from tflite_fuse.passes.goal import Goal
 from tflite_fuse.zoo.architectures import build_architecture, load_architecture
 
 Row = dict[str, Any]

@@ -2,9 +2,10 @@
 """Fit what instructions cost per target: fit_instructions.py [MODEL ...] [--target NAME] [--json] [--write].
 
 Every model (default: the bundled sample, small generated networks, and the models of ``shared/models`` beside the
-project) is run twice: as ``tflite-fuse rewrite`` writes it, and with every operator as a block of its own. Costs are
-fitted from all blocks of emulated runs. Then each model is left out in turn: what costs fitted on the others predict
-for it is printed beside what it took. With ``--write`` the costs are kept for ``--cost instructions``.
+project) is run as ``tflite-fuse rewrite`` writes it, in the least RAM without recompute, and with every operator as a
+block of its own in runs of several lengths. Costs are fitted from all blocks of emulated runs. Then each model is left
+out in turn: what costs fitted on the others predict for it is printed beside what it took. With ``--write`` the costs
+are kept for ``--cost instructions``.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from scripts.bench_device import SHARED_MODELS, chosen_targets
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import Target, build, execute
 from tests.runtime.fused_models import fuse
+from tflite_fuse import Goal
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.fusion.block import BlockConfig
 from tflite_fuse.fusion.in_model import blocks_in
 from tflite_fuse.fusion.instruction_costs import COSTS_FILE, PredictionError
-from tflite_fuse.fusion.instructions import block_counts, fit_costs, predicted_instructions
+from tflite_fuse.fusion.instructions import block_counts, conv_at_once, fit_costs, predicted_instructions
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -36,54 +39,68 @@ from tflite_fuse.zoo import networks
 
 _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
+_WAYS = (("default", None), ("least RAM", Goal(max_compute=1.0)))
+
+_RUNS = (1, 2, 3, 8)
+
+_WHOLE = 1 << 15
+"""Height and width of tiles that hold any of these tensors."""
+
 
 @dataclass(frozen=True)
 class Program:
-    """One model as blocks: what each block does."""
+    """One model as blocks. ``way``: how it was rewritten, empty for operators that are blocks of their own."""
 
     model: str
-    rewritten: bool
+    way: str
     data: Model
     core: Model
-    counts: tuple[dict[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A program and the instructions of each block on one target."""
+    """A program, what each block does and the instructions it took on one target."""
 
     program: Program
+    counts: tuple[dict[str, int], ...]
     instructions: tuple[int, ...]
 
 
 def programs(name: str, model: Model) -> Iterator[Program]:
     """The model rewritten, and in one block per operator."""
     core = fusable_core(model)
+    found = [(way, tflite_fuse.rewrite(serialize_model(core), goal=goal, verify=False).model) for way, goal in _WAYS]
+    found += [("", _apart(core, chunk)) for chunk in _RUNS]
+    for way, data in found:
+        program = Program(name, way, load_model(data), core)
+        if len(blocks_in(program.data)) == len(program.data.main.operators):
+            yield program
+
+
+def _apart(core: Model, chunk: int) -> bytes:
+    """Every operator a block of its own, in runs of ``chunk`` pixels."""
     apart = serialize_model(core)
     together: list[int] = []
     for index in reversed(range(len(core.main.operators))):
         together.append(index)
         if operator_name(core, core.main.operators[index]) not in _VIEWS:  # which are no blocks on their own
-            apart = fuse(apart, together)
+            apart = fuse(apart, together, BlockConfig(_WHOLE, _WHOLE, chunk))
             together = []
-    rewritten = tflite_fuse.rewrite(serialize_model(core), verify=False).model
-    for data, is_rewritten in ((load_model(rewritten), True), (load_model(apart), False)):
-        counts = tuple(block_counts(found.block, found.config) for found in blocks_in(data).values())
-        if len(counts) == len(data.main.operators):
-            yield Program(name, is_rewritten, data, core, counts)
+    return apart
 
 
 def measure(program: Program, target: Target) -> Measured:
     """Run a program once."""
-    built = program_of(program.data)
+    built, at_once = program_of(program.data), conv_at_once(target.name)
+    counts = tuple(block_counts(found.block, found.config, at_once) for found in blocks_in(program.data).values())
     with tempfile.TemporaryDirectory() as folder:
         elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
-        return Measured(program, tuple(execute(target, elf, built).instructions[0]))
+        return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))
 
 
 def fitted(runs: Sequence[Measured]) -> dict[str, float]:
     """Costs from all blocks of these runs."""
-    rows = [row for run in runs for row in run.program.counts]
+    rows = [row for run in runs for row in run.counts]
     return fit_costs(rows, [count for run in runs for count in run.instructions])
 
 
@@ -91,10 +108,10 @@ def left_out(runs: Sequence[Measured]) -> list[tuple[str, int, int]]:
     """(model, instructions, what the others' costs predict) of every rewritten model."""
     found = []
     for run in runs:
-        if run.program.rewritten:
+        if run.program.way:
             costs = fitted([other for other in runs if other.program.model != run.program.model])
-            predicted = sum(predicted_instructions(counts, costs) for counts in run.program.counts)
-            found.append((run.program.model, sum(run.instructions), predicted))
+            predicted = sum(predicted_instructions(counts, costs) for counts in run.counts)
+            found.append((f"{run.program.model}, {run.program.way}", sum(run.instructions), predicted))
     return found
 
 
@@ -155,8 +172,8 @@ def _text(results: dict[str, dict[str, object]]) -> str:
         costs, rows = found["costs"], found["left_out"]
         assert isinstance(costs, dict) and isinstance(rows, list)
         lines += [f"  {name:20} {cost:9.2f}" for name, cost in costs.items()]
-        lines.append("  left out              instructions    predicted    error")
-        lines += [f"  {name:30.30} {took:12,} {said:12,} {said / took - 1:+8.1%}" for name, took, said in rows]
+        lines.append("  left out                                  instructions    predicted    error")
+        lines += [f"  {name:42.42} {took:12,} {said:12,} {said / took - 1:+8.1%}" for name, took, said in rows]
         error = _error(rows)
         lines.append(f"  mean error {error.mean:.1%}, largest {error.largest:.1%}")
     return "\n".join(lines)

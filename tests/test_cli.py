@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,13 @@ import jsonschema
 import numpy as np
 import pytest
 import referencing
+import typer
+from typer.testing import CliRunner
 
+import tflite_fuse
+from tflite_fuse.cli import app
+from tflite_fuse.export import FORMATS
+from tflite_fuse.memory.in_place import KERNEL_SETS
 from tflite_fuse.model import load_model, save_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
@@ -172,6 +179,14 @@ def test_a_target_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tflite"]
 
 
+@pytest.mark.parametrize("arguments", [["rewrite", "in.tflite", "-"], ["export", "in.tflite", "-", "--format", "c"]])
+def test_a_dash_is_no_place_to_write_to(model: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.chdir(model.parent)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and "standard output" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in model.parent.iterdir()] == ["in.tflite"]
+
+
 def test_the_input_is_only_replaced_on_request(model: Path) -> None:
     before = model.read_bytes()
     refused = run("rewrite", model, model, "--no-verify")
@@ -195,6 +210,29 @@ def test_bad_usage_exits_with_2(model: Path, tmp_path: Path, arguments: list[str
     done = run("rewrite", model, tmp_path / "out.tflite", *arguments)
     assert done.returncode == 2 and done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "choices"),
+    [
+        ("rewrite", "in_place", KERNEL_SETS),
+        ("rewrite", "passes", tflite_fuse.DEFAULT_PASSES),
+        *((command, "scheme", tflite_fuse.SCHEMES) for command in ("rewrite", "pareto")),
+        *((command, "input_mode", tflite_fuse.INPUT_MODES) for command in ("rewrite", "pareto")),
+        *((command, "core", tflite_fuse.TARGETS) for command in ("rewrite", "pareto")),
+        ("export", "kind", FORMATS),
+    ],
+)
+def test_help_names_every_choice(command: str, option: str, choices: tuple[str, ...]) -> None:
+    words = re.findall(r"[\w-]+", options_of(command)[option].help or "")
+    assert set(choices) <= set(words)
+
+
+def options_of(command: str) -> dict[str, Any]:
+    """A command's parameters by name."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return {parameter.name or "": parameter for parameter in group.commands[command].params}
 
 
 def test_colour_is_never_forced_on_a_pipe(model: Path) -> None:

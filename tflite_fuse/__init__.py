@@ -32,7 +32,7 @@ from tflite_fuse.errors import (
     UsageError,
     VerificationError,
 )
-from tflite_fuse.passes.fuse import Goal
+from tflite_fuse.passes.goal import Goal
 
 __version__ = "0.1.0"
 

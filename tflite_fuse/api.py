@@ -19,7 +19,8 @@ from tflite_fuse.model.file import load_model, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass, PassResult, run_passes
-from tflite_fuse.passes.fuse import Fuse, FuseResult, Goal
+from tflite_fuse.passes.fuse import Fuse, FuseResult
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.insert_blocks import InsertedBlock
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
@@ -40,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. Behind ``fuse`` the operators are put in order once more."""
 
-TARGETS = tuple(target.label for target in Target)
+TARGETS = tuple(target.value for target in Target)
 
 SCHEMES = tuple(scheme.value for scheme in Scheme)
 
@@ -110,7 +111,8 @@ def rewrite(
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
             then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
-        target: the core, one of ``TARGETS``, whose predicted instructions the goal's compute counts; None counts MACs.
+        target: the core, one of ``TARGETS``, whose predicted instructions the goal's compute counts, longer runs of
+            pixels being cheaper; None counts MACs.
         progress: called with (step, done, total).
 
     Raises:
@@ -122,7 +124,7 @@ def rewrite(
     """
     data = _bytes(source)
     model = load_model(source)
-    goal = _goal(goal, scheme, passes)
+    goal = _goal(goal, scheme, passes, target)
     overlap = overlap and "plan" in passes
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
@@ -284,11 +286,13 @@ def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
 def _target(name: str | None) -> Target | None:
     if name is not None and name not in TARGETS:
         raise UsageError(f"{name!r} is no target; choose from {', '.join(TARGETS)}")
-    return None if name is None else next(target for target in Target if target.label == name)
+    return None if name is None else Target(name)
 
 
-def _goal(goal: Goal | None, scheme: str, passes: Sequence[str]) -> Goal:
+def _goal(goal: Goal | None, scheme: str, passes: Sequence[str], target: str | None) -> Goal:
     goal = goal or Goal()
+    if target is not None and goal == NOTHING_RECOMPUTED:
+        raise UsageError("counting instructions weighs RAM against time: say what for, with a limit on RAM or compute")
     if "fuse" not in passes:
         if goal.least_ram or goal.max_compute is not None:
             raise UsageError("a trade of RAM for compute is what fused blocks offer: the fuse pass must run")

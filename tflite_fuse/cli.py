@@ -19,6 +19,7 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.memory.in_place import KERNEL_SETS
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_tiles
 
@@ -143,9 +144,9 @@ def _counted_on(core: str, cost: str) -> str | None:
 def rewrite(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
-    passes: Annotated[str, typer.Option(help="Which passes to run, in order, separated by commas.")] = ",".join(
-        tflite_fuse.DEFAULT_PASSES
-    ),
+    passes: Annotated[
+        str, typer.Option(help="Which of the passes reorder, fuse and plan to run, in order, separated by commas.")
+    ] = ",".join(tflite_fuse.DEFAULT_PASSES),
     verify: Annotated[
         bool | None,
         typer.Option(
@@ -155,10 +156,10 @@ def rewrite(
         ),
     ] = None,
     max_ram: Annotated[
-        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the fewest MACs win.")
+        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the least compute wins.")
     ] = None,
     max_compute: Annotated[
-        float | None, typer.Option(help="MACs allowed, as a multiple of the model's own; the least RAM wins.")
+        float | None, typer.Option(help="Compute allowed, as a multiple of the model's own; the least RAM wins.")
     ] = None,
     least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
     input_mode: InputMode = "resident",
@@ -173,7 +174,10 @@ def rewrite(
     ] = 30.0,
     in_place: Annotated[
         str | None,
-        typer.Option(help="Let operators overwrite their input where this kernel set allows it: reference."),
+        typer.Option(
+            help="Let TFLM's operators overwrite input they need no more. Give the kernels your TFLM is built with: "
+            f"{', '.join(KERNEL_SETS)}; with others the model may compute wrong values."
+        ),
     ] = None,
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
@@ -184,6 +188,7 @@ def rewrite(
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
+    _refuse_dash(target)
     if not force and _same_file(source, target):
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
     names = [name.strip() for name in passes.split(",") if name.strip()]
@@ -325,6 +330,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
 ) -> None:
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
+    _refuse_dash(directory)
     written = export_model(model, directory, kind, force=force)
     console = _console()
     for note in written.notes:
@@ -355,6 +361,11 @@ class _Status:
     def _update(self, step: str, done: int, total: int) -> None:
         if self._shown:
             self._status.update(f"{self._what}: {step} {done}/{total}" if total else f"{self._what}: {step}")
+
+
+def _refuse_dash(path: Path) -> None:
+    if str(path) == "-":
+        raise UsageError("-: nothing is written to standard output; give a path with a name")
 
 
 def _same_file(a: Path, b: Path) -> bool:

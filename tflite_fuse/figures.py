@@ -114,7 +114,7 @@ def front_report(model: Model, name: str, front: Front, target: Target | None = 
         mark(front.least_compute(limit), f"RAM <= {limit // 1024} KiB")
     mark(front.points[0], "least RAM")
     rows = tuple(_front_row(model, point, tuple(marks.get(index, ()))) for index, point in enumerate(front.points))
-    core, error = (None, None) if target is None else (target.label, prediction_error(target))
+    core, error = (None, None) if target is None else (target.value, prediction_error(target))
     return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal, core, error)
 
 

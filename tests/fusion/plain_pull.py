@@ -105,7 +105,8 @@ class PlainPull:
         for stage in self.block.stages[: self.spatial]:
             if tensor in stage.inputs:
                 (top, bottom), (left, right) = self.region[stage.output]
-                for position in range(self.produced[stage.output], max(0, (bottom - top) * (right - left))):
+                count = max(0, bottom - top) * max(0, right - left)
+                for position in range(self.produced[stage.output], count):
                     row, column = top + position // (right - left), left + position % (right - left)
                     oldest.append(self._needed(stage, tensor, row, column, 1)[0])
                     if row > top + self.produced[stage.output] // (right - left) + 1:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.fusion import raw_models as raw
 from tests.runtime.fused_models import fuse, whole
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.fusion.block import BlockConfig
 from tflite_fuse.fusion.extract import extract
-from tflite_fuse.fusion.in_model import block_overlaps, blocks_in
+from tflite_fuse.fusion.in_model import block_overlaps, blocks_in, executed_macs
 from tflite_fuse.fusion.schedule import schedule
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.offline_plan import read_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.zoo import ModelBuilder
 
@@ -90,6 +95,44 @@ def test_a_plan_that_overlaps_is_sound_and_short_by_one_step_is_not() -> None:
     short = tuple(replace(o, distance=room + 1) if o == first else o for o in overlaps)
     with pytest.raises(PlanError, match="overlaps its input"):
         check_plan(graph, offsets, short)
+
+
+ONE_OPERATOR = st.one_of(
+    raw.convolutions(),
+    raw.depthwise_convolutions(),
+    raw.fully_connected(),
+    raw.additions(),
+    raw.pads(),
+    raw.pools("AVERAGE_POOL_2D"),
+    raw.means(),
+    raw.concatenations(),
+    *(raw.elementwise(name) for name in ("RELU", "RELU6", "QUANTIZE")),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ONE_OPERATOR)
+def test_an_operator_run_whole_in_a_block_executes_its_own_macs(model: Model) -> None:
+    assert executed_macs(load_model(fuse(serialize_model(model), [0]))) == executed_macs(model)
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_weights_that_are_all_one_add_and_multiply_nothing_inside_a_block_and_outside(name: str) -> None:
+    maker = raw.RawModel()
+    x, y = maker.tensor((1, 6, 5, 4)), maker.tensor((1, 6, 5, 4))
+    shape = (4, 3, 3, 1) if name == "CONV_2D" else (1, 3, 3, 4)
+    table, depth = ("Conv2DOptions", {}) if name == "CONV_2D" else ("DepthwiseConv2DOptions", {"depth_multiplier": 1})
+    options = make_options(table, padding=raw.SAME, stride_h=1, stride_w=1, **depth)
+    maker.operator(name, [x, maker.constant(np.ones(shape, np.int8), [0.1])], [y], options)
+    model = maker.build([x], [y])
+    assert executed_macs(model) == executed_macs(load_model(fuse(serialize_model(model), [0]))) == (0,)
+
+
+def test_operators_that_multiply_nothing_multiply_nothing_in_strips() -> None:
+    b = ModelBuilder(3)
+    model = b.build([b.conv(b.quantize(b.conv(b.input((1, 12, 12, 3)), 4, 3)), 4)])
+    whole_macs, strips = executed_macs(model), load_model(fuse(serialize_model(model), [1, 2], BlockConfig(12, 5)))
+    assert executed_macs(strips) == (whole_macs[0], whole_macs[2])
 
 
 def test_operands_that_do_not_fit_the_options_are_named() -> None:

@@ -53,7 +53,7 @@ def padded_network() -> Model:
 
 def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: bool = False) -> int:
     graph = graph_from_model(model)
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules(chunk)).dag
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).dag
     offered = [
         (source, target - 1, edge["options"], index)
         for source, target, edge in cuts.edges(data=True)

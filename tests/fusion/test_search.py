@@ -187,8 +187,8 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
     options = SearchOptions(overlap=overlap, bands=overlap, single_operators=overlap, input_mode=mode, chunks=(1,))
     try:
         front = fusion_front(graph, options)
-    except UsageError as error:
-        assert mode is InputMode.STREAMED and "no block holds all that read it" in str(error)
+    except LimitError as error:
+        assert mode is InputMode.STREAMED and "no block holds all operators that read it" in str(error)
         return
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO, bands=overlap), options.rules)
     assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.dag))
@@ -221,8 +221,16 @@ def test_overlapping_blocks_run_a_network_in_little_more_than_its_image() -> Non
 def test_an_input_that_no_block_can_read_stays_in_the_arena() -> None:
     maker = GraphMaker(8, 8, 2)
     maker.window(maker.other(0, 8, 8, 2), 4)
-    with pytest.raises(UsageError, match=r"other_0 reads the network's input.*not a fusable operator"):
+    with pytest.raises(LimitError, match=r"input input cannot be streamed: other_0 reads it.*not a fusable operator"):
         fusion_front(maker.graph(), SearchOptions(input_mode=InputMode.STREAMED))
+
+
+@pytest.mark.parametrize("mode", [InputMode.STREAMED, InputMode.EXTERNAL])
+def test_a_scheme_without_a_block_for_the_input_is_named(mode: InputMode) -> None:
+    options = SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, input_mode=mode)
+    refusal = f"input input cannot be {mode.value} with the scheme inverted-residual.*conv_0"
+    with pytest.raises(LimitError, match=refusal):
+        fusion_front(inverted_residuals(), options)
 
 
 def test_limits_out_of_reach_name_the_nearest_point_and_what_needs_it() -> None:
@@ -243,6 +251,14 @@ def test_every_place_left_alone_is_explained() -> None:
         "other_2 not fused: it is not a fusable operator",
         "conv_3 not fused: fusing saves no memory at this point of the front",
     )
+
+
+def test_a_model_that_needs_no_block_to_fit_is_said_to_fit() -> None:
+    front = fusion_front(inverted_residuals())
+    assert front.explain(front.unfused, 20_000) == ("nothing fused: the model fits into 20,000 bytes as it is",)
+    assert len(front.explain(front.unfused)) > 0 and front.explain(front.unfused)[0].startswith("conv_0")
+    fused = front.points[0]
+    assert fused.blocks and front.explain(fused, 20_000) == front.explain(fused)
 
 
 def test_blocks_below_the_peak_run_in_larger_chunks() -> None:

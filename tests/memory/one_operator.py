@@ -110,7 +110,7 @@ def _conv(weights: TensorType = I8) -> s.Model:
 
 def _depthwise(weights: TensorType = I8) -> s.Model:
     m = Maker()
-    filters = m.constant((1, 3, 3, 5), weights, scale=[0.01] * 5, axis=3)
+    filters = m.constant((1, 3, 3, 5), weights, range(45), [0.01] * 5, axis=3)
     options = make_options("DepthwiseConv2DOptions", stride_w=1, stride_h=1, depth_multiplier=1)
     return m.model(
         "DEPTHWISE_CONV_2D", [m.data((1, 4, 4, 5)), filters, m.constant((5,), I32)], [m.data((1, 4, 4, 5))], options

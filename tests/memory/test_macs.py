@@ -46,6 +46,19 @@ def test_each_kind(name: str, macs: int) -> None:
     assert operator_macs(MODELS[name]) == (macs,)
 
 
+@pytest.mark.parametrize(("weights", "macs"), [(1, 0), (2, 4 * 4 * 5 * 9)])
+def test_a_depthwise_convolution_of_ones_only_adds(weights: int, macs: int) -> None:
+    maker = Maker()
+    x, filters, y = (
+        maker.data((1, 4, 4, 5)),
+        maker.constant((1, 3, 3, 5), values=[weights] * 45),
+        maker.data((1, 4, 4, 5)),
+    )
+    assert operator_macs(maker.model("DEPTHWISE_CONV_2D", [x, filters], [y])) == (macs,)
+    dense = maker.constant((5, 3, 3, 5), values=[weights] * 225)
+    assert operator_macs(maker.model("CONV_2D", [x, dense], [y])) == (4 * 4 * 5 * 45,)
+
+
 def test_one_figure_per_operator() -> None:
     builder = ModelBuilder(seed=0)
     x = builder.input((1, 8, 8, 3))

@@ -13,7 +13,7 @@ import tflite
 from tests.model.rich_model import rich_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.model import load_model, save_model, serialize_model
-from tflite_fuse.model.schema import Model, OptionsTable, SubGraph
+from tflite_fuse.model.schema import Metadata, Model, OptionsTable, SubGraph
 
 
 def test_a_model_with_every_part_survives_write_and_read() -> None:
@@ -116,6 +116,9 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
         "buffer 50": _main(model, tensors=(replace(tensors[0], buffer=50), *tensors[1:])),
         "shape": _main(model, tensors=(replace(tensors[0], shape=(-5, 3)), *tensors[1:])),
         "absurd shape": _main(model, tensors=(replace(tensors[0], shape=(70000, 70000)), *tensors[1:])),
+        r"tensor 2 .* a constant of 4 bytes, its shape \[5, 999\] needs 4,995": _main(
+            model, tensors=(*tensors[:2], replace(tensors[2], shape=(5, 999)), *tensors[3:])
+        ),
         "no subgraph": serialize_model(replace(model, subgraphs=())),
         "newer than this version": _main(
             model, operators=(replace(ops[0], builtin_options=OptionsTable(200)), *ops[1:])
@@ -124,6 +127,17 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
     for message, data in cases.items():
         with pytest.raises(ModelError, match=message):
             load_model(data)
+
+
+def test_constants_that_are_packed_may_be_shorter_than_their_shape() -> None:
+    model = rich_model()
+    tensors = model.main.tensors
+    longer = (*tensors[:2], replace(tensors[2], shape=(5, 999)), *tensors[3:])
+    compressed = replace(model, metadata=(*(model.metadata or ()), Metadata("COMPRESSION_METADATA", 3)))
+    load_model(_main(compressed, tensors=longer))
+    sparse = (tensors[0], replace(tensors[1], shape=(2, 1, 1, 9)), *tensors[2:])
+    assert tensors[1].sparsity is not None
+    load_model(_main(model, tensors=sparse))
 
 
 def test_a_field_of_a_newer_schema_is_refused_and_not_lost() -> None:

@@ -13,7 +13,7 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.passes import fuse
+from tflite_fuse.passes import choose
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
 
@@ -46,7 +46,7 @@ def bands(model: bytes) -> list[tuple[int, int]]:
 def test_the_same_bytes_in_no_more_memory(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = Goal(max_compute=1.3)
     result = tflite_fuse.rewrite(wide_windows(), input_mode=mode, goal=goal, inputs=8)
-    monkeypatch.setattr(fuse, "BANDED", 0)
+    monkeypatch.setattr(choose, "BANDED", 0)
     without = tflite_fuse.rewrite(wide_windows(), input_mode=mode, goal=goal, inputs=1)
     assert result.report.verified is not None and result.report.verified.bit_exact
     assert result.report.compute_factor <= 1.3 and not bands(without.model)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import tflite_fuse
+from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.fusion.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
+from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import cell_network, inverted_residual_network, pyramid_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -56,6 +60,19 @@ def test_every_step_is_proven_the_best_of_its_kind() -> None:
     assert proven(cell_network(size=48)).report.optimal == {"order": True, "fusion": True, "plan": True}
 
 
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_pixels_no_operator_reads_are_skipped_and_the_report_says_so(mode: str) -> None:
+    b = ModelBuilder(4)
+    x = b.conv(b.conv(b.input((1, 16, 16, 3)), 8, 3, activation="RELU6"), 8, 1, 2, "VALID")
+    report = proven(b.build([b.fully_connected(b.mean(x), 4)]), input_mode=mode).report
+    at_the_edge, between_strips = 16 * 16 - 15 * 15, 15 * 15 - 15 * 8
+    skipped = at_the_edge if mode == "streamed" else at_the_edge + between_strips
+    assert report.before.macs - report.after.macs == skipped * 8 * 27 and report.compute_factor < 1
+    assert sum(block.extra_macs for block in report.blocks) == -skipped * 8 * 27
+    assert any(f"{skipped * 8 * 27:,} MACs fewer" in note for note in report.notes)
+    validate(json.loads(json.dumps(report.to_json())), "report")
+
+
 def test_the_default_spends_a_little_ram_on_longer_runs() -> None:
     model = serialize_model(inverted_residual_network(size=48, blocks=4))
     default = tflite_fuse.rewrite(model, verify=False)
@@ -71,6 +88,16 @@ def test_room_under_a_limit_is_used_for_longer_runs() -> None:
     roomy = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit))
     assert roomy.report.after.arena_bytes <= limit and roomy.report.compute_factor == 1.0
     assert chunks(roomy) and min(chunks(roomy)) > min(chunks(least))
+
+
+def test_a_model_that_fits_unfused_is_left_unfused_and_the_note_says_why() -> None:
+    model = serialize_model(inverted_residual_network(size=16, blocks=2))
+    arena = tflite_fuse.rewrite(model, passes=["reorder", "plan"], verify=False).report.after.arena_bytes
+    fits, short = (tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit)) for limit in (arena, arena - 1))
+    assert not fits.report.blocks and fits.report.after.arena_bytes <= arena
+    about = [note for note in fits.report.notes if "fused" in note]
+    assert about == [f"nothing fused: the model fits into {arena:,} bytes as it is"]
+    assert short.report.blocks and not any("fits into" in note for note in short.report.notes)
 
 
 def chunks(result: Result) -> list[int]:

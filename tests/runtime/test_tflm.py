@@ -139,6 +139,25 @@ def test_a_hanging_runtime_is_ended() -> None:
     assert time.monotonic() - started < 30
 
 
+def test_the_model_decides_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def short_patience(model: bytes) -> float:
+        asked.append(model)
+        return 0.2 if len(asked) > 1 else 60.0
+
+    monkeypatch.setattr("tflite_fuse.runtime.worker.inference_seconds", short_patience)
+    slow = dense_model(units=5)
+    with pytest.raises(ModelError, match=r"took longer than 0\.2 s"), worker(WorkerKind()) as child:
+        child.load(dense_model())
+        for _ in range(2):
+            child.infer(step(*range(12)))
+        child.load(slow)
+        os.kill(child.process_id, signal.SIGSTOP)
+        child.infer(step(*range(12)))
+    assert asked == [dense_model(), slow]
+
+
 def test_noise_of_the_runtime_does_not_disturb() -> None:
     """Every allocation report is noise on file descriptor 2; a model that prints errors first must still load."""
     with worker(WorkerKind()) as child:

@@ -150,6 +150,11 @@ class Stage:
             (self.kernel_size[1] - 1) * self.dilation[1] + 1,
         )
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether it is a DEPTHWISE of weights 1: what a QUANTIZE, a RELU or a MEAN over rows becomes in a block."""
+        return self.kind is StageKind.DEPTHWISE and self.weights is not None and bool((self.weights == 1).all())
+
 
 @dataclass(frozen=True)
 class Block:

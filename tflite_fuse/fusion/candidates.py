@@ -10,17 +10,18 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import networkx as nx
 import numpy as np
 
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.cost import block_costs
 from tflite_fuse.fusion.cost_tables import IntArray
 from tflite_fuse.fusion.geometry import LayerGraph
-from tflite_fuse.fusion.schemes import Restriction
+from tflite_fuse.fusion.schemes import Restriction, Scheme
 from tflite_fuse.fusion.walk import BlockCosts, Pricing
 from tflite_fuse.model.outside import InputMode
 
@@ -30,7 +31,7 @@ class Rules:
     """What counts and what is allowed beside the scheme.
 
     Attributes:
-        chunk: output pixels per step to price blocks with.
+        chunks: output pixels per step to price blocks with, each an edge of its own.
         alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are.
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
@@ -39,7 +40,7 @@ class Rules:
         count_tail: whether what the runtime keeps for operators and tensors counts.
     """
 
-    chunk: int = 1
+    chunks: tuple[int, ...] = (1,)
     alignment: int = 1
     input_mode: InputMode = InputMode.RESIDENT
     moved: frozenset[int] | None = None
@@ -81,11 +82,12 @@ class Cuts:
 
     Attributes:
         dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Options``, ``fused``,
-            and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
+            ``chunk``, the output pixels per step its block was priced with, and ``tail``, bytes it adds to the tail of
+            the arena. Attributes of the graph: ``start``, bytes live before
             the first operator (the network's inputs), and ``tail``, bytes of the tail no edge can change.
         graph: the layers, inputs that need no RAM counted with 0 bytes.
         residency: bytes live at its cuts.
-        pricing: the conditions its blocks were priced under.
+        pricing: the conditions its blocks were priced under, but for the chunk.
     """
 
     dag: nx.MultiDiGraph
@@ -156,7 +158,8 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         rules: what counts, and what else is allowed.
 
     Raises:
-        UsageError: inputs are to be streamed or external, but no block can read them.
+        LimitError: inputs are to be streamed or external, but no block of the scheme can read them; names the inputs
+            and what is in the way.
     """
     moved = frozenset(graph.inputs) - {*graph.outputs} if rules.moved is None else rules.moved
     moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
@@ -167,27 +170,39 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     for index, layer in enumerate(graph.layers):
         if moved.isdisjoint(layer.inputs):
             tail = graph.tail.of_layer(index) if rules.count_tail else 0
-            dag.add_edge(index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, tail=tail)
+            dag.add_edge(
+                index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, chunk=0, tail=tail
+            )
         elif not layer.fusable:
-            raise UsageError(f"{layer.name} reads the network's input, which has to be in the arena: {layer.reason}")
+            name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)
+            why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
+            raise LimitError(f"input {name} cannot be {rules.input_mode.value}: {why}")
     pricing = Pricing(
-        rules.chunk,
-        moved if rules.input_mode is InputMode.STREAMED else frozenset(),
-        rules.alignment if rules.overlap else None,
+        streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
+        overlap=rules.alignment if rules.overlap else None,
     )
-    for last in range(len(graph.layers)):
+    for chunk, last in product(rules.chunks, range(len(graph.layers))):
         alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
-        for costs in _blocks(graph, restriction, pricing, last, alone):
+        for costs in _blocks(graph, restriction, replace(pricing, chunk=chunk), last, alone):
             options = _block_options(costs, residency, restriction.paired)
             if len(options):
                 tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
-                dag.add_edge(costs.first, last + 1, options=options, fused=True, tail=tail)
+                dag.add_edge(costs.first, last + 1, options=options, fused=True, chunk=chunk, tail=tail)
     if not nx.has_path(dag, 0, len(graph.layers)):
-        readers = ", ".join(graph.layers[index].name for tensor in sorted(moved) for index in graph.consumers[tensor])
-        raise UsageError(
-            f"the network's input cannot be {rules.input_mode.value}: no block holds all that read it, {readers}"
-        )
+        raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
     return Cuts(dag, graph, residency, pricing)
+
+
+def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
+    """Why no way to run the model leaves these inputs out of the arena."""
+    names = ", ".join(graph.tensors[tensor].name for tensor in moved)
+    readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
+    what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")
+    return (
+        f"{what} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
+        f"{which}, {', '.join(graph.layers[index].name for index in readers)}"
+        + ("" if scheme is Scheme.AUTO else "; try the scheme auto")
+    )
 
 
 def _as_it_is(residency: Residency, index: int, macs: int) -> Options:

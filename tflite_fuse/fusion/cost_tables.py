@@ -8,7 +8,7 @@ per layer however many tilings there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +99,18 @@ def longest_and_total(ranges: Ranges, tilings: Tilings) -> tuple[IntArray, IntAr
     if ranges.holes:
         lengths = np.maximum(lengths, 0)
     return np.maximum.reduceat(lengths, tilings.first), np.add.reduceat(lengths, tilings.first)
+
+
+def total_in_runs(ranges: Ranges, tilings: Tilings, chunk: int, run_costs: Sequence[int]) -> IntArray:
+    """What the ranges of each option cost, each cut into runs of ``chunk`` positions and one of the rest, [options].
+
+    Args:
+        run_costs: of runs of 1, 2, … positions; ``chunk`` of them at least.
+    """
+    lengths = np.maximum(ranges.high - ranges.low, 0)
+    costs = np.array((0, *run_costs), dtype=np.int64)
+    total: IntArray = np.add.reduceat(lengths // chunk * costs[chunk] + costs[lengths % chunk], tilings.first)
+    return total
 
 
 def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:

@@ -20,7 +20,7 @@ class BlockChoice:
         config: tiles and chunk it runs in.
         scratch_bytes: its FIFOs, accumulators and workspace.
         macs: multiply-accumulates it executes.
-        extra_macs: those of them that are recomputation.
+        extra_macs: ``macs`` less those of its operators: what it recomputes less what it skips because nobody reads it.
         scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
     """
 
@@ -58,7 +58,8 @@ class Front:
     """All points of a model, RAM ascending, multiply-accumulates descending.
 
     Attributes:
-        points: at least one; the last one recomputes nothing (it may even skip pixels the model computes for nobody).
+        points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
+            unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
         optimal: True: no way to run the model within the search space beats any of them.
         graph: what was searched.
@@ -101,8 +102,15 @@ class Front:
         """The point of least RAM that executes no more multiply-accumulates than the unfused model."""
         return self.least_ram(1.0)
 
-    def explain(self, point: Point) -> tuple[str, ...]:
-        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
+    def explain(self, point: Point, max_ram: int | None = None) -> tuple[str, ...]:
+        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
+
+        Args:
+            point: what was chosen.
+            max_ram: the bytes it was to stay within, and does. If it has no blocks, that is the reason.
+        """
+        if max_ram is not None and not point.blocks:
+            return (f"nothing fused: the model fits into {max_ram:,} bytes as it is",)
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (
             None if index in fused else layer.reason or "fusing saves no memory at this point of the front"

@@ -30,6 +30,8 @@ class Layer:
         reason: why ``stage`` is None, one sentence.
         view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
         absorbed: True for a PAD whose readers all do its padding themselves in a block that holds it and them.
+        run_costs: what runs of 1, 2, … pixels of its output cost in a search that counts no multiply-accumulates but
+            something to which the length of runs matters; empty where all pixels cost the same.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Layer:
     reason: str = ""
     view: bool = False
     absorbed: bool = False
+    run_costs: tuple[int, ...] = ()
 
     @property
     def fusable(self) -> bool:

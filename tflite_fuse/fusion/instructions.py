@@ -1,7 +1,7 @@
 """How many instructions a block takes on a microcontroller: a linear model of what its stages do.
 
-What a stage does is counted per kind and shape: multiply-accumulates, outputs (each is requantized once), taps (pixels
-looked up), runs (calls of a kernel). A target's costs per count are fitted from emulated runs by
+What a stage does is counted per kind and shape: multiply-accumulates, outputs (each is requantized once), taps, runs
+(calls of a kernel) and what these look up. A target's costs per count are fitted from emulated runs by
 ``scripts/fit_instructions.py``, which prints how far they are off on models they were not fitted on.
 """
 
@@ -16,15 +16,20 @@ import numpy.typing as npt
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.schedule import STACK_POINTERS, schedule
+from tflite_fuse.fusion.schedule import STACK_POINTERS, macs_per_pixel, schedule
 
 COUNTS = (
     "conv macs",
     "conv outputs",
+    "conv single macs",
+    "conv single outputs",
+    "conv unpaired macs",
+    "conv unpaired outputs",
     "conv taps",
     "depthwise macs",
     "depthwise outputs",
-    "depthwise taps",
+    "depthwise single macs",
+    "depthwise single outputs",
     "plain macs",
     "plain outputs",
     "plain taps",
@@ -32,37 +37,92 @@ COUNTS = (
     "dense outputs",
     "other values",
     "other outputs",
+    "columns",
     "runs",
 )
-"""What is counted of a block. ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED;
-``other``: every kind without weights, values being those it reads."""
+"""What is counted of a block. ``single``: what pixels cost that are computed alone, not beside others of their run;
+``unpaired``: pixels whose windows are too large to be made pairs of once for all output channels, on cores that do;
+``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: every kind without weights,
+values being those it reads; ``columns``: pixels of inputs that runs look up."""
+
+DEPTHWISE_AT_ONCE = 4
+"""Pixels the depthwise kernels compute together; a group may lack some, which takes as long."""
+
+_PAIR = 2
+
+_PAIRED_VALUES = 160
+"""Values of two windows each that the convolution with pairs keeps as pairs: TFLITE_FUSE_PATCH_VALUES."""
+
+_OWN_KERNEL = 3
+"""Width of the depthwise window for which a single pixel has a kernel of its own."""
 
 
-def block_counts(block: Block, config: BlockConfig) -> dict[str, int]:
+def conv_at_once(core: str) -> int:
+    """Pixels the packed convolution computes together on a core; what a run has beyond groups it computes singly."""
+    return 2 if core.startswith("cortex-m") else 4
+
+
+def block_counts(block: Block, config: BlockConfig, at_once: int) -> dict[str, int]:
     """What one run of a block does, recomputation included; keys are COUNTS.
+
+    Args:
+        at_once: ``conv_at_once`` of the core.
 
     Raises:
         BlockError: the block cannot run under this configuration.
     """
     plan = schedule(block, config)
     counts = dict.fromkeys(COUNTS, 0)
-    tail = block.stages[plan.spatial_stages :]
-    counts["runs"] = sum(plan.stage_runs) + sum(_tail_runs(block, stage, config) for stage in tail)
-    for stage, pixels, macs in zip(block.stages, plan.stage_pixels, plan.stage_macs, strict=True):
-        for name, count in stage_counts(stage, block.tensors, pixels, macs).items():
+    runs = [*plan.stage_runs, *({1: 1} for _ in block.stages[plan.spatial_stages :])]
+    for stage, of_stage in zip(block.stages, runs, strict=True):
+        for name, count in stage_counts(stage, block.tensors, of_stage, at_once).items():
             counts[name] += count
+    for stage in block.stages[plan.spatial_stages :]:
+        counts["runs"] += _visits(block, stage, config)
     return counts
 
 
-def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], pixels: int, macs: int) -> dict[str, int]:
-    """What a stage does to compute some pixels with so many multiply-accumulates, but for the number of runs."""
-    channels, taps = tensors[stage.output].channels, pixels * prod(stage.kernel_size)
-    if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE):
-        kind = _kernel(tensors, stage)
-        return {f"{kind} macs": macs, f"{kind} outputs": pixels * channels, f"{kind} taps": taps}
+def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
+    """What a stage does in runs of these lengths, each so many times."""
+    counts = {"runs": sum(runs.values()), "columns": _columns(stage, runs)}
+    channels, pixels = tensors[stage.output].channels, sum(length * times for length, times in runs.items())
+    macs, taps = macs_per_pixel(stage, tensors), pixels * prod(stage.kernel_size)
     if stage.kind is StageKind.FULLY_CONNECTED:
-        return {"dense macs": macs, "dense outputs": channels}
-    return {"other values": _values(tensors, stage, taps), "other outputs": pixels * channels}
+        return counts | {"dense macs": macs, "dense outputs": channels}
+    if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE):
+        return counts | {"other values": _values(tensors, stage, taps), "other outputs": pixels * channels}
+    kind = _kernel(tensors, stage)
+    if kind == "plain":
+        return counts | {"plain macs": pixels * macs, "plain outputs": pixels * channels, "plain taps": taps}
+    computed = _conv_pixels(stage, tensors, runs, at_once) if kind == "conv" else _depthwise_pixels(stage, runs)
+    for way, number in computed.items():
+        counts |= {f"{way} macs": number * macs, f"{way} outputs": number * channels}
+    return counts | ({"conv taps": taps} if kind == "conv" else {})
+
+
+def _conv_pixels(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
+    """Pixels by how the packed convolution computes them; a pixel too large to be made pairs of counts twice."""
+    single = sum(length % at_once * times for length, times in runs.items())
+    grouped = sum(length * times for length, times in runs.items()) - single
+    values = stage.kernel_size[0] * stage.kernel_size[1] * tensors[stage.inputs[0]].channels
+    if at_once == _PAIR and values > 2 * _PAIRED_VALUES:
+        return {"conv unpaired": grouped + 2 * single}
+    return {"conv unpaired" if at_once == _PAIR and values > _PAIRED_VALUES else "conv": grouped, "conv single": single}
+
+
+def _depthwise_pixels(stage: Stage, runs: Mapping[int, int]) -> dict[str, int]:
+    """Pixels by how the packed depthwise convolution computes them; those a group lacks count too."""
+    alone = stage.kernel_size[1] == _OWN_KERNEL
+    single = sum(times for length, times in runs.items() if alone and length % DEPTHWISE_AT_ONCE == 1)
+    groups = sum(ceil(length / DEPTHWISE_AT_ONCE) * times for length, times in runs.items()) - single
+    return {"depthwise": groups * DEPTHWISE_AT_ONCE, "depthwise single": single}
+
+
+def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
+    """Pixels of its inputs that a stage's runs look up."""
+    (height, _), (_, stride), (_, extent) = stage.kernel_size, stage.stride, stage.extent
+    across = sum(((length - 1) * stride + extent) * times for length, times in runs.items())
+    return height * across * len(stage.inputs)
 
 
 def _kernel(tensors: Sequence[BlockTensor], stage: Stage) -> str:
@@ -78,17 +138,22 @@ def _values(tensors: Sequence[BlockTensor], stage: Stage, taps: int) -> int:
     return sum(taps * tensors[source].channels for source in stage.inputs)
 
 
-def _tail_runs(block: Block, stage: Stage, config: BlockConfig) -> int:
-    """Calls of the kernel of a stage behind accumulators: one for each run of the pixels it adds up."""
+def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:
+    """Calls that add up the pixels of an accumulator's input, beside the one that makes its output."""
     if stage.kind not in ACCUMULATORS:
-        return 1
+        return 0
     source = block.tensors[stage.inputs[0]]
     return source.height * ceil(source.width / config.chunk)
 
 
 def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:
     """Instructions of what was counted, at a target's costs."""
-    return round(sum(count * costs.get(name, 0.0) for name, count in counts.items()))
+    return round(expected_instructions(counts, costs))
+
+
+def expected_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> float:
+    """The same, not rounded."""
+    return sum(count * costs.get(name, 0.0) for name, count in counts.items())
 
 
 def fit_costs(counts: list[dict[str, int]], instructions: list[int]) -> dict[str, float]:

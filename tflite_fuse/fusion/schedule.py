@@ -9,6 +9,7 @@ numbers here are those of that order; only the overlaps of blocks in several til
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ class Schedule:
         scratch_bytes: all of scratch.
         stage_pixels: pixels each stage computes, over all tiles.
         stage_macs: multiply-accumulates each stage executes, taps on padding counted.
-        stage_runs: calls of the kernel of each spatial stage, over all tiles.
+        stage_runs: for each spatial stage how many runs of each length there are, over all tiles.
         overlaps: (input, output) → bytes: the output may lie over the input if the input's address is at least this
             much higher than the output's (a negative number: the output may start that far inside the input). Exact
             for blocks in one tile; in several, as if a tile read everything first and wrote everything last.
@@ -75,7 +76,7 @@ class Schedule:
     scratch_bytes: int
     stage_pixels: tuple[int, ...]
     stage_macs: tuple[int, ...]
-    stage_runs: tuple[int, ...]
+    stage_runs: tuple[dict[int, int], ...]
     overlaps: dict[tuple[int, int], int]
 
     @property
@@ -109,16 +110,14 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
         scratch_bytes=layout.scratch_bytes,
         stage_pixels=tuple(pixels),
         stage_macs=tuple(macs),
-        stage_runs=tuple(
-            sum(len(run.runs[stage.output].ends) * count for run, count in tiles) for stage in _spatial(block, split)
-        ),
+        stage_runs=tuple(_run_lengths(stage.output, tiles) for stage in _spatial(block, split)),
         overlaps=_overlaps(block, split, config, tiles[0][0]),
     )
 
 
 def macs_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Multiply-accumulates per output pixel; additions, pools and copies count none."""
-    if stage.kind is StageKind.SOURCE:
+    """Multiply-accumulates per output pixel; additions, pools and copies count none, nor does a depthwise of ones."""
+    if stage.kind is StageKind.SOURCE or stage.only_adds:
         return 0
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
     taps = stage.kernel_size[0] * stage.kernel_size[1]
@@ -139,6 +138,15 @@ def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) ->
     return follow_tile(
         _spatial(block, split), tile, split.driven, sums_driven, other_outputs(block, split), config.chunk
     )
+
+
+def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
+    """How many runs of each length write a tensor."""
+    found: Counter[int] = Counter()
+    for run, count in tiles:
+        lengths, times = np.unique(np.diff(run.runs[tensor].ends, prepend=0), return_counts=True)
+        found.update(dict(zip(lengths.tolist(), (times * count).tolist(), strict=True)))
+    return dict(found)
 
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:

@@ -26,8 +26,9 @@ class SearchOptions:
     Attributes:
         scheme: which blocks and tiles to allow.
         tiles: tile height and width of the scheme inverted-residual, None for its default.
-        chunks: output pixels per step to choose from. The search takes the smallest; a block below the peak then gets
-            the largest that keeps it there (a larger chunk costs RAM, saves overhead and changes no arithmetic).
+        chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and changes no
+            arithmetic. Where MACs count, the search takes the smallest; a block below the peak then gets the largest
+            that keeps it there.
         alignment: arena tensors are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are. A streamed or external input takes no RAM.
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
@@ -57,7 +58,7 @@ class SearchOptions:
     @property
     def rules(self) -> Rules:
         return Rules(
-            chunk=min(self.chunks),
+            chunks=(min(self.chunks),) if self.target is None else self.chunks,
             alignment=self.alignment,
             input_mode=self.input_mode,
             moved=self.moved,
@@ -75,16 +76,16 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
         options: what to search.
 
     Raises:
-        UsageError: options that contradict each other, or an input to be streamed or external that an operator reads
-            which no block can hold.
+        UsageError: options that contradict each other.
+        LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
     if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
         raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
     if options.target is not None:
-        graph = in_instructions(graph, options.target)
+        graph = in_instructions(graph, options.target, max(options.chunks))
     cuts = cut_graph(graph, _restriction(graph, options), options.rules)
-    builder = _PointBuilder(graph, cuts, options.chunks)
+    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
     return Front(points, unfused_point(graph, options), True, graph)
 
@@ -107,6 +108,7 @@ class _PointBuilder:
     """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
 
     def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int]) -> None:
+        """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
         self.graph, self.cuts, self.chunks = graph, cuts, sorted(chunks)
         self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
 
@@ -118,16 +120,16 @@ class _PointBuilder:
             if int(edge["options"].ram[step.option]) == path.peak and not largest:
                 largest = tuple(range(step.first, step.last + 1))
             if edge["fused"]:
-                blocks.append(self._block(step, edge["options"], path.peak))
+                blocks.append(self._block(step, edge["options"], edge["chunk"], path.peak))
         factor = path.macs / self.graph.macs if self.graph.macs else 1.0
         return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
 
-    def _block(self, step: Step, options: Options, peak: int) -> BlockChoice:
+    def _block(self, step: Step, options: Options, chunk: int, peak: int) -> BlockChoice:
         operators = tuple(range(step.first, step.last + 1))
         tile = int(options.tile_height[step.option]), int(options.tile_width[step.option])
-        config, scratch = BlockConfig(*tile, self.chunks[0]), int(options.scratch[step.option])
-        for chunk in self.chunks[1:]:
-            wider = BlockConfig(*tile, chunk)
+        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[step.option])
+        for larger in (each for each in self.chunks if each > chunk):
+            wider = BlockConfig(*tile, larger)
             ram, needed = self._price(step.first, step.last, wider)
             if ram > peak:
                 break

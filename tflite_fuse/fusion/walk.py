@@ -17,6 +17,7 @@ from tflite_fuse.fusion.cost_tables import (
     longest_and_total,
     make_tilings,
     needed,
+    total_in_runs,
     union,
 )
 from tflite_fuse.fusion.distance import Overlap, joint_fill, shared_bytes, tiled_distances, whole_fill
@@ -30,7 +31,7 @@ from tflite_fuse.fusion.fifo import (
     joint_reaches,
     make_reader,
 )
-from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.geometry import Layer, LayerGraph
 from tflite_fuse.fusion.schedule import (
     CURSOR_BYTES,
     POINTER_BYTES,
@@ -218,14 +219,21 @@ class Walk:
             self._follow(index, demand)
             self._store(tensor, demand)
         if layer.macs:
-            _, rows = longest_and_total(demand.rows, self.heights)
-            _, columns = longest_and_total(demand.columns, self.widths)
-            self.macs = self.macs + np.multiply.outer(rows, columns) * (layer.macs // self.graph.tensors[tensor].pixels)
+            self.macs = self.macs + self._work(layer, demand)
         self.stages += 1
         self.pointers = max(self.pointers, window_pointers(stage))
         for source in dict.fromkeys(layer.inputs):
             self._ask(index, source, stage, demand)
         return True
+
+    def _work(self, layer: Layer, demand: _Demand) -> IntArray:
+        """Multiply-accumulates (or what else is counted) of what all tiles need of a layer, [heights, widths]."""
+        _, rows = longest_and_total(demand.rows, self.heights)
+        if layer.run_costs:
+            columns = total_in_runs(demand.columns, self.widths, self.pricing.chunk, layer.run_costs)
+            return np.multiply.outer(rows, columns)
+        _, columns = longest_and_total(demand.columns, self.widths)
+        return np.multiply.outer(rows, columns) * (layer.macs // self.graph.tensors[layer.outputs[0]].pixels)
 
     def _ask(self, index: int, source: int, stage: Stage, demand: _Demand) -> None:
         """Notes what layer ``index`` needs of one of its inputs."""

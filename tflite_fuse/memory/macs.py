@@ -2,7 +2,8 @@
 
 Conventions: one MAC = one multiplication of an activation by a weight (or by another activation) and its addition.
 Every tap of a window counts, those that fall on padding too. Bias additions, requantization, activations, pooling and
-element-wise operators count nothing. Grouped convolutions count the channels their filters have.
+element-wise operators count nothing. Grouped convolutions count the channels their filters have. A depthwise
+convolution whose int8 weights are all 1 only adds and counts nothing: fused blocks run QUANTIZE and its like as one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from math import prod
 
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import TensorType
 
+_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _LSTM_WEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8)
 _LSTM_PEEPHOLES_AND_PROJECTION = (9, 10, 11, 16)
 
@@ -31,7 +34,19 @@ def _macs(model: Model, graph: SubGraph, operator: Operator, custom: Callable[[O
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
         return custom(operator) if custom is not None else 0
-    return _COUNTERS[name](graph, operator) if name in _COUNTERS else 0
+    if name not in _COUNTERS or (name in _CONVOLUTIONS and _only_adds(model, graph, operator)):
+        return 0
+    return _COUNTERS[name](graph, operator)
+
+
+def _only_adds(model: Model, graph: SubGraph, operator: Operator) -> bool:
+    """Whether it is depthwise, if only by having one input channel per group, and its int8 weights are all 1."""
+    weights, source = _read(graph, operator, 1), _read(graph, operator, 0)
+    if not weights or not source or weights.type != TensorType.INT8 or not weights.dims or not source.dims:
+        return False
+    data = model.buffers[weights.buffer].data
+    depthwise = operator_name(model, operator) == "DEPTHWISE_CONV_2D" or weights.dims[-1] == 1 < source.dims[-1]
+    return depthwise and data is not None and bool(data) and data.count(1) == len(data)
 
 
 def _convolution(graph: SubGraph, operator: Operator) -> int:

@@ -16,6 +16,7 @@ from tflite_fuse.model.edit import get_metadata
 from tflite_fuse.model.operators import get_options
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
+from tflite_fuse.model.validate import COMPRESSION_METADATA
 
 _UNTOUCHED = -1
 _MOST_STEPS = 1_000_000
@@ -24,7 +25,6 @@ _CALLED = {
     BUILTIN_CODES["CALL_ONCE"]: ("init_subgraph_index",),
     BUILTIN_CODES["WHILE"]: ("cond_subgraph_index", "body_subgraph_index"),
 }
-_COMPRESSION = "COMPRESSION_METADATA"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _scratch(
     model: Model, lifetimes: _Lifetimes, pointer_bytes: int
 ) -> tuple[tuple[BufferRequest, ...], tuple[str, ...]]:
     found: list[BufferRequest] = []
-    unknown = ["the model is compressed"] if get_metadata(model, _COMPRESSION) is not None else []
+    unknown = ["the model is compressed"] if get_metadata(model, COMPRESSION_METADATA) is not None else []
     for number, graph in enumerate(model.subgraphs):
         for index, operator in enumerate(graph.operators):
             sizes = scratch_requests(model, graph, operator, pointer_bytes=pointer_bytes)

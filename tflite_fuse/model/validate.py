@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.model.schema import Model, Operator, SubGraph
-from tflite_fuse.model.types import operator_name
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import operator_name, tensor_nbytes
 
 MAX_ELEMENTS = 2**31 - 1
 """Elements a tensor may have; TFLM counts them in an int."""
+
+COMPRESSION_METADATA = "COMPRESSION_METADATA"
+"""Metadata of a model whose constants TFLM unpacks: they have fewer bytes than their shapes say."""
 
 
 def validate(model: Model) -> None:
@@ -22,6 +25,7 @@ def validate(model: Model) -> None:
         raise ModelError("it has no subgraph")
     for number, graph in enumerate(model.subgraphs):
         _check_tensors(model, graph, number)
+        _check_constants(model, graph, number)
         _check_operators(model, graph, number)
         _check_dataflow(model, graph, number)
     _check_extras(model)
@@ -41,6 +45,27 @@ def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
             raise ModelError(f"{where} has the absurd shape {list(tensor.dims)}")
     for kind, indices in (("input", graph.inputs), ("output", graph.outputs)):
         _check_indices(indices, len(graph.tensors), f"{kind} list of subgraph {number}")
+
+
+def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
+    """A runtime reads as many bytes of a constant as its shape says, even those behind the end of the file."""
+    if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
+        return
+    for index, tensor in enumerate(graph.tensors):
+        data = model.buffers[tensor.buffer].data
+        if data and tensor.sparsity is None and len(data) < _needed(tensor):
+            raise ModelError(
+                f"tensor {index} ({tensor.name}) of subgraph {number} is a constant of {len(data):,} bytes, its shape "
+                f"{list(tensor.dims)} needs {_needed(tensor):,}"
+            )
+
+
+def _needed(tensor: Tensor) -> int:
+    """Bytes of a constant, 0 where its shape does not tell."""
+    try:
+        return tensor_nbytes(tensor)
+    except ModelError:
+        return 0
 
 
 def _check_indices(indices: Iterable[int], count: int, where: str, lowest: int = 0) -> None:

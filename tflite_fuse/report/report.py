@@ -60,7 +60,8 @@ class BlockReport:
         band_height: rows after which the strips start over; the output's height means one band.
         scratch_bytes: line buffers, accumulators and executor state.
         macs: multiply-accumulates executed.
-        extra_macs: of these, recomputed ones.
+        extra_macs: ``macs`` less those of the operators it replaced: what it recomputes less what it skips because no
+            operator reads it.
     """
 
     operators: tuple[str, ...]

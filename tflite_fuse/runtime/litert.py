@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from tflite_fuse.runtime.tflm import RunResult
-from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, WorkerKind, worker
+from tflite_fuse.runtime.worker import Array, WorkerKind, worker
 
 RUNTIME_NAME = "litert"
 
@@ -34,7 +34,7 @@ def run(
     inputs: Sequence[Sequence[Array]],
     *,
     reset: bool = True,
-    timeout: float = INFERENCE_TIMEOUT,
+    timeout: float | None = None,
 ) -> RunResult:
     """Like ``tflm.run``, in LiteRT with its reference kernels. ``allocations`` of the result is None.
 

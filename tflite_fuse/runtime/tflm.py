@@ -18,7 +18,7 @@ from tflite_fuse.errors import ModelError, TfliteFuseError
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.shim import tflm_kind
 from tflite_fuse.runtime.streams import Outside
-from tflite_fuse.runtime.worker import INFERENCE_TIMEOUT, Array, Worker, worker
+from tflite_fuse.runtime.worker import Array, Worker, worker
 
 RUNTIME_NAME = "tflite-micro"
 
@@ -100,7 +100,7 @@ def run(
     outside: Sequence[Sequence[Outside]] | None = None,
     *,
     reset: bool = True,
-    timeout: float = INFERENCE_TIMEOUT,
+    timeout: float | None = None,
     sanitize: bool = False,
 ) -> RunResult:
     """Run a model on each element of ``inputs`` (one array per model input, of its exact shape and type).
@@ -112,7 +112,8 @@ def run(
             [rows, columns, channels] serves an external tensor as well as a source; a source hands out each pixel once,
             in raster order.
         reset: bring variable tensors back to their start before every inference; False runs a stream.
-        timeout: seconds one inference may take.
+        timeout: seconds one inference may take; None for what is generous for the model's multiply-accumulates, 10 to
+            120 (see ``patience.inference_seconds``).
         sanitize: see ``shim.tflm_kind``.
 
     Raises:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.runtime.child import receive_frame, send_frame
+from tflite_fuse.runtime.patience import inference_seconds
 from tflite_fuse.runtime.streams import Outside, Stream
 
 Array = npt.NDArray[Any]
@@ -37,8 +38,6 @@ START_TIMEOUT = 60.0
 """Seconds a child may take to import its runtime."""
 LOAD_TIMEOUT = 60.0
 """Seconds a model may take to load."""
-INFERENCE_TIMEOUT = 120.0
-"""Seconds one inference may take."""
 
 _FIRST_ARENA = 1 << 24
 _LARGEST_ARENA = 1 << 29
@@ -125,6 +124,8 @@ class Worker:
         self.healthy = False
         self.inputs: tuple[TensorDetail, ...] = ()
         self.outputs: tuple[TensorDetail, ...] = ()
+        self._model = b""
+        self._seconds: float | None = None
         self._start()
 
     def _start(self) -> None:
@@ -168,7 +169,7 @@ class Worker:
         Raises:
             ModelError: the runtime refuses the model or breaks on it; with the runtime's own words.
         """
-        self.name = name
+        self.name, self._model, self._seconds = name, model, None
         arena_size = _FIRST_ARENA
         while True:
             try:
@@ -200,7 +201,7 @@ class Worker:
         outside: Sequence[Outside] = (),
         *,
         reset: bool = True,
-        timeout: float = INFERENCE_TIMEOUT,
+        timeout: float | None = None,
     ) -> list[Array]:
         """Run the loaded model once. After an error the next inference works, unless the runtime crashed.
 
@@ -209,7 +210,7 @@ class Worker:
             outside: what the model's blocks read from outside the arena, by number: int8 arrays, or streams, whose
                 functions are called while the model runs.
             reset: bring variable tensors and operator state back to the start before running.
-            timeout: seconds.
+            timeout: seconds; None for ``patience.inference_seconds``.
 
         Raises:
             ModelError: an array does not fit its input, or the runtime fails, crashes or takes longer than timeout.
@@ -230,7 +231,8 @@ class Worker:
         pixels = _Pixels(outside)
         try:
             parts = [array.tobytes() for array in arrays]
-            header, body = self._ask(request, parts, timeout, "running the model", pixels)
+            seconds = self._patience() if timeout is None else timeout
+            header, body = self._ask(request, parts, seconds, "running the model", pixels)
         except _ChildError as failure:
             if pixels.error is not None:
                 raise pixels.error from None
@@ -241,6 +243,11 @@ class Worker:
             outputs.append(np.frombuffer(body, np.dtype(name), count, offset).reshape(shape))
             offset += outputs[-1].nbytes
         return outputs
+
+    def _patience(self) -> float:
+        if self._seconds is None:
+            self._seconds = inference_seconds(self._model)
+        return self._seconds
 
     def _check(self, inputs: Sequence[Array], outside: Sequence[Array]) -> None:
         if any(array.dtype != np.int8 for array in outside):

@@ -1,0 +1,182 @@
+"""Which point of the front: what the user asked for, by what the candidates next to the limit really need.
+
+The front's RAM is an estimate of the working sets. What counts is the arena after reordering and planning, so the
+candidates next to the limit are rewritten, put in order and placed, and the best real one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.front import Front, Point
+from tflite_fuse.fusion.schemes import Scheme
+from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.passes.candidate import Candidate, Site
+from tflite_fuse.passes.goal import Goal
+
+CANDIDATES = 4
+"""Points of the front that are rewritten and placed to find the best real arena."""
+
+BEYOND = 2
+"""Points whose estimate is above a RAM limit that are tried none the less: blocks often need a little less."""
+
+BANDED = 8
+"""Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
+placed."""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Picks the candidate that meets a goal.
+
+    Attributes:
+        goal: what to reach.
+        site: the model to fuse.
+        options: what was searched, and is searched again with other runs.
+    """
+
+    goal: Goal
+    site: Site
+    options: SearchOptions
+
+    def choose(self, front: Front) -> Candidate:
+        """The candidate of a front that meets the goal.
+
+        Raises:
+            LimitError: none does, with the nearest.
+        """
+        points = self._allowed(front)
+        if not points:
+            raise self._compute_not_reached(front)
+        if self.goal.max_ram is not None:
+            return self._within_ram(front, points, self.goal.max_ram)
+        candidates = list(islice(self._kept(map(self.site.realise, points)), CANDIDATES))
+        if not candidates and not self.site.moved:
+            candidates = list(self._kept([self.site.realise(front.unfused)]))
+        if not candidates:
+            raise self._compute_not_reached(front)
+        return self._with_bands(min(candidates, key=lambda candidate: (candidate.arena, candidate.compute)))
+
+    def _allowed(self, front: Front) -> list[Point]:
+        """The points the search expects to keep the limit on compute."""
+        limit = self.goal.compute_limit
+        return [point for point in front.points if limit is None or point.macs <= limit * front.unfused.macs]
+
+    def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """The candidates that really keep it."""
+        limit = self.goal.compute_limit
+        return (each for each in candidates if limit is None or each.compute <= limit * sum(self.site.alone))
+
+    def _with_bands(self, least: Candidate) -> Candidate:
+        """The least arena when strips may run in bands, which computes more, or ``least``."""
+        points = self._banded()
+        firsts = list({_bands(point): point for point in reversed(points)}.values())
+        others = [point for point in points if point not in firsts]
+        for point in [*firsts, *others][:BANDED]:
+            if point.ram_bytes - least.spare < least.arena:
+                for candidate in self._kept([self.site.realise(point)]):
+                    least = candidate if candidate.arena < least.arena else least
+        return least
+
+    def _banded(self) -> list[Point]:
+        """Points with bands of strips, RAM ascending."""
+        options = self.options
+        if self.goal.compute_limit == 1.0 or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
+            return []
+        front = fusion_front(self.site.model, replace(options, bands=True))
+        return [point for point in self._allowed(front) if _bands(point)]
+
+    def with_longer_runs(self, least: Candidate) -> Candidate:
+        """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
+
+        A stage spends fewer instructions on each pixel of a longer run. Where instructions count, the search has seen
+        to that.
+        """
+        limit = self.goal.longest(least.arena)
+        counted = self.options.target is not None
+        if self.options.scheme is not Scheme.AUTO or counted or not least.blocks or limit == least.arena:
+            return least
+        strips = self.options.strips and any(block.choice.extra_macs for block in least.blocks)
+        for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
+            longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
+            try:
+                front = fusion_front(self.site.model, replace(self.options, chunks=longer, strips=strips))
+                candidate = self.choose(front)
+            except LimitError:
+                continue
+            if candidate.arena <= limit and candidate.point.macs <= least.point.macs:
+                return candidate
+        return least
+
+    def _within_ram(self, front: Front, points: Sequence[Point], max_ram: int) -> Candidate:
+        """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
+        if not self.site.moved and (unfused := self.site.realise(front.unfused)).arena <= max_ram:
+            return unfused
+        fitting = sum(point.ram_bytes <= max_ram for point in points)
+        plain = map(self.site.realise, reversed(points[: fitting + BEYOND]))
+        fit, nearest = self._best_fit(plain, max_ram, self.site.realise(points[0]))
+        if fit is not None and fit.point.macs <= front.points[-1].macs:
+            return fit
+        banded = [point for point in self._banded() if point.ram_bytes - nearest.spare <= max_ram]
+        cheaper = [point for point in banded if fit is None or point.macs < fit.compute]
+        better, nearest = self._best_fit(_cheapest_first(self.site, cheaper, max_ram), max_ram, nearest)
+        fits = [candidate for candidate in (fit, better) if candidate is not None]
+        if not fits:
+            raise self._ram_not_reached(nearest, max_ram)
+        return min(fits, key=lambda candidate: candidate.compute)
+
+    def _best_fit(
+        self, candidates: Iterable[Candidate], max_ram: int, nearest: Candidate
+    ) -> tuple[Candidate | None, Candidate]:
+        """A candidate that fits, or None; and the one of the least arena among them and ``nearest``.
+
+        Candidates come by MACs, so that the first that fits has the fewest; by expected instructions it need not.
+        """
+        fits: list[Candidate] = []
+        for candidate in self._kept(candidates):
+            nearest = candidate if candidate.arena <= nearest.arena else nearest
+            fits += [candidate] if candidate.arena <= max_ram else []
+            if len(fits) == (1 if self.options.target is None else CANDIDATES):
+                break
+        return min(fits, key=lambda fit: fit.compute, default=None), nearest
+
+    def _compute_not_reached(self, front: Front) -> LimitError:
+        least = self.site.realise(front.points[-1]).compute / max(front.unfused.macs, 1)
+        return LimitError(
+            f"a compute factor of at most {self.goal.compute_limit:g} cannot be reached with the scheme "
+            f"{self.options.scheme.value} and {self.site.mode.value} inputs: the least is {least:.2f}"
+        )
+
+    def _ram_not_reached(self, nearest: Candidate, max_ram: int) -> LimitError:
+        ends = (nearest.point.largest[0], nearest.point.largest[-1]) if nearest.point.largest else ()
+        culprits = " to ".join(dict.fromkeys(operator_label(self.site.model, index) for index in ends))
+        bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
+        return LimitError(
+            f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
+            f"at a compute factor of {nearest.point.compute_factor:.2f}, because of {culprits}"
+        )
+
+
+def _bands(point: Point) -> int:
+    """How many blocks run in bands of strips."""
+    return sum(block.scheme == "tiles" for block in point.blocks)
+
+
+def _cheapest_first(site: Site, points: Sequence[Point], max_ram: int) -> Iterator[Candidate]:
+    """Candidates towards less RAM: the cheapest points one by one, then where a bisection finds the limit.
+
+    Args:
+        points: RAM ascending.
+    """
+    low, high = 0, max(0, len(points) - BANDED)
+    yield from map(site.realise, reversed(points[high:]))
+    found: list[Candidate] = []
+    while low < high:
+        middle = (low + high) // 2
+        found.append(site.realise(points[middle]))
+        low, high = (middle + 1, high) if found[-1].arena <= max_ram else (low, middle)
+    yield from sorted(found, key=lambda candidate: candidate.compute)

@@ -1,0 +1,52 @@
+"""What the user wants of fusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+
+from tflite_fuse.errors import LimitError, UsageError
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
+
+    Attributes:
+        max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
+            taken.
+        max_compute: MACs over those of the unfused model that must not be exceeded; the least RAM within it is taken.
+        least_ram: the least RAM at any compute.
+    """
+
+    max_ram: int | None = None
+    max_compute: float | None = None
+    least_ram: bool = False
+
+    def __post_init__(self) -> None:
+        if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
+            raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
+        if self.max_compute is not None and isnan(self.max_compute):
+            raise UsageError("the compute factor is no number: give one of at least 1")
+        if self.max_compute is not None and self.max_compute < 1:
+            raise LimitError(f"a compute factor of at most {self.max_compute:g} cannot be reached: 1 is no recompute")
+
+    def longest(self, arena: int) -> int:
+        """Bytes an arena may have for the sake of longer runs, given the least that meets the goal otherwise.
+
+        Without a goal a small share of RAM goes to speed: 1/32, at least 512 bytes.
+        """
+        if self.max_ram is not None:
+            return max(self.max_ram, arena)
+        return arena if self.least_ram or self.max_compute is not None else arena + max(arena // 32, 512)
+
+    @property
+    def compute_limit(self) -> float | None:
+        """The largest allowed compute factor, None for any."""
+        if self.max_compute is not None:
+            return self.max_compute
+        return None if self.least_ram or self.max_ram is not None else 1.0
+
+
+NOTHING_RECOMPUTED = Goal()
+"""What is done unasked."""
