@@ -59,7 +59,7 @@ def test_limits_out_of_reach_name_the_nearest_point() -> None:
     with pytest.raises(LimitError, match=r"cannot be reached.* nearest point needs [\d,]+ bytes"):
         tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=500))
     with pytest.raises(LimitError, match="cannot be reached"):
-        Goal(max_compute=0.5)
+        tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_compute=0.5))
     with pytest.raises(UsageError, match="leaves no room"):
         Goal(least_ram=True, max_ram=64_000)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tflite_fuse.errors import LimitError, UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
 from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
-from tflite_fuse.fusion.instruction_costs import Target
+from tflite_fuse.fusion.instruction_costs import Target, prediction_error
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import fusion_front
@@ -112,7 +112,8 @@ def rewrite(
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
             then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
         target: the core, one of ``TARGETS``, whose predicted instructions the goal's compute counts, longer runs of
-            pixels being cheaper; None counts MACs.
+            pixels being cheaper; None counts MACs. Without a goal it may take as much more than the unfused model as
+            such predictions are off on average.
         progress: called with (step, done, total).
 
     Raises:
@@ -164,6 +165,7 @@ def rewrite(
         ),
         blocks=tuple(_block_report(block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
         outside=outside,
+        prediction=next((r.prediction for r in reversed(results) if isinstance(r, FuseResult)), None),
     )
     return Result(output, report)
 
@@ -291,13 +293,16 @@ def _target(name: str | None) -> Target | None:
 
 def _goal(goal: Goal | None, scheme: str, passes: Sequence[str], target: str | None) -> Goal:
     goal = goal or Goal()
-    if target is not None and goal == NOTHING_RECOMPUTED:
-        raise UsageError("counting instructions weighs RAM against time: say what for, with a limit on RAM or compute")
     if "fuse" not in passes:
+        if target is not None:
+            raise UsageError("instructions are predicted for fused blocks: the fuse pass must run")
         if goal.least_ram or goal.max_compute is not None:
             raise UsageError("a trade of RAM for compute is what fused blocks offer: the fuse pass must run")
         if scheme != Scheme.AUTO.value:
             raise UsageError(f"{scheme} is a scheme of fused blocks: the fuse pass must run")
+    core = _target(target)
+    if core is not None and goal == NOTHING_RECOMPUTED:
+        return Goal(max_compute=1 + prediction_error(core).mean)
     return goal
 
 

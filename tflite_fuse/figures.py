@@ -106,7 +106,10 @@ def front_report(model: Model, name: str, front: Front, target: Target | None = 
     def mark(point: Point, text: str) -> None:
         marks.setdefault(front.points.index(point), []).append(text)
 
-    for factor, text in ((1.0, "no recompute"), *((factor, f"F <= {factor:g}") for factor in MARKED_FACTORS)):
+    for factor, text in (
+        (1.0, "no recompute" if target is None else "F <= 1"),
+        *((factor, f"F <= {factor:g}") for factor in MARKED_FACTORS),
+    ):
         # Under a scheme that always recomputes, no point may be so cheap.
         with suppress(LimitError):
             mark(front.least_ram(factor), text)

@@ -51,6 +51,13 @@ def padded_network() -> Model:
     return builder.build([builder.softmax(builder.fully_connected(builder.mean(y), 4))])
 
 
+def network_that_reads_padding_alone() -> Model:
+    """What its last operator sees was padded, nothing of what was computed before."""
+    builder = ModelBuilder(4)
+    x = builder.conv(builder.conv(builder.input((1, 3, 3, 1)), 1), 1)
+    return builder.build([builder.depthwise(builder.pad(x, (1, 0, 1, 0)), 1, 4, "VALID")])
+
+
 def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: bool = False) -> int:
     graph = graph_from_model(model)
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).dag
@@ -89,6 +96,10 @@ def test_offered_blocks_can_be_extracted(build: Callable[[], Model]) -> None:
     model = build()
     for chunk in (1, 4):
         assert check_offered_blocks(model, chunk) > 10
+
+
+def test_rings_behind_padding_have_room() -> None:
+    assert check_offered_blocks(network_that_reads_padding_alone(), 1) > 3
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,9 +10,9 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -31,7 +31,7 @@ class Rules:
     """What counts and what is allowed beside the scheme.
 
     Attributes:
-        chunks: output pixels per step to price blocks with, each an edge of its own.
+        chunks: output pixels per step to price blocks with.
         alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are.
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
@@ -57,7 +57,7 @@ class Options:
         ram: bytes live while the edge runs.
         macs: multiply-accumulates executed.
         scratch: bytes of the block's scratch, 0 for an operator that runs as it is.
-        tile_height, tile_width: the block's configuration, 0 for an operator that runs as it is.
+        tile_height, tile_width, chunk: the block's configuration, 0 for an operator that runs as it is.
     """
 
     ram: IntArray
@@ -65,6 +65,7 @@ class Options:
     scratch: IntArray
     tile_height: IntArray
     tile_width: IntArray
+    chunk: IntArray
 
     def __len__(self) -> int:
         return len(self.ram)
@@ -73,7 +74,18 @@ class Options:
         return Options(*(column[indices] for column in self._columns()))
 
     def _columns(self) -> tuple[IntArray, ...]:
-        return self.ram, self.macs, self.scratch, self.tile_height, self.tile_width
+        return self.ram, self.macs, self.scratch, self.tile_height, self.tile_width, self.chunk
+
+    def best(self) -> Options:
+        """Those no other is below in both RAM and multiply-accumulates."""
+        return self.pick(pareto(self.ram, self.macs))
+
+    @staticmethod
+    def join(several: Sequence[Options]) -> Options:
+        """The best of several edges between the same cuts."""
+        if len(several) == 1:
+            return several[0]
+        return Options(*map(np.concatenate, zip(*(each._columns() for each in several), strict=True))).best()
 
 
 @dataclass(frozen=True)
@@ -82,8 +94,7 @@ class Cuts:
 
     Attributes:
         dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Options``, ``fused``,
-            ``chunk``, the output pixels per step its block was priced with, and ``tail``, bytes it adds to the tail of
-            the arena. Attributes of the graph: ``start``, bytes live before
+            and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
             the first operator (the network's inputs), and ``tail``, bytes of the tail no edge can change.
         graph: the layers, inputs that need no RAM counted with 0 bytes.
         residency: bytes live at its cuts.
@@ -170,9 +181,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     for index, layer in enumerate(graph.layers):
         if moved.isdisjoint(layer.inputs):
             tail = graph.tail.of_layer(index) if rules.count_tail else 0
-            dag.add_edge(
-                index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, chunk=0, tail=tail
-            )
+            dag.add_edge(index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, tail=tail)
         elif not layer.fusable:
             name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)
             why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
@@ -181,13 +190,16 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
         overlap=rules.alignment if rules.overlap else None,
     )
-    for chunk, last in product(rules.chunks, range(len(graph.layers))):
+    for last in range(len(graph.layers)):
         alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
-        for costs in _blocks(graph, restriction, replace(pricing, chunk=chunk), last, alone):
-            options = _block_options(costs, residency, restriction.paired)
-            if len(options):
-                tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
-                dag.add_edge(costs.first, last + 1, options=options, fused=True, chunk=chunk, tail=tail)
+        found: dict[int, list[Options]] = defaultdict(list)
+        for chunk in rules.chunks:
+            for costs in _blocks(graph, restriction, replace(pricing, chunk=chunk), last, alone):
+                found[costs.first].append(_block_options(costs, chunk, residency, restriction.paired))
+        for first, several in found.items():
+            if len(options := Options.join(several)):
+                tail = graph.tail.of_block(residency.results(first, last)) if rules.count_tail else 0
+                dag.add_edge(first, last + 1, options=options, fused=True, tail=tail)
     if not nx.has_path(dag, 0, len(graph.layers)):
         raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
     return Cuts(dag, graph, residency, pricing)
@@ -207,7 +219,7 @@ def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Seque
 
 def _as_it_is(residency: Residency, index: int, macs: int) -> Options:
     nothing = np.zeros(1, dtype=np.int64)
-    return Options(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing)
+    return Options(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing, nothing)
 
 
 def _blocks(
@@ -232,15 +244,16 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
     )
 
 
-def _block_options(costs: BlockCosts, residency: Residency, paired: bool) -> Options:
-    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, costs.tile_height, costs.tile_width)
+def _block_options(costs: BlockCosts, chunk: int, residency: Residency, paired: bool) -> Options:
+    tiles = costs.tile_height, costs.tile_width, np.full_like(costs.tile_width, chunk)
+    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, *tiles)
     usable = costs.usable
     if paired:
         count = math.isqrt(len(usable))
         usable = usable & np.eye(count, dtype=np.bool_).ravel()
     if not usable.all():
         everything = everything.pick(np.flatnonzero(usable))
-    return everything.pick(pareto(everything.ram, everything.macs))
+    return everything.best()
 
 
 def pareto(ram: IntArray, cost: IntArray) -> IntArray:

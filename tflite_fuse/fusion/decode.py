@@ -254,6 +254,8 @@ class _StageReader:
 
     def _with_bias(self, stage: Stage, folded: npt.NDArray[np.int32]) -> Stage:
         """Takes the input's zero point out of the bias again."""
+        if not self.inputs:
+            raise BlockError("A stage of the fused block has weights but reads nothing.")
         bias = folded.astype(np.int64) - folded_bias(stage, self.tensors[self.inputs[0]])
         if self.kind is StageKind.GLOBAL_AVERAGE:
             if bias.any():

@@ -36,6 +36,8 @@ class BlockChoice:
 class Point:
     """One way to run the model that nothing beats in both RAM and multiply-accumulates.
 
+    Here and in blocks these are predicted instructions if a target was searched for.
+
     Attributes:
         ram_bytes: largest working set, everything live counted, and the arena's tail if the search counts it.
         macs: multiply-accumulates executed.
@@ -74,13 +76,14 @@ class Front:
         """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
 
         Raises:
-            LimitError: ``max_compute`` is below 1.
+            LimitError: no point needs so little compute; the message names the least.
         """
         for point in self.points:
             if max_compute is None or point.macs <= max_compute * self.unfused.macs:
                 return point
         raise LimitError(
-            f"a compute factor of at most {max_compute:g} cannot be reached: a model that recomputes nothing has 1"
+            f"a compute factor of at most {max_compute:g} cannot be reached: the least is "
+            f"{self.points[-1].compute_factor:.3f}"
         )
 
     def least_compute(self, max_ram: int) -> Point:
@@ -113,7 +116,7 @@ class Front:
             return (f"nothing fused: the model fits into {max_ram:,} bytes as it is",)
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (
-            None if index in fused else layer.reason or "fusing saves no memory at this point of the front"
+            None if index in fused else layer.reason or "fusing does not pay at this point of the front"
             for index, layer in enumerate(self.graph.layers)
         )
         runs = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor
+from tflite_fuse.fusion.block import Block, BlockConfig, Stage
 from tflite_fuse.fusion.geometry import Layer, LayerGraph
 from tflite_fuse.fusion.instructions import (
     block_counts,
@@ -20,6 +20,7 @@ from tflite_fuse.fusion.instructions import (
     predicted_instructions,
     stage_counts,
 )
+from tflite_fuse.fusion.row_runs import rows_cost
 
 COSTS_FILE = Path(__file__).resolve().parents[1] / "data" / "instruction_costs.json"
 """Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
@@ -54,6 +55,28 @@ class PredictionError:
 
     def __str__(self) -> str:
         return f"{self.mean:.0%} off on average on models they were not fitted on, {self.largest:.0%} at most"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model is expected to take in the device library, operators outside blocks counted as if they ran there.
+
+    Attributes:
+        target: the core, as users call it.
+        instructions: of one inference.
+        unfused_instructions: the same when every operator runs by itself.
+        error: how far such predictions were off.
+    """
+
+    target: str
+    instructions: int
+    unfused_instructions: int
+    error: PredictionError
+
+    @property
+    def factor(self) -> float:
+        """``instructions`` over those of the unfused model."""
+        return self.instructions / self.unfused_instructions if self.unfused_instructions else 1.0
 
 
 def instruction_costs(target: Target) -> Mapping[str, float]:
@@ -93,25 +116,33 @@ def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGra
     Args:
         longest: pixels of the longest runs; ``macs`` is what a layer takes in these, row by row.
     """
-    cost = _Instructions(graph.tensors, target)
-    return replace(graph, layers=tuple(cost.of_layer(layer, longest) for layer in graph.layers))
+    cost = _Instructions(graph, target, longest)
+    return replace(graph, layers=tuple(cost.of_layer(index) for index in range(len(graph.layers))))
 
 
 @dataclass(frozen=True)
 class _Instructions:
-    tensors: Sequence[BlockTensor]
+    graph: LayerGraph
     target: Target
+    longest: int
 
-    def of_layer(self, layer: Layer, longest: int) -> Layer:
+    def of_layer(self, index: int) -> Layer:
+        layer, tensors = self.graph.layers[index], self.graph.tensors
         costs = instruction_costs(self.target)
         if layer.stage is None:
             return replace(layer, macs=predicted_instructions({"plain macs": layer.macs}, costs))
         stage = replace(layer.stage, inputs=layer.inputs, output=layer.outputs[0])
-        counts = [
-            stage_counts(stage, self.tensors, {length: 1}, self.target.conv_at_once) for length in range(1, longest + 1)
-        ]
-        runs = tuple(ceil(expected_instructions(each, costs)) for each in counts)
-        output = self.tensors[stage.output]
-        rest = output.width % longest
-        row = output.width // longest * runs[-1] + (runs[rest - 1] if rest else 0)
-        return replace(layer, macs=output.height * row, run_costs=runs)
+        if self.graph.accumulates(index):
+            return self._accumulator(layer, stage)
+        runs = tuple(self._run(stage, length) for length in range(1, self.longest + 1))
+        return replace(layer, macs=rows_cost(tensors[stage.output], runs), run_costs=runs)
+
+    def _accumulator(self, layer: Layer, stage: Stage) -> Layer:
+        """Its runs are those in which it adds up its input; what makes its output comes on top."""
+        visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
+        source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]
+        return replace(layer, macs=rows_cost(source, visits) + self._run(stage, 1), run_costs=visits)
+
+    def _run(self, stage: Stage, length: int) -> int:
+        counts = stage_counts(stage, self.graph.tensors, {length: 1}, self.target.conv_at_once)
+        return ceil(expected_instructions(counts, instruction_costs(self.target)))

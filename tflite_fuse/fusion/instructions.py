@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block import ACCUMULATORS, Block, BlockConfig, BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.schedule import STACK_POINTERS, macs_per_pixel, schedule
+from tflite_fuse.fusion.schedule import STACK_POINTERS, products_per_pixel, schedule
+from tflite_fuse.fusion.tiling import accumulates
 
 COUNTS = (
     "conv macs",
@@ -86,7 +87,7 @@ def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int
     """What a stage does in runs of these lengths, each so many times."""
     counts = {"runs": sum(runs.values()), "columns": _columns(stage, runs)}
     channels, pixels = tensors[stage.output].channels, sum(length * times for length, times in runs.items())
-    macs, taps = macs_per_pixel(stage, tensors), pixels * prod(stage.kernel_size)
+    macs, taps = products_per_pixel(stage, tensors), pixels * prod(stage.kernel_size)
     if stage.kind is StageKind.FULLY_CONNECTED:
         return counts | {"dense macs": macs, "dense outputs": channels}
     if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE):
@@ -140,10 +141,12 @@ def _values(tensors: Sequence[BlockTensor], stage: Stage, taps: int) -> int:
 
 def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:
     """Calls that add up the pixels of an accumulator's input, beside the one that makes its output."""
-    if stage.kind not in ACCUMULATORS:
+    if not accumulates(stage, block.tensors):
         return 0
     source = block.tensors[stage.inputs[0]]
-    return source.height * ceil(source.width / config.chunk)
+    width = min(config.tile_width, source.width)
+    strips, rest = divmod(source.width, width)
+    return source.height * (strips * ceil(width / config.chunk) + ceil(rest / config.chunk))
 
 
 def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:

@@ -117,7 +117,12 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
 
 def macs_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
     """Multiply-accumulates per output pixel; additions, pools and copies count none, nor does a depthwise of ones."""
-    if stage.kind is StageKind.SOURCE or stage.only_adds:
+    return 0 if stage.only_adds else products_per_pixel(stage, tensors)
+
+
+def products_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
+    """Products a stage's kernel adds up per output pixel, those with weights of one included."""
+    if stage.kind is StageKind.SOURCE:
         return 0
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
     taps = stage.kernel_size[0] * stage.kernel_size[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
@@ -17,6 +17,9 @@ from tflite_fuse.fusion.paths import Path, Step, search_paths
 from tflite_fuse.fusion.schemes import Restriction, Scheme, restriction
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
+
+LEAST_GAIN = 1 / 1000
+"""Share of predicted instructions that a point with more RAM must save to be on the front."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class SearchOptions:
         single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
             instead of two, with ``count_tail`` its tables leave the tail.
         count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
-        target: the core whose predicted instructions count wherever points speak of MACs; None counts MACs.
+        target: the core whose predicted instructions count wherever points speak of MACs, those that gain less than a
+            thousandth left out; None counts MACs.
     """
 
     scheme: Scheme = Scheme.AUTO
@@ -87,7 +91,17 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     cuts = cut_graph(graph, _restriction(graph, options), options.rules)
     builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
+    if options.target is not None:
+        points = tuple(_worth_having(points))
     return Front(points, unfused_point(graph, options), True, graph)
+
+
+def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
+    """The points that take clearly less than the one before: predictions are not so exact."""
+    last = None
+    for point in points:
+        if last is None or point.macs < (1 - LEAST_GAIN) * last.macs:
+            yield (last := point)
 
 
 def _restriction(graph: LayerGraph, options: SearchOptions) -> Restriction:
@@ -120,13 +134,14 @@ class _PointBuilder:
             if int(edge["options"].ram[step.option]) == path.peak and not largest:
                 largest = tuple(range(step.first, step.last + 1))
             if edge["fused"]:
-                blocks.append(self._block(step, edge["options"], edge["chunk"], path.peak))
+                blocks.append(self._block(step, edge["options"], path.peak))
         factor = path.macs / self.graph.macs if self.graph.macs else 1.0
         return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
 
-    def _block(self, step: Step, options: Options, chunk: int, peak: int) -> BlockChoice:
+    def _block(self, step: Step, options: Options, peak: int) -> BlockChoice:
         operators = tuple(range(step.first, step.last + 1))
         tile = int(options.tile_height[step.option]), int(options.tile_width[step.option])
+        chunk = int(options.chunk[step.option])
         config, scratch = BlockConfig(*tile, chunk), int(options.scratch[step.option])
         for larger in (each for each in self.chunks if each > chunk):
             wider = BlockConfig(*tile, larger)

@@ -31,7 +31,8 @@ from tflite_fuse.fusion.fifo import (
     joint_reaches,
     make_reader,
 )
-from tflite_fuse.fusion.geometry import Layer, LayerGraph
+from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.row_runs import row_cost, row_of_runs, rows_cost, whole_rows
 from tflite_fuse.fusion.schedule import (
     CURSOR_BYTES,
     POINTER_BYTES,
@@ -138,6 +139,7 @@ class Walk:
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self.fills = {last: whole_fill(tensor)}
         self.overlaps: dict[tuple[int, int], IntArray] = {}
+        self.row_runs = {last: [whole_rows(width, pricing.chunk) for width in self.widths.sizes.tolist()]}
 
     def run(self) -> Iterator[BlockCosts]:
         yield from self._climb(self.last)
@@ -219,21 +221,50 @@ class Walk:
             self._follow(index, demand)
             self._store(tensor, demand)
         if layer.macs:
-            self.macs = self.macs + self._work(layer, demand)
+            self.macs = self.macs + self._work(index, demand)
         self.stages += 1
         self.pointers = max(self.pointers, window_pointers(stage))
         for source in dict.fromkeys(layer.inputs):
             self._ask(index, source, stage, demand)
         return True
 
-    def _work(self, layer: Layer, demand: _Demand) -> IntArray:
+    def _work(self, index: int, demand: _Demand) -> IntArray:
         """Multiply-accumulates (or what else is counted) of what all tiles need of a layer, [heights, widths]."""
-        _, rows = longest_and_total(demand.rows, self.heights)
+        layer = self.graph.layers[index]
         if layer.run_costs:
-            columns = total_in_runs(demand.columns, self.widths, self.pricing.chunk, layer.run_costs)
-            return np.multiply.outer(rows, columns)
+            return self._work_in_runs(demand, layer.run_costs) + self._broken_runs(index, demand, layer.run_costs)
+        _, rows = longest_and_total(demand.rows, self.heights)
         _, columns = longest_and_total(demand.columns, self.widths)
         return np.multiply.outer(rows, columns) * (layer.macs // self.graph.tensors[layer.outputs[0]].pixels)
+
+    def _work_in_runs(self, demand: _Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a region costs if its rows are computed one by one, each in runs as long as they may be."""
+        _, rows = longest_and_total(demand.rows, self.heights)
+        return np.multiply.outer(rows, total_in_runs(demand.columns, self.widths, self.pricing.chunk, run_costs))
+
+    def _broken_runs(self, index: int, demand: _Demand, run_costs: tuple[int, ...]) -> IntArray | int:
+        """What a layer costs beyond that because its reader asks for a row in pieces, [heights, widths].
+
+        Worked out for the widest tile of every option; rows of a single run are in one piece.
+        """
+        if not demand.readers:
+            return 0
+        chunk, lengths = self.pricing.chunk, demand.columns.high - demand.columns.low
+        first = max(demand.readers, key=lambda reader: (reader.asked[0].ahead, reader.asked[1].ahead))
+        widths = np.maximum(np.maximum.reduceat(lengths, self.widths.first), 1).tolist()
+        tiles = np.diff(np.append(self.widths.first, len(lengths))).tolist()
+        self.row_runs[index] = [
+            mix.pulled(first.windows, width, chunk, from_edge=count == 1)
+            for mix, width, count in zip(self.row_runs[first.layer], widths, tiles, strict=True)
+        ]
+        more = [
+            round(mix.cost(run_costs)) - row_cost(row_of_runs(width, chunk), run_costs)
+            for mix, width in zip(self.row_runs[index], widths, strict=True)
+        ]
+        _, rows = longest_and_total(demand.rows, self.heights)
+        long_rows = np.add.reduceat(lengths > chunk, self.widths.first, dtype=np.int64)
+        total: IntArray = np.multiply.outer(rows, long_rows * more)
+        return total
 
     def _ask(self, index: int, source: int, stage: Stage, demand: _Demand) -> None:
         """Notes what layer ``index`` needs of one of its inputs."""
@@ -306,7 +337,8 @@ class Walk:
         width, _ = longest_and_total(demand.columns, self.widths)
         join = self.reaches[self._meeting(demand.readers)]
         pixels = fifo_pixels(demand.readers, join, height[:, None], width[None, :], self.pricing.chunk)
-        size: IntArray = -(-pixels * demand.extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        # A FIFO nobody ever fills, as all that is read lies in padding, still has room for a pixel.
+        size: IntArray = -(-np.maximum(pixels, 1) * demand.extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
         return size
 
 
@@ -332,8 +364,12 @@ class FoldedWalk(Walk):
         """Adds the accumulator and the single pixels behind it, computed once; these lie over the rings at the end."""
         graph = self.graph
         result = graph.through_views(graph.layers[self.last].outputs[0])
-        for layer in graph.layers[self.tail : self.last + 1]:
+        for index in range(self.tail, self.last + 1):
+            layer = graph.layers[index]
             self.macs = self.macs + layer.macs
+            if index == self.tail and layer.run_costs:
+                visits = self._work_in_runs(self.demands[self.driven], layer.run_costs)
+                self.macs = self.macs + visits - rows_cost(graph.tensors[self.driven], layer.run_costs)
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))

@@ -29,6 +29,10 @@ BANDED = 8
 placed."""
 
 
+TOO_MUCH_EXPECTED = 1.02
+"""Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
+
+
 @dataclass(frozen=True)
 class Chooser:
     """Picks the candidate that meets a goal.
@@ -62,9 +66,12 @@ class Chooser:
         return self._with_bands(min(candidates, key=lambda candidate: (candidate.arena, candidate.compute)))
 
     def _allowed(self, front: Front) -> list[Point]:
-        """The points the search expects to keep the limit on compute."""
+        """The points the search expects to keep the limit on compute, or nearly if it expects rather too much."""
         limit = self.goal.compute_limit
-        return [point for point in front.points if limit is None or point.macs <= limit * front.unfused.macs]
+        if limit is None:
+            return list(front.points)
+        slack = 1.0 if self.options.target is None else TOO_MUCH_EXPECTED
+        return [point for point in front.points if point.macs <= limit * slack * front.unfused.macs]
 
     def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that really keep it."""
@@ -85,7 +92,11 @@ class Chooser:
     def _banded(self) -> list[Point]:
         """Points with bands of strips, RAM ascending."""
         options = self.options
-        if self.goal.compute_limit == 1.0 or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
+        if (
+            (self.goal.compute_limit or 2.0) <= 1.0
+            or options.scheme is not Scheme.AUTO
+            or not options.overlap & options.strips
+        ):
             return []
         front = fusion_front(self.site.model, replace(options, bands=True))
         return [point for point in self._allowed(front) if _bands(point)]
@@ -114,17 +125,20 @@ class Chooser:
 
     def _within_ram(self, front: Front, points: Sequence[Point], max_ram: int) -> Candidate:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
-        if not self.site.moved and (unfused := self.site.realise(front.unfused)).arena <= max_ram:
+        unfused = None if self.site.moved else self.site.realise(front.unfused)
+        unfused = unfused if unfused is not None and unfused.arena <= max_ram else None
+        if unfused is not None and (self.options.target is None or unfused.compute <= front.points[-1].macs):
             return unfused
         fitting = sum(point.ram_bytes <= max_ram for point in points)
         plain = map(self.site.realise, reversed(points[: fitting + BEYOND]))
         fit, nearest = self._best_fit(plain, max_ram, self.site.realise(points[0]))
-        if fit is not None and fit.point.macs <= front.points[-1].macs:
+        skips = front.points[-1].macs < front.unfused.macs
+        if fit is not None and fit.point.macs <= front.points[-1].macs and not skips:
             return fit
         banded = [point for point in self._banded() if point.ram_bytes - nearest.spare <= max_ram]
         cheaper = [point for point in banded if fit is None or point.macs < fit.compute]
         better, nearest = self._best_fit(_cheapest_first(self.site, cheaper, max_ram), max_ram, nearest)
-        fits = [candidate for candidate in (fit, better) if candidate is not None]
+        fits = [candidate for candidate in (unfused, fit, better) if candidate is not None]
         if not fits:
             raise self._ram_not_reached(nearest, max_ram)
         return min(fits, key=lambda candidate: candidate.compute)
@@ -146,18 +160,20 @@ class Chooser:
 
     def _compute_not_reached(self, front: Front) -> LimitError:
         least = self.site.realise(front.points[-1]).compute / max(front.unfused.macs, 1)
+        digits = 2 if least > 1.1 else 4
         return LimitError(
             f"a compute factor of at most {self.goal.compute_limit:g} cannot be reached with the scheme "
-            f"{self.options.scheme.value} and {self.site.mode.value} inputs: the least is {least:.2f}"
+            f"{self.options.scheme.value} and {self.site.mode.value} inputs: the least is {least:.{digits}f}"
         )
 
     def _ram_not_reached(self, nearest: Candidate, max_ram: int) -> LimitError:
         ends = (nearest.point.largest[0], nearest.point.largest[-1]) if nearest.point.largest else ()
         culprits = " to ".join(dict.fromkeys(operator_label(self.site.model, index) for index in ends))
+        factor = nearest.compute / max(sum(self.site.alone), 1)
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
         return LimitError(
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
-            f"at a compute factor of {nearest.point.compute_factor:.2f}, because of {culprits}"
+            f"at a compute factor of {factor:.2f}, because of {culprits}"
         )
 
 

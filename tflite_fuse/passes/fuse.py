@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.instruction_costs import Target, prediction_error
+from tflite_fuse.fusion.instruction_costs import Prediction, Target, prediction_error
 from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import SearchOptions, fusion_front
@@ -24,11 +24,15 @@ from tflite_fuse.passes.insert_blocks import InsertedBlock
 
 @dataclass(frozen=True)
 class FuseResult(PassResult):
-    """What fusion did: the blocks in execution order, the point they are, the whole front."""
+    """What fusion did: the blocks in execution order, the point they are, the whole front.
+
+    ``prediction`` is what the blocks are expected to take where instructions were counted.
+    """
 
     blocks: tuple[InsertedBlock, ...] = ()
     point: Point | None = None
     front: Front | None = None
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True)
@@ -77,23 +81,23 @@ class Fuse:
         chooser = Chooser(self.goal, site, options)
         chosen = chooser.with_longer_runs(chooser.choose(front))
         unfused = front.explain(chosen.point, self.goal.max_ram)
-        notes = (*_done(bare, chosen), *why_not, *unfused, *self._prediction(front, chosen))
+        notes = (*_done(bare, chosen), *why_not, *unfused)
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
-        return FuseResult(chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front)
-
-    def _prediction(self, front: Front, chosen: Candidate) -> tuple[str, ...]:
-        """What is expected of a model found by predicted instructions."""
-        if self.target is None:
-            return ()
-        factor = chosen.compute / max(front.unfused.macs, 1)
-        took = (
-            f"{chosen.compute:,} instructions of {self.target.value} expected, {factor:.3f} times the unfused model's"
+        expected = self._prediction(front, chosen)
+        notes += () if expected is None else (_expectation(expected),)
+        return FuseResult(
+            chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front, expected
         )
-        return (f"{took}; predictions were {prediction_error(self.target)}",)
+
+    def _prediction(self, front: Front, chosen: Candidate) -> Prediction | None:
+        if self.target is None:
+            return None
+        return Prediction(self.target.value, chosen.compute, front.unfused.macs, prediction_error(self.target))
 
     def search_options(self, moved: Sequence[int] = ()) -> SearchOptions:
-        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas."""
+        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
+        the choice among lengths of runs where instructions count."""
         own = self.scheme is Scheme.AUTO
         return SearchOptions(
             scheme=self.scheme,
@@ -107,6 +111,13 @@ class Fuse:
             count_tail=self.count_tail,
             target=self.target,
         )
+
+
+def _expectation(expected: Prediction) -> str:
+    return (
+        f"{expected.instructions:,} instructions of {expected.target} expected, {expected.factor:.3f} times those of "
+        f"its operators one by one in the same library; predictions were {expected.error}"
+    )
 
 
 def _done(model: Model, chosen: Candidate) -> Iterator[str]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 
-from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Goal:
     """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
 
+    Where a target is given, its predicted instructions take the place of multiply-accumulates (MACs).
+
     Attributes:
         max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
             taken.
         max_compute: MACs over those of the unfused model that must not be exceeded; the least RAM within it is taken.
+            It can be below 1 where blocks skip pixels no operator reads.
         least_ram: the least RAM at any compute.
     """
 
@@ -27,9 +30,7 @@ class Goal:
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
         if self.max_compute is not None and isnan(self.max_compute):
-            raise UsageError("the compute factor is no number: give one of at least 1")
-        if self.max_compute is not None and self.max_compute < 1:
-            raise LimitError(f"a compute factor of at most {self.max_compute:g} cannot be reached: 1 is no recompute")
+            raise UsageError("the compute factor is no number: give one like 1.3")
 
     def longest(self, arena: int) -> int:
         """Bytes an arena may have for the sake of longer runs, given the least that meets the goal otherwise.

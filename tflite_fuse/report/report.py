@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tflite_fuse.fusion.instruction_costs import Prediction
 from tflite_fuse.model.outside import OutsideInput
 
 SCHEMA = "tflite-fuse/report/1"
@@ -83,7 +84,8 @@ class Report:
     None where it did not run. ``after.arena_bytes`` is the truth, mostly a little less: the search counts in closed
     form and rounds up, while planning may also fail to fit everything into the largest working set.
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
-    run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena.
+    run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
+    where instructions were counted and blocks made.
     """
 
     before: Figures
@@ -95,7 +97,10 @@ class Report:
     notes: tuple[str, ...]
     blocks: tuple[BlockReport, ...] = ()
     outside: tuple[OutsideInput, ...] = ()
+    prediction: Prediction | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
-        return {"schema": SCHEMA, **asdict(self), "outside": [entry.to_json() for entry in self.outside]}
+        expected = None if self.prediction is None else asdict(self.prediction) | {"factor": self.prediction.factor}
+        outside = [entry.to_json() for entry in self.outside]
+        return {"schema": SCHEMA, **asdict(self), "outside": outside, "prediction": expected}
