@@ -4,8 +4,8 @@
  *
  * With DSP instructions two pixels by two channels are computed together: two instructions turn a word of four values
  * into two pairs of int16, one instruction multiplies two pairs and adds the products. The pairs of the pixels are made
- * once for all channels if they fit on the stack. Elsewhere it is four pixels by two channels. Pixels left over are
- * computed one by one, four channels at a time. */
+ * once for all channels if they fit on the stack. Elsewhere it is four pixels by two channels, and two pixels or one by
+ * four channels for those left over; rows of any number of channels are read where they lie, too, if in one piece. */
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_DSP
@@ -41,14 +41,14 @@ typedef struct {
 #endif
 } workspace;
 
-/* One pointer per pixel, tap after tap; the pixels lie `apart` columns apart. */
-static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
-                      int32_t apart) {
+/* One pointer per pixel, for each row `pieces` times; the pixels lie `apart` columns apart. */
+static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pieces,
+                      int32_t pixels, int32_t apart) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int8_t** list = space->of.list;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
     const int8_t* const* tap = window;
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
+    for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
       for (int32_t p = 0; p < pixels; ++p) {
         *list++ = tap[p * apart];
       }
@@ -173,6 +173,13 @@ static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* cons
   j->taps_end = space->copies + pixels;
 }
 
+/* Whether every row of a window lies in one piece. */
+static bool rows_are_whole(const tflite_fuse_call* call) {
+  const tflite_fuse_stage* stage = call->stage;
+  const uint32_t all = (UINT32_C(1) << stage->kernel_height) - 1; /* of few rows */
+  return stage->kernel_width == 1 || ((call->whole_rows & all) == all && stage->dilation_width == 1);
+}
+
 #endif
 
 /* ---- All channels of some pixels ---- */
@@ -197,26 +204,45 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
     look_wide(j, space, window, pixels);
     compute(j, first, pixels, pixels == 2 ? tflite_fuse_conv_wide : tflite_fuse_conv_single);
   } else {
-    list_taps(j, space, window, 2, (pixels - 1) * stage->stride_width);
+    list_taps(j, space, window, stage->kernel_width, 2, (pixels - 1) * stage->stride_width);
     compute(j, first, pixels, tflite_fuse_conv_group);
   }
 }
 
 #else
 
+/* Lets an inner loop read taps, or rows of taps, where they lie, or else copies of them. */
+static void look(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+  const tflite_fuse_call* call = j->call;
+  const tflite_fuse_stage* stage = call->stage;
+  const int8_t* const* window = call->windows[0] + first * stage->stride_width;
+  const int32_t channels = call->inputs[0]->channels;
+  j->rest = 0;
+  if (channels % 4 == 0) {
+    j->depth = channels;
+    list_taps(j, space, window, stage->kernel_width, pixels, stage->stride_width);
+  } else if (stage->kernel_height <= MOST_TAPS_OF_4 && rows_are_whole(call)) {
+    j->rest = stage->kernel_width * channels % 4;
+    j->depth = stage->kernel_width * channels - j->rest;
+    list_taps(j, space, window, 1, pixels, stage->stride_width);
+  } else {
+    j->depth = j->values;
+    gather(j, space, window, pixels);
+  }
+}
+
 static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
-  const tflite_fuse_stage* stage = j->call->stage;
-  const int32_t taps = stage->kernel_height * stage->kernel_width;
-  const bool is_group = pixels == TFLITE_FUSE_CONV_AT_ONCE && taps <= MOST_TAPS_OF_4;
-  const int32_t some = is_group ? pixels : 1;
-  for (int32_t p = 0; p < pixels; p += some) {
-    const int8_t* const* window = j->call->windows[0] + (first + p) * stage->stride_width;
-    if (j->call->inputs[0]->channels % 4 != 0) {
-      gather(j, space, window, some);
+  const bool has_few_taps = j->call->stage->kernel_height * j->call->stage->kernel_width <= MOST_TAPS_OF_4;
+  for (int32_t end = first + pixels; first < end; first += pixels) {
+    pixels = end - first;
+    if (pixels == TFLITE_FUSE_CONV_AT_ONCE && has_few_taps) {
+      look(j, space, first, pixels);
+      compute(j, first, pixels, tflite_fuse_conv_group);
     } else {
-      list_taps(j, space, window, some, stage->stride_width);
+      pixels = tflite_fuse_min(pixels, 2);
+      look(j, space, first, pixels);
+      compute(j, first, pixels, pixels == 2 ? tflite_fuse_conv_pair : tflite_fuse_conv_single);
     }
-    compute(j, first + p, some, is_group ? tflite_fuse_conv_group : tflite_fuse_conv_single);
   }
 }
 
@@ -224,12 +250,12 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   const tflite_fuse_channel* table = call->table;
-  const int32_t channels = call->output->channels, depth = call->inputs[0]->channels;
+  const int32_t channels = call->output->channels;
   const bool is_fast = tflite_fuse_is_fast(call);
   workspace space;
   tflite_fuse_conv_job j; /* field by field: clearing it first takes longer than some calls */
   j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
-  j.depth = depth % 4 == 0 ? depth : j.values;
+  j.depth = call->inputs[0]->channels;
   j.end = table + channels;
   j.fast_end = is_fast ? table + (channels - channels % 2) : table;
   j.zero_point_half = 2 * call->output->zero_point + 1;
