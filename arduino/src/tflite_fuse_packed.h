@@ -79,7 +79,7 @@ TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale 
 TFLITE_FUSE_INLINE int8_t tflite_fuse_finish_down(int32_t sum, tflite_fuse_scale scale, int32_t low, int32_t high) {
   const int32_t twice = (int32_t)((uint32_t)sum << 1);
   const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
-  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> scale.shift >> 1, low, high);
+  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> (scale.shift + 1), low, high);
 }
 
 TFLITE_FUSE_INLINE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel,
