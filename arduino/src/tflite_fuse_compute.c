@@ -43,14 +43,12 @@ static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t
   return pointers;
 }
 
-/* Pointers, `spacing` apart, to `count` >= 1 pixels from (y, x) on; *in_one_piece: whether they lie one behind the
- * other. */
+/* Pointers, `spacing` apart, to `count` >= 1 pixels from (y, x) on. */
 static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* r, int32_t y, int32_t x,
-                                int32_t count, bool* in_one_piece) {
+                                int32_t count) {
   const uint32_t slot = slot_of(r, y, x);
   int32_t before_end = (int32_t)(r->capacity - slot);
   const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
-  *in_one_piece = before_end >= count;
   while (before_end < count) {
     pointers = point_on(pointers, spacing, pixel, r->channels, before_end);
     count -= before_end;
@@ -61,8 +59,8 @@ static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* 
 }
 
 /* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
- * by row, or column by column if several pixels are computed together. Notes the rows in one piece. */
-static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
+ * by row, or column by column if several pixels are computed together. */
+static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, const tflite_fuse_call* call,
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
@@ -72,23 +70,21 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   const int32_t first = x * stage->stride_width - stage->pad_left;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
   const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
+  const int32_t height = inside > 0 ? input->height : 0;
   int32_t row = y * stage->stride_height - stage->pad_top;
-  call->whole_rows = 0;
-  for (int32_t ky = 0; ky < rows; ++ky, row += stage->dilation_height) {
-    int8_t** next = pointers + ky * to_next_row;
-    if (row < 0 || row >= input->height || inside <= 0) {
-      point_on(next, spacing, call->pad, 0, columns);
-      continue;
+  for (int8_t** end = pointers + rows * to_next_row; pointers != end; pointers += to_next_row) {
+    if (row < 0 || row >= height) {
+      point_on(pointers, spacing, call->pad, 0, columns);
+    } else if (inside == columns) {
+      point_to_pixels(pointers, spacing, &r, row, first, columns);
+    } else {
+      int8_t** next = point_on(pointers, spacing, call->pad, 0, from);
+      next = point_to_pixels(next, spacing, &r, row, first + from, inside);
+      point_on(next, spacing, call->pad, 0, columns - from - inside);
     }
-    bool in_one_piece;
-    next = point_on(next, spacing, call->pad, 0, from);
-    next = point_to_pixels(next, spacing, &r, row, first + from, inside, &in_one_piece);
-    point_on(next, spacing, call->pad, 0, columns - from - inside);
-    if (in_one_piece && inside == columns && ky < 32) {
-      call->whole_rows |= UINT32_C(1) << ky;
-    }
+    row += stage->dilation_height;
   }
-  return pointers + rows * columns;
+  return by_column ? pointers + rows * (columns - 1) : pointers;
 }
 
 /* ---- Stages ---- */
@@ -124,8 +120,7 @@ static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, i
                          int32_t count) {
   const tflite_fuse_stage* stage = call->stage;
   const ring output = ring_of(m, call->output);
-  bool in_one_piece;
-  int8_t** first = point_to_pixels(table, 1, &output, y, x, count, &in_one_piece);
+  int8_t** first = point_to_pixels(table, 1, &output, y, x, count);
   call->outputs = table;
   call->count = count;
   call->columns = tflite_fuse_columns(stage, call->inputs[0], count);
@@ -185,12 +180,13 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
   int32_t at_once = count;
-  while (at_once > 1 && tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+  while (tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+    if (at_once == 1) {
+      const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
+      table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
+      break;
+    }
     at_once = at_once > 2 ? (at_once - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
-  }
-  if (tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
-    const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
-    table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
   }
   tflite_fuse_call call = call_of(m, stage);
   for (int32_t end = x + count; x < end; x += at_once) {
@@ -219,8 +215,7 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   call.windows[0] = (const int8_t* const*)pixels;
   for (int32_t end = x + count; x < end; x += call.count) {
     call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
-    bool in_one_piece;
-    point_to_pixels(pixels, 1, &input, y, x, call.count, &in_one_piece);
+    point_to_pixels(pixels, 1, &input, y, x, call.count);
     if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
       tflite_fuse_global_average_sum(&call, sums_of(m, stage));
     } else {

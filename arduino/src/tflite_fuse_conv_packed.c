@@ -58,11 +58,10 @@ static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
   j->taps_end = list;
 }
 
-/* The values of row ky of a window in one piece: where they lie, or copied. */
-static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int32_t ky, int8_t* copy) {
+/* The values of a row of a window in one piece: where they lie, or copied. */
+static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
   const tflite_fuse_stage* stage = call->stage;
-  const bool is_whole = ky < 32 && (call->whole_rows >> ky & 1) != 0 && stage->dilation_width == 1;
-  if (is_whole || stage->kernel_width == 1) {
+  if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width)) {
     return *row;
   }
   int8_t* to = copy;
@@ -136,11 +135,11 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
     const int8_t* const* tap = window;
     for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
-      const int8_t* p = by_tap ? *tap : row_of(call, tap, ky, space->rows[0]);
+      const int8_t* p = by_tap ? *tap : row_of(call, tap, space->rows[0]);
       if (pixels == 1) {
         wide = widen_1(wide, p, length);
       } else {
-        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, ky, space->rows[1]), length);
+        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, space->rows[1]), length);
       }
     }
   }
@@ -160,7 +159,7 @@ static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* cons
     int8_t* values = space->of.values[p];
     space->copies[p] = values;
     for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
-      const int8_t* row = row_of(j->call, window, ky, space->row);
+      const int8_t* row = row_of(j->call, window, space->row);
       for (int32_t i = 0; i < count; ++i) {
         *values++ = row[i];
       }
@@ -173,11 +172,15 @@ static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* cons
   j->taps_end = space->copies + pixels;
 }
 
-/* Whether every row of a window lies in one piece. */
-static bool rows_are_whole(const tflite_fuse_call* call) {
+/* Whether every row of these pixels' windows lies in one piece. */
+static bool rows_are_whole(const tflite_fuse_call* call, const int8_t* const* windows, int32_t pixels) {
   const tflite_fuse_stage* stage = call->stage;
-  const uint32_t all = (UINT32_C(1) << stage->kernel_height) - 1; /* of few rows */
-  return stage->kernel_width == 1 || ((call->whole_rows & all) == all && stage->dilation_width == 1);
+  const int32_t columns = (pixels - 1) * stage->stride_width + stage->kernel_width;
+  bool are_whole = stage->dilation_width == 1;
+  for (int32_t ky = 0; ky < stage->kernel_height && are_whole; ++ky, windows += call->columns) {
+    are_whole = tflite_fuse_is_whole(call, windows, columns);
+  }
+  return are_whole || stage->kernel_width == 1;
 }
 
 #endif
@@ -221,7 +224,7 @@ static void look(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32
   if (channels % 4 == 0) {
     j->depth = channels;
     list_taps(j, space, window, stage->kernel_width, pixels, stage->stride_width);
-  } else if (stage->kernel_height <= MOST_TAPS_OF_4 && rows_are_whole(call)) {
+  } else if (stage->kernel_height <= MOST_TAPS_OF_4 && rows_are_whole(call, window, pixels)) {
     j->rest = stage->kernel_width * channels % 4;
     j->depth = stage->kernel_width * channels - j->rest;
     list_taps(j, space, window, 1, pixels, stage->stride_width);

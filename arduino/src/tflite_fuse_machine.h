@@ -165,7 +165,6 @@ void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_sta
  *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if
  *     tflite_fuse_pixels_at_once(), windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
  *     Taps outside the image point to `pad`.
- * whole_rows: bit ky is set if all pixels of row ky of windows[0] lie one behind the other (of the first 32 rows).
  * windows[1]: the second operand of ADD, one pointer per output pixel.
  * outputs: one pointer per output pixel. */
 typedef struct {
@@ -179,7 +178,6 @@ typedef struct {
   int8_t* const* outputs;
   int32_t columns;
   int32_t count;
-  uint32_t whole_rows;
 } tflite_fuse_call;
 
 /* Kernels for packed weights; the two below call them. */
