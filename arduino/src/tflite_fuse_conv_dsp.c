@@ -1,4 +1,4 @@
-/* The inner loops of the packed convolution with DSP instructions: two pixels by two channels. */
+/* The inner loops of the packed convolution with DSP instructions: two pixels by two channels, or one pixel. */
 #include "tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP
@@ -37,18 +37,35 @@
       j->outputs[0] = output_0 + 2;                                                      \
       j->outputs[1] = output_1 + 2;                                                      \
     } else {                                                                             \
-      const int32_t sums[] = {a0, a1, b0, b1};                                           \
-      tflite_fuse_conv_finish(j, entry, sums, 2, 2);                                                   \
+      const int32_t all[] = {a0, a1, b0, b1};                                            \
+      tflite_fuse_conv_finish(j, entry, all, 2, 2);                                      \
     }                                                                                    \
     entry += 2;                                                                          \
     TFLITE_FUSE_HIDE(entry);                                                             \
-    TFLITE_FUSE_HIDE(weights);                                                           \
   } while (0)
 
 #define MAC_WIDE_QUAD()                  \
   do {                                   \
-    TFLITE_FUSE_LOAD_4(xe, xo, ye, yo, wide);             \
+    TFLITE_FUSE_LOAD_4(xe, xo, ye, yo, wide); \
     MAC_QUAD_2X2();                      \
+  } while (0)
+
+#define MAC_WIDE_QUADS()                     \
+  do {                                       \
+    const uint32_t* const end = j->wide_end; \
+    if (j->quads % 2 != 0) {                 \
+      MAC_WIDE_QUAD();                       \
+    }                                        \
+    if (j->quads % 4 >= 2) {                 \
+      MAC_WIDE_QUAD();                       \
+      MAC_WIDE_QUAD();                       \
+    }                                        \
+    while (wide != end) {                    \
+      MAC_WIDE_QUAD();                       \
+      MAC_WIDE_QUAD();                       \
+      MAC_WIDE_QUAD();                       \
+      MAC_WIDE_QUAD();                       \
+    }                                        \
   } while (0)
 
 /* Two pixels whose pairs have been made. */
@@ -57,59 +74,36 @@ void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
   const tflite_fuse_channel* entry = j->channel;
   do {
     const uint32_t* wide = j->wide;
-    const uint32_t* end = j->wide_end;
     int32_t a0 = entry[0].bias, a1 = a0, b0 = entry[1].bias, b1 = b0;
-    if (j->quads % 2 != 0) {
-      MAC_WIDE_QUAD();
-    }
-    if (j->quads % 4 >= 2) {
-      MAC_WIDE_QUAD();
-      MAC_WIDE_QUAD();
-    }
-    while (wide != end) {
-      MAC_WIDE_QUAD();
-      MAC_WIDE_QUAD();
-      MAC_WIDE_QUAD();
-      MAC_WIDE_QUAD();
-    }
+    MAC_WIDE_QUADS();
     FINISH_2X2();
+    TFLITE_FUSE_HIDE(weights);
   } while (entry < j->end);
 }
 
-#define MAC_NARROW_QUAD()                                   \
-  do {                                                      \
-    uint32_t xo, yo;                                        \
-    TFLITE_FUSE_LOAD_1(xo, p, 4);                           \
-    TFLITE_FUSE_LOAD_1(yo, q, 4);                           \
-    const uint32_t xe = tflite_fuse_even(xo);               \
-    const uint32_t ye = tflite_fuse_even(yo);               \
-    xo = tflite_fuse_odd(xo);                               \
-    yo = tflite_fuse_odd(yo);                               \
-    MAC_QUAD_2X2();                                         \
-  } while (0)
-
-/* Two pixels. */
-void tflite_fuse_conv_group(tflite_fuse_conv_job* j) {
+/* As above, but the sums are kept in memory between the parts. */
+void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped) {
   const int8_t* weights = j->weights;
+  for (; channels > 0; channels -= 2, sums += 4, weights += skipped) {
+    const uint32_t* wide = j->wide;
+    int32_t a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3];
+    MAC_WIDE_QUADS();
+    sums[0] = a0;
+    sums[1] = a1;
+    sums[2] = b0;
+    sums[3] = b1;
+  }
+}
+
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
   const tflite_fuse_channel* entry = j->channel;
-  do {
-    const int8_t* const* tap = j->taps;
-    int32_t a0 = entry[0].bias, a1 = a0, b0 = entry[1].bias, b1 = b0;
-    do {
-      const int8_t* p = tap[0];
-      const int8_t* q = tap[1];
-      const int8_t* end = p + j->depth;
-      tap += 2;
-      if (j->depth % 8 != 0) {
-        MAC_NARROW_QUAD();
-      }
-      while (p != end) {
-        MAC_NARROW_QUAD();
-        MAC_NARROW_QUAD();
-      }
-    } while (tap != j->taps_end);
+  for (; channels > 0; channels -= 2, sums += 4) {
+    const int32_t a0 = tflite_fuse_wrapping_add(entry[0].bias, sums[0]);
+    const int32_t a1 = tflite_fuse_wrapping_add(entry[0].bias, sums[1]);
+    const int32_t b0 = tflite_fuse_wrapping_add(entry[1].bias, sums[2]);
+    const int32_t b1 = tflite_fuse_wrapping_add(entry[1].bias, sums[3]);
     FINISH_2X2();
-  } while (entry < j->end);
+  }
 }
 
 #define MAC_WIDE_QUAD_OF_1()                 \

@@ -4,11 +4,14 @@
  *
  * With DSP instructions two pixels by two channels are computed together: two instructions turn a word of four values
  * into two pairs of int16, one instruction multiplies two pairs and adds the products. The pairs of the pixels are made
- * once for all channels if they fit on the stack. Elsewhere it is four pixels by two channels, and two pixels or one by
+ * once for all channels if they fit on the stack, else part by part, each for some channels. Elsewhere it is four pixels by two channels, and two pixels or one by
  * four channels for those left over; rows of any number of channels are read where they lie, too, if in one piece. */
 #include "tflite_fuse_conv_packed.h"
 
-#if !TFLITE_FUSE_DSP
+#if TFLITE_FUSE_DSP
+/* What parts are made of: as much as takes no more memory than whole windows do. */
+enum { PART_CHANNELS = 32, PART_VALUES = 128 };
+#else
 enum { MOST_TAPS_OF_4 = 16 };
 #endif
 
@@ -23,13 +26,18 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
 
 /* ---- Pixels ---- */
 
-/* Memory of a call: pointers to taps, or pairs, or copies of windows. */
+/* Memory of a call: pointers to taps, or copies of windows, or pairs, perhaps with sums. */
 typedef struct {
 #if TFLITE_FUSE_DSP
-  int8_t rows[2][TFLITE_FUSE_ROW_VALUES];
   union {
-    const int8_t* list[2 * TFLITE_FUSE_LISTED_TAPS];
-    uint32_t wide[TFLITE_FUSE_PATCH_VALUES];
+    struct {
+      int8_t rows[2][TFLITE_FUSE_ROW_VALUES];
+      uint32_t wide[TFLITE_FUSE_PATCH_VALUES];
+    } whole;
+    struct {
+      int32_t sums[2 * PART_CHANNELS];
+      uint32_t wide[PART_VALUES];
+    } part;
   } of;
 #else
   int8_t row[TFLITE_FUSE_ROW_VALUES];
@@ -40,23 +48,6 @@ typedef struct {
   } of;
 #endif
 } workspace;
-
-/* One pointer per pixel, for each row `pieces` times; the pixels lie `apart` columns apart. */
-static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pieces,
-                      int32_t pixels, int32_t apart) {
-  const tflite_fuse_stage* stage = j->call->stage;
-  const int8_t** list = space->of.list;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
-    const int8_t* const* tap = window;
-    for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
-      for (int32_t p = 0; p < pixels; ++p) {
-        *list++ = tap[p * apart];
-      }
-    }
-  }
-  j->taps = space->of.list;
-  j->taps_end = list;
-}
 
 /* The values of a row of a window in one piece: where they lie, or copied. */
 static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
@@ -99,8 +90,8 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
     wide[(at) + 1] = tflite_fuse_odd(word_);             \
   } while (0)
 
-/* Pairs of two pixels' values, each in one piece. */
-static uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+/* Pairs of two pixels' values, each in one piece. Not inlined: callers would run out of registers. */
+static TFLITE_FUSE_NOINLINE uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end; wide += 4) {
     WIDEN(p, 0);
     WIDEN(q, 2);
@@ -113,7 +104,7 @@ static uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32
   return wide;
 }
 
-static uint32_t* widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
+static TFLITE_FUSE_NOINLINE uint32_t* widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end; wide += 2) {
     WIDEN(p, 0);
   }
@@ -131,24 +122,41 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
   const int32_t depth = call->inputs[0]->channels, to_next = stage->stride_width;
   const bool by_tap = depth % 4 == 0;
   const int32_t pieces = by_tap ? stage->kernel_width : 1, length = by_tap ? depth : stage->kernel_width * depth;
-  uint32_t* wide = space->of.wide;
+  uint32_t* wide = space->of.whole.wide;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
     const int8_t* const* tap = window;
     for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
-      const int8_t* p = by_tap ? *tap : row_of(call, tap, space->rows[0]);
+      const int8_t* p = by_tap ? *tap : row_of(call, tap, space->of.whole.rows[0]);
       if (pixels == 1) {
         wide = widen_1(wide, p, length);
       } else {
-        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, space->rows[1]), length);
+        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, space->of.whole.rows[1]), length);
       }
     }
   }
-  j->wide = space->of.wide;
+  j->wide = space->of.whole.wide;
   j->wide_end = wide;
   j->quads = (uint32_t)j->values / 4;
 }
 
 #else
+
+/* One pointer per pixel, for each row `pieces` times; the pixels lie `apart` columns apart. */
+static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pieces,
+                      int32_t pixels, int32_t apart) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  const int8_t** list = space->of.list;
+  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
+    const int8_t* const* tap = window;
+    for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
+      for (int32_t p = 0; p < pixels; ++p) {
+        *list++ = tap[p * apart];
+      }
+    }
+  }
+  j->taps = space->of.list;
+  j->taps_end = list;
+}
 
 /* Copies what some pixels see, each row with zeros to whole words. */
 static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* windows, int32_t pixels) {
@@ -187,28 +195,74 @@ static bool rows_are_whole(const tflite_fuse_call* call, const int8_t* const* wi
 
 /* ---- All channels of some pixels ---- */
 
-static void compute(tflite_fuse_conv_job* j, int32_t first, int32_t pixels, void (*kernel)(tflite_fuse_conv_job*)) {
-  const tflite_fuse_call* call = j->call;
-  for (int32_t p = 0; p < TFLITE_FUSE_CONV_AT_ONCE; ++p) {
-    j->outputs[p] = call->outputs[first + tflite_fuse_min(p, pixels - 1)];
-  }
-  j->weights = call->weights;
-  j->channel = call->table;
-  kernel(j);
-}
-
 #if TFLITE_FUSE_DSP
 
-/* A pixel left over is computed twice where it has too many values for pairs. */
-static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+/* Adds the part of the pairs that has been made to the sums of some channels. */
+static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const uint32_t* wide_end,
+                              const int8_t* weights, int32_t channels) {
+  const int32_t values = (int32_t)(wide_end - space->of.part.wide);
+  j->wide = space->of.part.wide;
+  j->wide_end = wide_end;
+  j->quads = (uint32_t)values / 4;
+  j->weights = weights;
+  tflite_fuse_conv_part(j, space->of.part.sums, channels, 2 * (j->values - values));
+  return weights + 2 * values;
+}
+
+/* Sums of some channels of two pixels, without bias, made part by part. Taps are read where they lie. */
+static TFLITE_FUSE_NOINLINE void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window,
+                                           int32_t to_next, const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
-  const int8_t* const* window = j->call->windows[0] + first * stage->stride_width;
-  if (j->values * pixels <= 2 * TFLITE_FUSE_PATCH_VALUES) {
-    look_wide(j, space, window, pixels);
-    compute(j, first, pixels, pixels == 2 ? tflite_fuse_conv_wide : tflite_fuse_conv_single);
+  uint32_t* wide = space->of.part.wide;
+  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
+    const int8_t* const* tap = window;
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
+      for (int32_t at = 0, count; at < j->depth; at += count) {
+        count = tflite_fuse_min(j->depth - at, (int32_t)(space->of.part.wide + PART_VALUES - wide));
+        wide = widen_2(wide, tap[0] + at, tap[to_next] + at, count);
+        if (wide == space->of.part.wide + PART_VALUES) {
+          weights = add_part(j, space, wide, weights, channels);
+          wide = space->of.part.wide;
+        }
+      }
+    }
+  }
+  if (wide != space->of.part.wide) {
+    add_part(j, space, wide, weights, channels);
+  }
+}
+
+/* A pixel left over is computed twice: so few are that a kernel of their own is not worth its bytes. */
+static TFLITE_FUSE_NOINLINE void compute_in_parts(tflite_fuse_conv_job* j, workspace* space,
+                                                  const int8_t* const* window, int32_t to_next) {
+  const tflite_fuse_channel* table = j->call->table;
+  const int8_t* weights = j->call->weights;
+  const int32_t channels = j->call->output->channels;
+  for (int32_t first = 0; first < channels; first += PART_CHANNELS) {
+    const int32_t some = tflite_fuse_min(PART_CHANNELS, channels - first);
+    memset(space->of.part.sums, 0, sizeof(space->of.part.sums));
+    sum_parts(j, space, window, to_next, weights + first * j->values, some);
+    j->channel = table + first;
+    tflite_fuse_conv_finish_parts(j, space->of.part.sums, some);
+  }
+}
+
+static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+  const int32_t to_next = j->call->stage->stride_width;
+  const int8_t* const* window = j->call->windows[0] + first * to_next;
+  j->outputs[0] = j->call->outputs[first];
+  j->outputs[1] = j->call->outputs[first + pixels - 1];
+  if (j->values * pixels > 2 * TFLITE_FUSE_PATCH_VALUES) {
+    compute_in_parts(j, space, window, (pixels - 1) * to_next);
+    return;
+  }
+  look_wide(j, space, window, pixels);
+  j->weights = j->call->weights;
+  j->channel = j->call->table;
+  if (pixels == 2) {
+    tflite_fuse_conv_wide(j);
   } else {
-    list_taps(j, space, window, stage->kernel_width, 2, (pixels - 1) * stage->stride_width);
-    compute(j, first, pixels, tflite_fuse_conv_group);
+    tflite_fuse_conv_single(j);
   }
 }
 
@@ -232,6 +286,16 @@ static void look(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32
     j->depth = j->values;
     gather(j, space, window, pixels);
   }
+}
+
+static void compute(tflite_fuse_conv_job* j, int32_t first, int32_t pixels, void (*kernel)(tflite_fuse_conv_job*)) {
+  const tflite_fuse_call* call = j->call;
+  for (int32_t p = 0; p < TFLITE_FUSE_CONV_AT_ONCE; ++p) {
+    j->outputs[p] = call->outputs[first + tflite_fuse_min(p, pixels - 1)];
+  }
+  j->weights = call->weights;
+  j->channel = call->table;
+  kernel(j);
 }
 
 static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
