@@ -123,11 +123,19 @@ static inline int32_t tflite_fuse_operand_pointers(const tflite_fuse_stage* stag
   return stage->kind == TFLITE_FUSE_KIND_ADD ? 2 : 1;
 }
 
+/* Pixels whose windows a kernel looks at that is to compute `count` >= 1 pixels. For one left over there is code where
+ * windows have three columns, for two where their stride is 1, too. */
+static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                            int32_t count) {
+  const int32_t left_over = count & (tflite_fuse_pixels_at_once(stage, input) - 1);
+  const bool as_many = left_over == 0 || (stage->kernel_width == 3 && left_over + stage->stride_width <= 3);
+  return as_many ? count : count - left_over + TFLITE_FUSE_DEPTHWISE_PIXELS;
+}
+
 /* Columns under the windows of `count` >= 1 neighbouring output pixels. */
 static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                           int32_t count) {
-  const int32_t together = tflite_fuse_pixels_at_once(stage, input);
-  const int32_t looked_at = (count + together - 1) / together * together;
+  const int32_t looked_at = tflite_fuse_looked_at(stage, input, count);
   return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
 }
 
