@@ -43,10 +43,8 @@ static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t
   return pointers;
 }
 
-/* Pointers, `spacing` apart, to `count` >= 1 pixels from (y, x) on. */
-static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* r, int32_t y, int32_t x,
-                                int32_t count) {
-  const uint32_t slot = slot_of(r, y, x);
+/* Pointers, `spacing` apart, to `count` >= 1 pixels from a slot on. */
+static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r, uint32_t slot, int32_t count) {
   int32_t before_end = (int32_t)(r->capacity - slot);
   const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
   while (before_end < count) {
@@ -64,25 +62,37 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
-  const int32_t rows = stage->kernel_height, columns = call->columns;
-  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
-  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
+  const int32_t rows = stage->kernel_height, columns = call->columns, dilation = stage->dilation_height;
   const int32_t first = x * stage->stride_width - stage->pad_left;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
   const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
-  const int32_t height = inside > 0 ? input->height : 0;
   int32_t row = y * stage->stride_height - stage->pad_top;
-  for (int8_t** end = pointers + rows * to_next_row; pointers != end; pointers += to_next_row) {
-    if (row < 0 || row >= height) {
-      point_on(pointers, spacing, call->pad, 0, columns);
-    } else if (inside == columns) {
-      point_to_pixels(pointers, spacing, &r, row, first, columns);
-    } else {
+  if (rows == 1 && inside == columns && row >= 0 && row < input->height) {
+    return point_to_slots(pointers, 1, &r, slot_of(&r, row, first), columns);
+  }
+  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
+  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
+  const int32_t below = inside > 0 ? input->height : 0;
+  int8_t** const end = pointers + rows * to_next_row;
+  for (; row < 0 && pointers != end; row += dilation, pointers += to_next_row) {
+    point_on(pointers, spacing, call->pad, 0, columns);
+  }
+  if (row < below && pointers != end) {
+    /* Rows lie equally far apart: one division for all. */
+    const uint32_t to_next_slot = (uint32_t)dilation * (uint32_t)r.width % r.capacity;
+    uint32_t slot = slot_of(&r, row, first + from);
+    do {
       int8_t** next = point_on(pointers, spacing, call->pad, 0, from);
-      next = point_to_pixels(next, spacing, &r, row, first + from, inside);
+      next = point_to_slots(next, spacing, &r, slot, inside);
       point_on(next, spacing, call->pad, 0, columns - from - inside);
-    }
-    row += stage->dilation_height;
+      slot += to_next_slot;
+      slot -= slot >= r.capacity ? r.capacity : 0;
+      row += dilation;
+      pointers += to_next_row;
+    } while (row < below && pointers != end);
+  }
+  for (; pointers != end; pointers += to_next_row) {
+    point_on(pointers, spacing, call->pad, 0, columns);
   }
   return by_column ? pointers + rows * (columns - 1) : pointers;
 }
@@ -120,7 +130,7 @@ static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, i
                          int32_t count) {
   const tflite_fuse_stage* stage = call->stage;
   const ring output = ring_of(m, call->output);
-  int8_t** first = point_to_pixels(table, 1, &output, y, x, count);
+  int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, y, x), count);
   call->outputs = table;
   call->count = count;
   call->columns = tflite_fuse_columns(stage, call->inputs[0], count);
@@ -215,7 +225,7 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   call.windows[0] = (const int8_t* const*)pixels;
   for (int32_t end = x + count; x < end; x += call.count) {
     call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
-    point_to_pixels(pixels, 1, &input, y, x, call.count);
+    point_to_slots(pixels, 1, &input, slot_of(&input, y, x), call.count);
     if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
       tflite_fuse_global_average_sum(&call, sums_of(m, stage));
     } else {
