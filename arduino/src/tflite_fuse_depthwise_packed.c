@@ -71,7 +71,8 @@ static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_chan
       const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
       FINISH(0, a0);                                                                         \
     } else {                                                                                 \
-      finish_any(j, entry, channel, &a0, 1);                                                 \
+      const int32_t sums[] = {a0}; /* not &a0: sums would live in memory */                  \
+      finish_any(j, entry, channel, sums, 1);                                                \
     }                                                                                        \
   } while (0)
 
@@ -240,8 +241,65 @@ DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
 DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
 
 /* What tflite_fuse_looked_at says: few pixels are worth code of their own for the usual windows alone. */
-DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
 DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
+#if TFLITE_FUSE_DSP
+
+/* Two channels at a time, whose values are loaded together: what one pixel has to load is most of its work. */
+#define MAC_HALVES(part)                                             \
+  do {                                                               \
+    a = tflite_fuse_mac_pair(a, tflite_fuse_even(x), part(v));       \
+    b = tflite_fuse_mac_pair(b, tflite_fuse_odd(x), part(w));        \
+  } while (0)
+
+#define LOAD_WEIGHTS(word)                                                          \
+  do {                                                                              \
+    v = tflite_fuse_load_4(weights + 4 * (word));                                   \
+    w = tflite_fuse_load_4(weights + CHANNEL_BYTES + 4 * (word));                   \
+  } while (0)
+
+static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
+  enum { CHANNEL_BYTES = 12 };
+  const int8_t* const* window = j->window;
+  const int8_t* weights = j->weights;
+  const tflite_fuse_channel* entry = j->table;
+  int32_t step = 2 - j->channels % 2; /* of an odd number of channels the second is computed twice */
+  for (int32_t channel = 0; channel < j->channels; channel += step, step = 2) {
+    uint32_t v, w, x, third;
+    int32_t a = entry[0].bias, b = entry[1].bias;
+    LOAD_WEIGHTS(0);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 0, channel);
+    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 3, channel);
+    MAC_HALVES(tflite_fuse_odd);
+    LOAD_WEIGHTS(1);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 6, channel);
+    MAC_HALVES(tflite_fuse_even);
+    LOAD_WEIGHTS(2);
+    TFLITE_FUSE_LOAD_HALVES_1(x, window, 2, channel);
+    TFLITE_FUSE_LOAD_HALVES_1(third, window, 8, channel);
+    x = tflite_fuse_pair((int32_t)x, (int32_t)third);
+    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_LOAD_HALVES_1(x, window, 5, channel);
+    MAC_HALVES(tflite_fuse_odd);
+    if (j->is_fast) {
+      int8_t* output = j->outputs[0] + channel;
+      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
+    } else {
+      const int32_t sums[] = {a, b};
+      finish_any(j, &entry[0], channel, &sums[0], 1);
+      finish_any(j, &entry[1], channel + 1, &sums[1], 1);
+    }
+    entry += step;
+    weights += step * CHANNEL_BYTES;
+  }
+}
+
+#else
+
+DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
+
+#endif
 
 typedef void (*kernel)(const job*);
 
@@ -264,9 +322,10 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   j.call = call;
   for (int32_t i = 0; i < call->count; i += AT_ONCE) {
     j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
-    for (int32_t p = 0; p < AT_ONCE; ++p) {
-      j.outputs[p] = call->outputs[tflite_fuse_min(i + p, call->count - 1)];
+    const int32_t left = call->count - i, looked_at = tflite_fuse_looked_at(stage, call->inputs[0], left);
+    for (int32_t p = 0; p < AT_ONCE && p < looked_at; ++p) {
+      j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
     }
-    kernel_for(stage, tflite_fuse_looked_at(stage, call->inputs[0], call->count - i))(&j);
+    kernel_for(stage, looked_at)(&j);
   }
 }
