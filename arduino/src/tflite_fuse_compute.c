@@ -125,7 +125,7 @@ static void concatenate(const tflite_fuse_machine* m, tflite_fuse_call* call, in
   }
 }
 
-/* Computes `count` pixels whose pointers fit into `table`. */
+/* Computes `count` pixels whose pointers fit into `table`; call->columns lie under them. */
 static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** table, int32_t y, int32_t x,
                          int32_t count) {
   const tflite_fuse_stage* stage = call->stage;
@@ -133,7 +133,6 @@ static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, i
   int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, y, x), count);
   call->outputs = table;
   call->count = count;
-  call->columns = tflite_fuse_columns(stage, call->inputs[0], count);
   call->windows[0] = (const int8_t* const*)first;
   if (stage->kind == TFLITE_FUSE_KIND_CONCATENATION) {
     concatenate(m, call, table, first, y, x);
@@ -190,17 +189,24 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
   int32_t at_once = count;
-  while (tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+  int32_t columns = tflite_fuse_columns(stage, input, count);
+  while (tflite_fuse_pointers(stage, columns, at_once) > TFLITE_FUSE_STACK_POINTERS) {
     if (at_once == 1) {
       const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
     at_once = at_once > 2 ? (at_once - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
+    columns = tflite_fuse_columns(stage, input, at_once);
   }
   tflite_fuse_call call = call_of(m, stage);
+  call.columns = columns;
   for (int32_t end = x + count; x < end; x += at_once) {
-    compute_some(m, &call, table, y, x, tflite_fuse_min(at_once, end - x));
+    if (end - x < at_once) {
+      at_once = end - x;
+      call.columns = tflite_fuse_columns(stage, input, at_once);
+    }
+    compute_some(m, &call, table, y, x, at_once);
   }
   return TFLITE_FUSE_OK;
 }

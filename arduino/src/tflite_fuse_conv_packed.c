@@ -55,9 +55,10 @@ static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* r
   if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width)) {
     return *row;
   }
+  const int32_t depth = call->inputs[0]->channels, dilation = stage->dilation_width;
   int8_t* to = copy;
-  for (int32_t kx = 0; kx < stage->kernel_width; ++kx, row += stage->dilation_width) {
-    for (int32_t c = 0; c < call->inputs[0]->channels; ++c) {
+  for (int32_t kx = stage->kernel_width; kx > 0; --kx, row += dilation) {
+    for (int32_t c = 0; c < depth; ++c) {
       *to++ = (*row)[c];
     }
   }

@@ -139,10 +139,8 @@ static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, const 
   return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
 }
 
-/* Pointers a call for `count` >= 1 neighbouring output pixels needs. */
-static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                           int32_t count) {
-  const int32_t columns = tflite_fuse_columns(stage, input, count);
+/* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`. */
+static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t columns, int32_t count) {
   return stage->kernel_height * columns + count * tflite_fuse_operand_pointers(stage);
 }
 

@@ -203,6 +203,11 @@ static int64_t round_up(int64_t value, int64_t multiple) { return (value + multi
 
 static bool is_packed(const tflite_fuse_stage* stage) { return stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN; }
 
+/* Pointers a call for one output pixel needs. */
+static int32_t pointers_of_one(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
+  return tflite_fuse_pointers(stage, tflite_fuse_columns(stage, input, 1), 1);
+}
+
 /* Whether the kernels for packed weights can do a stage whose window is sound. */
 static bool packing_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
   const int64_t taps = (int64_t)stage->kernel_height * stage->kernel_width;
@@ -217,7 +222,7 @@ static bool packing_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_t
     }
     return stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && stage->kernel_width % 2 == 1 &&
            stage->kernel_height == stage->kernel_width && stage->stride_width <= 2 && stage->dilation_width == 1 &&
-           tflite_fuse_pointers(stage, input, 1) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
+           pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
   }
   return false;
 }
@@ -350,7 +355,7 @@ static int64_t count_reserved(const tflite_fuse_block* block) {
   int32_t pointers = 0;
   for (int32_t s = 0; s < block->stage_count; ++s) {
     if (block->stages[s].kind != TFLITE_FUSE_KIND_SOURCE) {
-      const int32_t needed = tflite_fuse_pointers(&block->stages[s], tflite_fuse_input_of(block, &block->stages[s], 0), 1);
+      const int32_t needed = pointers_of_one(&block->stages[s], tflite_fuse_input_of(block, &block->stages[s], 0));
       pointers = needed > TFLITE_FUSE_STACK_POINTERS && needed > pointers ? needed : pointers;
     }
   }
