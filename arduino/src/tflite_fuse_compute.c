@@ -31,8 +31,13 @@ static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tens
   return r;
 }
 
+/* Not every core divides in hardware: mostly not needed for tensors stored whole, and for distances. */
+static uint32_t modulo_capacity(const ring* r, uint32_t position) {
+  return position < r->capacity ? position : position % r->capacity;
+}
+
 static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
-  return ((uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0)) % r->capacity;
+  return modulo_capacity(r, (uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0));
 }
 
 /* Pointers, `spacing` apart, to `count` pixels `step` bytes apart. */
@@ -79,7 +84,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   }
   if (row < below && pointers != end) {
     /* Rows lie equally far apart: one division for all. */
-    const uint32_t to_next_slot = (uint32_t)dilation * (uint32_t)r.width % r.capacity;
+    const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
     uint32_t slot = slot_of(&r, row, first + from);
     do {
       int8_t** next = point_on(pointers, spacing, call->pad, 0, from);
