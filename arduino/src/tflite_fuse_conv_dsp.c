@@ -53,12 +53,14 @@
 #define MAC_WIDE_QUADS()                     \
   do {                                       \
     const uint32_t* const end = j->wide_end; \
-    if (j->quads % 2 != 0) {                 \
-      MAC_WIDE_QUAD();                       \
-    }                                        \
-    if (j->quads % 4 >= 2) {                 \
-      MAC_WIDE_QUAD();                       \
-      MAC_WIDE_QUAD();                       \
+    if (j->quads % 4 != 0) {                 \
+      if (j->quads % 2 != 0) {               \
+        MAC_WIDE_QUAD();                     \
+      }                                      \
+      if (j->quads % 4 >= 2) {               \
+        MAC_WIDE_QUAD();                     \
+        MAC_WIDE_QUAD();                     \
+      }                                      \
     }                                        \
     while (wide != end) {                    \
       MAC_WIDE_QUAD();                       \
@@ -133,13 +135,15 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
     const uint32_t* wide = j->wide;
     const uint32_t* end = j->wide_end;
     int32_t a = entry[0].bias, b = entry[1].bias;
-    if (j->quads % 2 != 0) {
-      uint32_t v, w;
-      TFLITE_FUSE_LOAD_2(v, w, weights, 8);
-      MAC_QUAD_OF_1(v, w);
-    }
-    if (j->quads % 4 >= 2) {
-      MAC_TWO_QUADS_OF_1();
+    if (j->quads % 4 != 0) {
+      if (j->quads % 2 != 0) {
+        uint32_t v, w;
+        TFLITE_FUSE_LOAD_2(v, w, weights, 8);
+        MAC_QUAD_OF_1(v, w);
+      }
+      if (j->quads % 4 >= 2) {
+        MAC_TWO_QUADS_OF_1();
+      }
     }
     while (wide != end) {
       MAC_TWO_QUADS_OF_1();

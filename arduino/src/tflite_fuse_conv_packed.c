@@ -4,8 +4,10 @@
  *
  * With DSP instructions two pixels by two channels are computed together: two instructions turn a word of four values
  * into two pairs of int16, one instruction multiplies two pairs and adds the products. The pairs of the pixels are made
- * once for all channels if they fit on the stack, else part by part, each for some channels. Elsewhere it is four pixels by two channels, and two pixels or one by
- * four channels for those left over; rows of any number of channels are read where they lie, too, if in one piece. */
+ * once for all channels if they fit on the stack, else part by part, each for some channels.
+ *
+ * Elsewhere it is four pixels by two channels, and two pixels or one by four channels for those left over; rows of any
+ * number of channels are read where they lie, too, if in one piece. */
 #include "tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP
@@ -211,8 +213,8 @@ static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const u
 }
 
 /* Sums of some channels of two pixels, without bias, made part by part. Taps are read where they lie. */
-static TFLITE_FUSE_NOINLINE void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window,
-                                           int32_t to_next, const int8_t* weights, int32_t channels) {
+static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next,
+                      const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
   uint32_t* wide = space->of.part.wide;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
@@ -234,8 +236,7 @@ static TFLITE_FUSE_NOINLINE void sum_parts(tflite_fuse_conv_job* j, workspace* s
 }
 
 /* A pixel left over is computed twice: so few are that a kernel of their own is not worth its bytes. */
-static TFLITE_FUSE_NOINLINE void compute_in_parts(tflite_fuse_conv_job* j, workspace* space,
-                                                  const int8_t* const* window, int32_t to_next) {
+static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next) {
   const tflite_fuse_channel* table = j->call->table;
   const int8_t* weights = j->call->weights;
   const int32_t channels = j->call->output->channels;
