@@ -98,20 +98,25 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
-  const int32_t top = cursor->y * stage->stride_height - stage->pad_top;
-  const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
-  const int32_t bottom = top + tflite_fuse_extent_height(stage);
-  const int32_t right = left + (cursor->count - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
-  for (int32_t i = 0; i < stage->input_count; ++i) {
-    const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    const bool sees_padding_alone = bottom <= 0 || right <= 0 || top >= input->height || left >= input->width;
-    if (input->producer == TFLITE_FUSE_NONE || sees_padding_alone) {
+  const int32_t bottom = cursor->y * stage->stride_height - stage->pad_top + tflite_fuse_extent_height(stage);
+  const int32_t right = (cursor->x + cursor->count - 1) * stage->stride_width - stage->pad_left +
+                        tflite_fuse_extent_width(stage);
+  const int32_t* index = &block->stage_inputs[stage->first_input];
+  for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
+    const tflite_fuse_tensor* input = &block->tensors[*index];
+    if (input->producer == TFLITE_FUSE_NONE) {
       continue;
     }
     tflite_fuse_cursor* maker = &m->cursors[input->producer];
     const int32_t last_row = tflite_fuse_min(bottom, input->height) - 1;
     const int32_t end = tflite_fuse_min(right, input->width);
-    if (maker->y < last_row || (maker->y == last_row && maker->x < end)) {
+    if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
+      continue;
+    }
+    const int32_t top = bottom - tflite_fuse_extent_height(stage);
+    const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
+    const bool sees_padding_alone = right <= 0 || top >= input->height || left >= input->width;
+    if (!sees_padding_alone) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
       maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);
       return input->producer;

@@ -35,6 +35,11 @@ static inline bool fits_aligned(int32_t offset, int64_t bytes, int32_t low, int6
   return offset % 4 == 0 && fits(offset, bytes, low, high);
 }
 
+/* Pointers a call for one output pixel needs. */
+static inline int32_t pointers_of_one(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
+  return tflite_fuse_pointers(stage, tflite_fuse_columns(stage, input, 1), 1);
+}
+
 /* The last row (or column) the windows reach, counted from the input's first. */
 static inline int64_t reach(int32_t size, int32_t stride, int32_t kernel, int32_t dilation, int32_t pad) {
   return (int64_t)(size - 1) * stride + (int64_t)(kernel - 1) * dilation - pad;

@@ -31,8 +31,13 @@ static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tens
   return r;
 }
 
+/* Not every core divides in hardware: mostly not needed for tensors stored whole, and for distances. */
+static uint32_t modulo_capacity(const ring* r, uint32_t position) {
+  return position < r->capacity ? position : position % r->capacity;
+}
+
 static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
-  return ((uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0)) % r->capacity;
+  return modulo_capacity(r, (uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0));
 }
 
 /* Pointers, `spacing` apart, to `count` pixels `step` bytes apart. */
@@ -43,14 +48,10 @@ static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t
   return pointers;
 }
 
-/* Pointers, `spacing` apart, to `count` >= 1 pixels from (y, x) on; *in_one_piece: whether they lie one behind the
- * other. */
-static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* r, int32_t y, int32_t x,
-                                int32_t count, bool* in_one_piece) {
-  const uint32_t slot = slot_of(r, y, x);
+/* Pointers, `spacing` apart, to `count` >= 1 pixels from a slot on. */
+static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r, uint32_t slot, int32_t count) {
   int32_t before_end = (int32_t)(r->capacity - slot);
   const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
-  *in_one_piece = before_end >= count;
   while (before_end < count) {
     pointers = point_on(pointers, spacing, pixel, r->channels, before_end);
     count -= before_end;
@@ -61,34 +62,44 @@ static int8_t** point_to_pixels(int8_t** pointers, int32_t spacing, const ring* 
 }
 
 /* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
- * by row, or column by column if several pixels are computed together. Notes the rows in one piece. */
-static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
+ * by row, or column by column if several pixels are computed together. */
+static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, const tflite_fuse_call* call,
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
-  const int32_t rows = stage->kernel_height, columns = call->columns;
-  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
-  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
+  const int32_t rows = stage->kernel_height, columns = call->columns, dilation = stage->dilation_height;
   const int32_t first = x * stage->stride_width - stage->pad_left;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
   const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
   int32_t row = y * stage->stride_height - stage->pad_top;
-  call->whole_rows = 0;
-  for (int32_t ky = 0; ky < rows; ++ky, row += stage->dilation_height) {
-    int8_t** next = pointers + ky * to_next_row;
-    if (row < 0 || row >= input->height || inside <= 0) {
-      point_on(next, spacing, call->pad, 0, columns);
-      continue;
-    }
-    bool in_one_piece;
-    next = point_on(next, spacing, call->pad, 0, from);
-    next = point_to_pixels(next, spacing, &r, row, first + from, inside, &in_one_piece);
-    point_on(next, spacing, call->pad, 0, columns - from - inside);
-    if (in_one_piece && inside == columns && ky < 32) {
-      call->whole_rows |= UINT32_C(1) << ky;
-    }
+  if (rows == 1 && inside == columns && row >= 0 && row < input->height) {
+    return point_to_slots(pointers, 1, &r, slot_of(&r, row, first), columns);
   }
-  return pointers + rows * columns;
+  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
+  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
+  const int32_t below = inside > 0 ? input->height : 0;
+  int8_t** const end = pointers + rows * to_next_row;
+  for (; row < 0 && pointers != end; row += dilation, pointers += to_next_row) {
+    point_on(pointers, spacing, call->pad, 0, columns);
+  }
+  if (row < below && pointers != end) {
+    /* Rows lie equally far apart: one division for all. */
+    const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
+    uint32_t slot = slot_of(&r, row, first + from);
+    do {
+      int8_t** next = point_on(pointers, spacing, call->pad, 0, from);
+      next = point_to_slots(next, spacing, &r, slot, inside);
+      point_on(next, spacing, call->pad, 0, columns - from - inside);
+      slot += to_next_slot;
+      slot -= slot >= r.capacity ? r.capacity : 0;
+      row += dilation;
+      pointers += to_next_row;
+    } while (row < below && pointers != end);
+  }
+  for (; pointers != end; pointers += to_next_row) {
+    point_on(pointers, spacing, call->pad, 0, columns);
+  }
+  return by_column ? pointers + rows * (columns - 1) : pointers;
 }
 
 /* ---- Stages ---- */
@@ -119,16 +130,14 @@ static void concatenate(const tflite_fuse_machine* m, tflite_fuse_call* call, in
   }
 }
 
-/* Computes `count` pixels whose pointers fit into `table`. */
+/* Computes `count` pixels whose pointers fit into `table`; call->columns lie under them. */
 static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** table, int32_t y, int32_t x,
                          int32_t count) {
   const tflite_fuse_stage* stage = call->stage;
   const ring output = ring_of(m, call->output);
-  bool in_one_piece;
-  int8_t** first = point_to_pixels(table, 1, &output, y, x, count, &in_one_piece);
+  int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, y, x), count);
   call->outputs = table;
   call->count = count;
-  call->columns = tflite_fuse_columns(stage, call->inputs[0], count);
   call->windows[0] = (const int8_t* const*)first;
   if (stage->kind == TFLITE_FUSE_KIND_CONCATENATION) {
     concatenate(m, call, table, first, y, x);
@@ -185,16 +194,24 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
   int32_t at_once = count;
-  while (at_once > 1 && tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+  int32_t columns = tflite_fuse_columns(stage, input, count);
+  while (tflite_fuse_pointers(stage, columns, at_once) > TFLITE_FUSE_STACK_POINTERS) {
+    if (at_once == 1) {
+      const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
+      table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
+      break;
+    }
     at_once = at_once > 2 ? (at_once - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
-  }
-  if (tflite_fuse_pointers(stage, input, at_once) > TFLITE_FUSE_STACK_POINTERS) {
-    const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
-    table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
+    columns = tflite_fuse_columns(stage, input, at_once);
   }
   tflite_fuse_call call = call_of(m, stage);
+  call.columns = columns;
   for (int32_t end = x + count; x < end; x += at_once) {
-    compute_some(m, &call, table, y, x, tflite_fuse_min(at_once, end - x));
+    if (end - x < at_once) {
+      at_once = end - x;
+      call.columns = tflite_fuse_columns(stage, input, at_once);
+    }
+    compute_some(m, &call, table, y, x, at_once);
   }
   return TFLITE_FUSE_OK;
 }
@@ -219,8 +236,7 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   call.windows[0] = (const int8_t* const*)pixels;
   for (int32_t end = x + count; x < end; x += call.count) {
     call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
-    bool in_one_piece;
-    point_to_pixels(pixels, 1, &input, y, x, call.count, &in_one_piece);
+    point_to_slots(pixels, 1, &input, slot_of(&input, y, x), call.count);
     if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
       tflite_fuse_global_average_sum(&call, sums_of(m, stage));
     } else {

@@ -21,7 +21,7 @@ static bool packing_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_t
     }
     return stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && stage->kernel_width % 2 == 1 &&
            stage->kernel_height == stage->kernel_width && stage->stride_width <= 2 && stage->dilation_width == 1 &&
-           tflite_fuse_pointers(stage, input, 1) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
+           pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
   }
   return false;
 }

@@ -31,19 +31,12 @@ static void copy(int8_t* to, const int8_t* from, int32_t count) {
   }
 }
 
-/* Whether a row of a window lies in one piece. Padding is only ever at its ends. */
-static bool is_whole(const tflite_fuse_call* call, const int8_t* const* row, int32_t bytes_to_last) {
-  const int32_t last = call->stage->kernel_width - 1;
-  return call->stage->dilation_width == 1 && row[0] != call->pad && row[last] != call->pad &&
-         (uintptr_t)row[last] - (uintptr_t)row[0] == (uintptr_t)bytes_to_last;
-}
-
 /* Copies what a pixel sees, each row with zeros to whole words. */
 static void gather(const tflite_fuse_call* call, const int8_t* const* window, int8_t* patch) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels, width = stage->kernel_width;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns, patch += (width * depth + 3) / 4 * 4) {
-    if (is_whole(call, window, (width - 1) * depth)) {
+    if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, window, width)) {
       copy(patch, *window, width * depth);
       continue;
     }

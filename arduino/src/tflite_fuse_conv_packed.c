@@ -4,13 +4,18 @@
  *
  * With DSP instructions two pixels by two channels are computed together: two instructions turn a word of four values
  * into two pairs of int16, one instruction multiplies two pairs and adds the products. The pairs of the pixels are made
- * once for all channels if they fit on the stack. Elsewhere it is four pixels by two channels. Pixels left over are
- * computed one by one, four channels at a time. */
+ * once for all channels if they fit on the stack, else part by part, each for some channels.
+ *
+ * Elsewhere it is four pixels by two channels, and two pixels or one by four channels for those left over; rows of any
+ * number of channels are read where they lie, too, if in one piece. */
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE
 
-#if !TFLITE_FUSE_DSP
+#if TFLITE_FUSE_DSP
+/* What parts are made of: as much as takes no more memory than whole windows do. */
+enum { PART_CHANNELS = 32, PART_VALUES = 128 };
+#else
 enum { MOST_TAPS_OF_4 = 16 };
 #endif
 
@@ -25,13 +30,18 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
 
 /* ---- Pixels ---- */
 
-/* Memory of a call: pointers to taps, or pairs, or copies of windows. */
+/* Memory of a call: pointers to taps, or copies of windows, or pairs, perhaps with sums. */
 typedef struct {
 #if TFLITE_FUSE_DSP
-  int8_t rows[2][TFLITE_FUSE_ROW_VALUES];
   union {
-    const int8_t* list[2 * TFLITE_FUSE_LISTED_TAPS];
-    uint32_t wide[TFLITE_FUSE_PATCH_VALUES];
+    struct {
+      int8_t rows[2][TFLITE_FUSE_ROW_VALUES];
+      uint32_t wide[TFLITE_FUSE_PATCH_VALUES];
+    } whole;
+    struct {
+      int32_t sums[2 * PART_CHANNELS];
+      uint32_t wide[PART_VALUES];
+    } part;
   } of;
 #else
   int8_t row[TFLITE_FUSE_ROW_VALUES];
@@ -43,33 +53,16 @@ typedef struct {
 #endif
 } workspace;
 
-/* One pointer per pixel, tap after tap; the pixels lie `apart` columns apart. */
-static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
-                      int32_t apart) {
-  const tflite_fuse_stage* stage = j->call->stage;
-  const int8_t** list = space->of.list;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
-    const int8_t* const* tap = window;
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
-      for (int32_t p = 0; p < pixels; ++p) {
-        *list++ = tap[p * apart];
-      }
-    }
-  }
-  j->taps = space->of.list;
-  j->taps_end = list;
-}
-
-/* The values of row ky of a window in one piece: where they lie, or copied. */
-static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int32_t ky, int8_t* copy) {
+/* The values of a row of a window in one piece: where they lie, or copied. */
+static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
   const tflite_fuse_stage* stage = call->stage;
-  const bool is_whole = ky < 32 && (call->whole_rows >> ky & 1) != 0 && stage->dilation_width == 1;
-  if (is_whole || stage->kernel_width == 1) {
+  if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width)) {
     return *row;
   }
+  const int32_t depth = call->inputs[0]->channels, dilation = stage->dilation_width;
   int8_t* to = copy;
-  for (int32_t kx = 0; kx < stage->kernel_width; ++kx, row += stage->dilation_width) {
-    for (int32_t c = 0; c < call->inputs[0]->channels; ++c) {
+  for (int32_t kx = stage->kernel_width; kx > 0; --kx, row += dilation) {
+    for (int32_t c = 0; c < depth; ++c) {
       *to++ = (*row)[c];
     }
   }
@@ -102,8 +95,8 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
     wide[(at) + 1] = tflite_fuse_odd(word_);             \
   } while (0)
 
-/* Pairs of two pixels' values, each in one piece. */
-static uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+/* Pairs of two pixels' values, each in one piece. Not inlined: callers would run out of registers. */
+static TFLITE_FUSE_NOINLINE uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end; wide += 4) {
     WIDEN(p, 0);
     WIDEN(q, 2);
@@ -116,7 +109,7 @@ static uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32
   return wide;
 }
 
-static uint32_t* widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
+static TFLITE_FUSE_NOINLINE uint32_t* widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end; wide += 2) {
     WIDEN(p, 0);
   }
@@ -134,24 +127,41 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
   const int32_t depth = call->inputs[0]->channels, to_next = stage->stride_width;
   const bool by_tap = depth % 4 == 0;
   const int32_t pieces = by_tap ? stage->kernel_width : 1, length = by_tap ? depth : stage->kernel_width * depth;
-  uint32_t* wide = space->of.wide;
+  uint32_t* wide = space->of.whole.wide;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
     const int8_t* const* tap = window;
     for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
-      const int8_t* p = by_tap ? *tap : row_of(call, tap, ky, space->rows[0]);
+      const int8_t* p = by_tap ? *tap : row_of(call, tap, space->of.whole.rows[0]);
       if (pixels == 1) {
         wide = widen_1(wide, p, length);
       } else {
-        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, ky, space->rows[1]), length);
+        wide = widen_2(wide, p, by_tap ? tap[to_next] : row_of(call, tap + to_next, space->of.whole.rows[1]), length);
       }
     }
   }
-  j->wide = space->of.wide;
+  j->wide = space->of.whole.wide;
   j->wide_end = wide;
   j->quads = (uint32_t)j->values / 4;
 }
 
 #else
+
+/* One pointer per pixel, for each row `pieces` times; the pixels lie `apart` columns apart. */
+static void list_taps(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pieces,
+                      int32_t pixels, int32_t apart) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  const int8_t** list = space->of.list;
+  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
+    const int8_t* const* tap = window;
+    for (int32_t i = 0; i < pieces; ++i, tap += stage->dilation_width) {
+      for (int32_t p = 0; p < pixels; ++p) {
+        *list++ = tap[p * apart];
+      }
+    }
+  }
+  j->taps = space->of.list;
+  j->taps_end = list;
+}
 
 /* Copies what some pixels see, each row with zeros to whole words. */
 static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* windows, int32_t pixels) {
@@ -162,7 +172,7 @@ static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* cons
     int8_t* values = space->of.values[p];
     space->copies[p] = values;
     for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
-      const int8_t* row = row_of(j->call, window, ky, space->row);
+      const int8_t* row = row_of(j->call, window, space->row);
       for (int32_t i = 0; i < count; ++i) {
         *values++ = row[i];
       }
@@ -175,9 +185,112 @@ static void gather(tflite_fuse_conv_job* j, workspace* space, const int8_t* cons
   j->taps_end = space->copies + pixels;
 }
 
+/* Whether every row of these pixels' windows lies in one piece. */
+static bool rows_are_whole(const tflite_fuse_call* call, const int8_t* const* windows, int32_t pixels) {
+  const tflite_fuse_stage* stage = call->stage;
+  const int32_t columns = (pixels - 1) * stage->stride_width + stage->kernel_width;
+  bool are_whole = stage->dilation_width == 1;
+  for (int32_t ky = 0; ky < stage->kernel_height && are_whole; ++ky, windows += call->columns) {
+    are_whole = tflite_fuse_is_whole(call, windows, columns);
+  }
+  return are_whole || stage->kernel_width == 1;
+}
+
 #endif
 
 /* ---- All channels of some pixels ---- */
+
+#if TFLITE_FUSE_DSP
+
+/* Adds the part of the pairs that has been made to the sums of some channels. */
+static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const uint32_t* wide_end,
+                              const int8_t* weights, int32_t channels) {
+  const int32_t values = (int32_t)(wide_end - space->of.part.wide);
+  j->wide = space->of.part.wide;
+  j->wide_end = wide_end;
+  j->quads = (uint32_t)values / 4;
+  j->weights = weights;
+  tflite_fuse_conv_part(j, space->of.part.sums, channels, 2 * (j->values - values));
+  return weights + 2 * values;
+}
+
+/* Sums of some channels of two pixels, without bias, made part by part. Taps are read where they lie. */
+static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next,
+                      const int8_t* weights, int32_t channels) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  uint32_t* wide = space->of.part.wide;
+  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
+    const int8_t* const* tap = window;
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
+      for (int32_t at = 0, count; at < j->depth; at += count) {
+        count = tflite_fuse_min(j->depth - at, (int32_t)(space->of.part.wide + PART_VALUES - wide));
+        wide = widen_2(wide, tap[0] + at, tap[to_next] + at, count);
+        if (wide == space->of.part.wide + PART_VALUES) {
+          weights = add_part(j, space, wide, weights, channels);
+          wide = space->of.part.wide;
+        }
+      }
+    }
+  }
+  if (wide != space->of.part.wide) {
+    add_part(j, space, wide, weights, channels);
+  }
+}
+
+/* A pixel left over is computed twice: so few are that a kernel of their own is not worth its bytes. */
+static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next) {
+  const tflite_fuse_channel* table = j->call->table;
+  const int8_t* weights = j->call->weights;
+  const int32_t channels = j->call->output->channels;
+  for (int32_t first = 0; first < channels; first += PART_CHANNELS) {
+    const int32_t some = tflite_fuse_min(PART_CHANNELS, channels - first);
+    memset(space->of.part.sums, 0, sizeof(space->of.part.sums));
+    sum_parts(j, space, window, to_next, weights + first * j->values, some);
+    j->channel = table + first;
+    tflite_fuse_conv_finish_parts(j, space->of.part.sums, some);
+  }
+}
+
+static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+  const int32_t to_next = j->call->stage->stride_width;
+  const int8_t* const* window = j->call->windows[0] + first * to_next;
+  j->outputs[0] = j->call->outputs[first];
+  j->outputs[1] = j->call->outputs[first + pixels - 1];
+  if (j->values * pixels > 2 * TFLITE_FUSE_PATCH_VALUES) {
+    compute_in_parts(j, space, window, (pixels - 1) * to_next);
+    return;
+  }
+  look_wide(j, space, window, pixels);
+  j->weights = j->call->weights;
+  j->channel = j->call->table;
+  if (pixels == 2) {
+    tflite_fuse_conv_wide(j);
+  } else {
+    tflite_fuse_conv_single(j);
+  }
+}
+
+#else
+
+/* Lets an inner loop read taps, or rows of taps, where they lie, or else copies of them. */
+static void look(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+  const tflite_fuse_call* call = j->call;
+  const tflite_fuse_stage* stage = call->stage;
+  const int8_t* const* window = call->windows[0] + first * stage->stride_width;
+  const int32_t channels = call->inputs[0]->channels;
+  j->rest = 0;
+  if (channels % 4 == 0) {
+    j->depth = channels;
+    list_taps(j, space, window, stage->kernel_width, pixels, stage->stride_width);
+  } else if (stage->kernel_height <= MOST_TAPS_OF_4 && rows_are_whole(call, window, pixels)) {
+    j->rest = stage->kernel_width * channels % 4;
+    j->depth = stage->kernel_width * channels - j->rest;
+    list_taps(j, space, window, 1, pixels, stage->stride_width);
+  } else {
+    j->depth = j->values;
+    gather(j, space, window, pixels);
+  }
+}
 
 static void compute(tflite_fuse_conv_job* j, int32_t first, int32_t pixels, void (*kernel)(tflite_fuse_conv_job*)) {
   const tflite_fuse_call* call = j->call;
@@ -189,36 +302,18 @@ static void compute(tflite_fuse_conv_job* j, int32_t first, int32_t pixels, void
   kernel(j);
 }
 
-#if TFLITE_FUSE_DSP
-
-/* A pixel left over is computed twice where it has too many values for pairs. */
 static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
-  const tflite_fuse_stage* stage = j->call->stage;
-  const int8_t* const* window = j->call->windows[0] + first * stage->stride_width;
-  if (j->values * pixels <= 2 * TFLITE_FUSE_PATCH_VALUES) {
-    look_wide(j, space, window, pixels);
-    compute(j, first, pixels, pixels == 2 ? tflite_fuse_conv_wide : tflite_fuse_conv_single);
-  } else {
-    list_taps(j, space, window, 2, (pixels - 1) * stage->stride_width);
-    compute(j, first, pixels, tflite_fuse_conv_group);
-  }
-}
-
-#else
-
-static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
-  const tflite_fuse_stage* stage = j->call->stage;
-  const int32_t taps = stage->kernel_height * stage->kernel_width;
-  const bool is_group = pixels == TFLITE_FUSE_CONV_AT_ONCE && taps <= MOST_TAPS_OF_4;
-  const int32_t some = is_group ? pixels : 1;
-  for (int32_t p = 0; p < pixels; p += some) {
-    const int8_t* const* window = j->call->windows[0] + (first + p) * stage->stride_width;
-    if (j->call->inputs[0]->channels % 4 != 0) {
-      gather(j, space, window, some);
+  const bool has_few_taps = j->call->stage->kernel_height * j->call->stage->kernel_width <= MOST_TAPS_OF_4;
+  for (int32_t end = first + pixels; first < end; first += pixels) {
+    pixels = end - first;
+    if (pixels == TFLITE_FUSE_CONV_AT_ONCE && has_few_taps) {
+      look(j, space, first, pixels);
+      compute(j, first, pixels, tflite_fuse_conv_group);
     } else {
-      list_taps(j, space, window, some, stage->stride_width);
+      pixels = tflite_fuse_min(pixels, 2);
+      look(j, space, first, pixels);
+      compute(j, first, pixels, pixels == 2 ? tflite_fuse_conv_pair : tflite_fuse_conv_single);
     }
-    compute(j, first + p, some, is_group ? tflite_fuse_conv_group : tflite_fuse_conv_single);
   }
 }
 
@@ -226,12 +321,12 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   const tflite_fuse_channel* table = call->table;
-  const int32_t channels = call->output->channels, depth = call->inputs[0]->channels;
+  const int32_t channels = call->output->channels;
   const bool is_fast = tflite_fuse_is_fast(call);
   workspace space;
   tflite_fuse_conv_job j; /* field by field: clearing it first takes longer than some calls */
   j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
-  j.depth = depth % 4 == 0 ? depth : j.values;
+  j.depth = call->inputs[0]->channels;
   j.end = table + channels;
   j.fast_end = is_fast ? table + (channels - channels % 2) : table;
   j.zero_point_half = 2 * call->output->zero_point + 1;

@@ -80,7 +80,8 @@ static void compute(job* j, const tflite_fuse_call* call, const int8_t* const* w
     collect(j, weights, size, some, filter_bytes);
     for (int32_t p = 0; p < pixels; p += AT_ONCE) {
       const int8_t* const* first = window + p * to_next;
-      (some == LANES ? add_taps_of_all : add_taps_of_some)(j, first, first + to_next, sums + p * LANES);
+      const int8_t* const* second = p + 1 < pixels ? first + to_next : first;
+      (some == LANES ? add_taps_of_all : add_taps_of_some)(j, first, second, sums + p * LANES);
     }
     for (int32_t c = 0; c < some; c += 4) {
       tflite_fuse_finish_4(call, j->channel + c, sums + c, LANES, outputs, pixels);

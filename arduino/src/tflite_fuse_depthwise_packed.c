@@ -1,8 +1,9 @@
 /* Depthwise convolution with windows of 3 x 3, 5 x 5 or 7 x 7 taps, stride 1 or 2, and as many output as input channels.
  *
- * One channel of four neighbouring pixels at a time: their windows overlap, so that a value is loaded once for all of
- * them, and the weights stay in registers. With DSP instructions two rows go together: a pair of int16 holds a value of
- * one row and the value below it, and one instruction multiplies two such pairs and adds the products.
+ * One channel of four neighbouring pixels at a time, or of one or two that are left over: their windows overlap, so
+ * that a value is loaded once for all of them, and the weights stay in registers. With DSP instructions two rows go
+ * together: a pair of int16 holds a value of one row and the value below it, and one instruction multiplies two such
+ * pairs and adds the products.
  *
  * Weights: [channel][pairs of rows][words], a word being the columns 0 and 1 (2 and 3, ...) of the upper row and the
  * same of the lower row; then the columns of the last row. Both are filled with zeros to whole words. */
@@ -55,13 +56,26 @@ static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_chan
     }                                                                                        \
   } while (0)
 
+#define FINISH_2()                                                                           \
+  do {                                                                                       \
+    if (j->is_fast) {                                                                        \
+      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
+      FINISH(1, a1);                                                                         \
+      FINISH(0, a0);                                                                         \
+    } else {                                                                                 \
+      const int32_t sums[] = {a0, a1};                                                       \
+      finish_any(j, entry, channel, sums, 2);                                                \
+    }                                                                                        \
+  } while (0)
+
 #define FINISH_1()                                                                           \
   do {                                                                                       \
     if (j->is_fast) {                                                                        \
       const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
       FINISH(0, a0);                                                                         \
     } else {                                                                                 \
-      finish_any(j, entry, channel, &a0, 1);                                                 \
+      const int32_t sums[] = {a0}; /* not &a0: sums would live in memory */                  \
+      finish_any(j, entry, channel, sums, 1);                                                \
     }                                                                                        \
   } while (0)
 
@@ -84,11 +98,22 @@ static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_chan
     }                                                                    \
   } while (0)
 
+#define ADD_TO_2(mac, column, width, stride)                             \
+  do {                                                                   \
+    if ((column) < (width)) {                                            \
+      a0 = mac(a0, (column) % (width));                                  \
+    }                                                                    \
+    if ((column) >= (stride)) {                                          \
+      a1 = mac(a1, ((column) + (width) - (stride)) % (width));           \
+    }                                                                    \
+  } while (0)
+
 #define ADD_TO_1(mac, column, width, stride) a0 = mac(a0, column)
 
-/* C(add, column, width, stride) for all columns under the windows of four pixels, 3 * stride + width, and of one. */
+/* C(add, column, width, stride) for all columns under the windows of some pixels: (pixels - 1) * stride + width. */
 #define COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
-#define COLUMNS_5(C, a, w, s) COLUMNS_3(C, a, w, s) C(a, 3, w, s) C(a, 4, w, s)
+#define COLUMNS_4(C, a, w, s) COLUMNS_3(C, a, w, s) C(a, 3, w, s)
+#define COLUMNS_5(C, a, w, s) COLUMNS_4(C, a, w, s) C(a, 4, w, s)
 #define COLUMNS_6(C, a, w, s) COLUMNS_5(C, a, w, s) C(a, 5, w, s)
 #define COLUMNS_7(C, a, w, s) COLUMNS_6(C, a, w, s) C(a, 6, w, s)
 #define COLUMNS_8(C, a, w, s) COLUMNS_7(C, a, w, s) C(a, 7, w, s)
@@ -213,19 +238,84 @@ static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_chan
 
 DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
 DEFINE_COMPUTE(compute_3_2, 9, 4, 3, 2)
-DEFINE_COMPUTE(compute_3, 3, 1, 3, 1)
 DEFINE_COMPUTE(compute_5_1, 8, 4, 5, 1)
 DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
 DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
 DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
 
+/* What tflite_fuse_looked_at says: few pixels are worth code of their own for the usual windows alone. */
+DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
+#if TFLITE_FUSE_DSP
+
+/* Two channels at a time, whose values are loaded together: what one pixel has to load is most of its work. */
+#define MAC_HALVES(part)                                             \
+  do {                                                               \
+    a = tflite_fuse_mac_pair(a, tflite_fuse_even(x), part(v));       \
+    b = tflite_fuse_mac_pair(b, tflite_fuse_odd(x), part(w));        \
+  } while (0)
+
+#define LOAD_WEIGHTS(word)                                                          \
+  do {                                                                              \
+    v = tflite_fuse_load_4(weights + 4 * (word));                                   \
+    w = tflite_fuse_load_4(weights + CHANNEL_BYTES + 4 * (word));                   \
+  } while (0)
+
+static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
+  enum { CHANNEL_BYTES = 12 };
+  const int8_t* const* window = j->window;
+  const int8_t* weights = j->weights;
+  const tflite_fuse_channel* entry = j->table;
+  int32_t step = 2 - j->channels % 2; /* of an odd number of channels the second is computed twice */
+  for (int32_t channel = 0; channel < j->channels; channel += step, step = 2) {
+    uint32_t v, w, x, third;
+    int32_t a = entry[0].bias, b = entry[1].bias;
+    LOAD_WEIGHTS(0);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 0, channel);
+    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 3, channel);
+    MAC_HALVES(tflite_fuse_odd);
+    LOAD_WEIGHTS(1);
+    TFLITE_FUSE_LOAD_HALVES_2(x, window, 6, channel);
+    MAC_HALVES(tflite_fuse_even);
+    LOAD_WEIGHTS(2);
+    TFLITE_FUSE_LOAD_HALVES_1(x, window, 2, channel);
+    TFLITE_FUSE_LOAD_HALVES_1(third, window, 8, channel);
+    x = tflite_fuse_pair((int32_t)x, (int32_t)third);
+    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_LOAD_HALVES_1(x, window, 5, channel);
+    MAC_HALVES(tflite_fuse_odd);
+    if (j->is_fast) {
+      int8_t* output = j->outputs[0] + channel;
+      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
+    } else {
+      const int32_t sums[] = {a, b};
+      finish_any(j, &entry[0], channel, &sums[0], 1);
+      finish_any(j, &entry[1], channel + 1, &sums[1], 1);
+    }
+    entry += step;
+    weights += step * CHANNEL_BYTES;
+  }
+}
+
+#else
+
+DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
+
+#endif
+
+typedef void (*kernel)(const job*);
+
+static kernel kernel_for(const tflite_fuse_stage* stage, int32_t looked_at) {
+  static const kernel of_4[3][2] = {{compute_3_1, compute_3_2}, {compute_5_1, compute_5_2}, {compute_7_1, compute_7_2}};
+  if (looked_at < AT_ONCE) {
+    return looked_at == 1 ? compute_3_of_1 : compute_3_1_of_2;
+  }
+  return of_4[(stage->kernel_width - 3) / 2][stage->stride_width - 1];
+}
+
 void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
-  /* By width and, for four pixels, by stride; one pixel is worth a kernel of its own for the usual width alone. */
-  static void (*const computes[3][3])(const job*) = {{compute_3_1, compute_3_2, compute_3},
-                                                     {compute_5_1, compute_5_2, NULL},
-                                                     {compute_7_1, compute_7_2, NULL}};
   const tflite_fuse_stage* stage = call->stage;
-  void (*const* compute)(const job*) = computes[(stage->kernel_width - 3) / 2];
   job j;
   j.weights = call->weights;
   j.table = call->table;
@@ -235,11 +325,11 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   j.call = call;
   for (int32_t i = 0; i < call->count; i += AT_ONCE) {
     j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
-    for (int32_t p = 0; p < AT_ONCE; ++p) {
-      j.outputs[p] = call->outputs[tflite_fuse_min(i + p, call->count - 1)];
+    const int32_t left = call->count - i, looked_at = tflite_fuse_looked_at(stage, call->inputs[0], left);
+    for (int32_t p = 0; p < AT_ONCE && p < looked_at; ++p) {
+      j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
     }
-    const bool is_single = call->count - i == 1 && compute[2] != NULL;
-    compute[is_single ? 2 : stage->stride_width - 1](&j);
+    kernel_for(stage, looked_at)(&j);
   }
 }
 

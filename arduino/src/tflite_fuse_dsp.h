@@ -104,6 +104,25 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
         : "memory");                                                                          \
   } while (0)
 
+/* bytes = pixels[index][channel], the next channel's value, and the same of pixels[index + 1]; index: a constant. */
+#define TFLITE_FUSE_LOAD_HALVES_2(bytes, pixels, index, channel)                              \
+  do {                                                                                        \
+    uint32_t below_;                                                                          \
+    __asm__ volatile(                                                                         \
+        "ldrd %0, %1, [%2, %3]\n\tldrh %0, [%0, %4]\n\tldrh %1, [%1, %4]\n\t"                 \
+        "pkhbt %0, %0, %1, lsl #16"                                                           \
+        : "=&r"(bytes), "=&r"(below_)                                                         \
+        : "r"(pixels), "i"((index) * 4), "r"(channel)                                         \
+        : "memory");                                                                          \
+  } while (0)
+
+/* bytes = pixels[index][channel], the next channel's value, two zeros; index: a constant. */
+#define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel)        \
+  __asm__ volatile("ldr %0, [%1, %2]\n\tldrh %0, [%0, %3]"              \
+                   : "=&r"(bytes)                                       \
+                   : "r"(pixels), "i"((index) * 4), "r"(channel)        \
+                   : "memory")
+
 /* value = pixels[index][channel]; index: a constant. */
 #define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel)        \
   __asm__ volatile("ldr %0, [%1, %2]\n\tldrsb %0, [%0, %3]"             \

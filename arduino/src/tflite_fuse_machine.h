@@ -123,18 +123,24 @@ static inline int32_t tflite_fuse_operand_pointers(const tflite_fuse_stage* stag
   return stage->kind == TFLITE_FUSE_KIND_ADD ? 2 : 1;
 }
 
+/* Pixels whose windows a kernel looks at that is to compute `count` >= 1 pixels. For one left over there is code where
+ * windows have three columns, for two where their stride is 1, too. */
+static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                            int32_t count) {
+  const int32_t left_over = count & (tflite_fuse_pixels_at_once(stage, input) - 1);
+  const bool as_many = left_over == 0 || (stage->kernel_width == 3 && left_over + stage->stride_width <= 3);
+  return as_many ? count : count - left_over + TFLITE_FUSE_DEPTHWISE_PIXELS;
+}
+
 /* Columns under the windows of `count` >= 1 neighbouring output pixels. */
 static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                           int32_t count) {
-  const int32_t together = tflite_fuse_pixels_at_once(stage, input);
-  const int32_t looked_at = (count + together - 1) / together * together;
+  const int32_t looked_at = tflite_fuse_looked_at(stage, input, count);
   return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
 }
 
-/* Pointers a call for `count` >= 1 neighbouring output pixels needs. */
-static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                           int32_t count) {
-  const int32_t columns = tflite_fuse_columns(stage, input, count);
+/* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`. */
+static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t columns, int32_t count) {
   return stage->kernel_height * columns + count * tflite_fuse_operand_pointers(stage);
 }
 
@@ -165,7 +171,6 @@ void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_sta
  *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if
  *     tflite_fuse_pixels_at_once(), windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
  *     Taps outside the image point to `pad`.
- * whole_rows: bit ky is set if all pixels of row ky of windows[0] lie one behind the other (of the first 32 rows).
  * windows[1]: the second operand of ADD, one pointer per output pixel.
  * outputs: one pointer per output pixel. */
 typedef struct {
@@ -179,7 +184,6 @@ typedef struct {
   int8_t* const* outputs;
   int32_t columns;
   int32_t count;
-  uint32_t whole_rows;
 } tflite_fuse_call;
 
 /* Kernels for packed weights; the two below call them. */

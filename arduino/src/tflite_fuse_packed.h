@@ -39,6 +39,14 @@ TFLITE_FUSE_INLINE uint32_t tflite_fuse_load_4(const void* from) {
   return word;
 }
 
+/* Whether `columns` neighbouring columns of a row of pixels lie one behind the other. Padding is only at a row's ends. */
+TFLITE_FUSE_INLINE bool tflite_fuse_is_whole(const tflite_fuse_call* call, const int8_t* const* row, int32_t columns) {
+  const int8_t *first = row[0], *last = row[columns - 1];
+  return columns == 1 || (first != call->pad && last != call->pad &&
+                          (uintptr_t)last - (uintptr_t)first ==
+                              (uintptr_t)(columns - 1) * (uintptr_t)call->inputs[0]->channels);
+}
+
 /* Layout DOWN promises of every channel: multiplier >= 0; the table's `shift` is the number of bits to shift right
  * after the multiplication, less one, 0...22; and the sum with its bias lies inside +-2^30, or the multiplier is 0.
  *
@@ -79,7 +87,7 @@ TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale 
 TFLITE_FUSE_INLINE int8_t tflite_fuse_finish_down(int32_t sum, tflite_fuse_scale scale, int32_t low, int32_t high) {
   const int32_t twice = (int32_t)((uint32_t)sum << 1);
   const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
-  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> scale.shift >> 1, low, high);
+  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> (scale.shift + 1), low, high);
 }
 
 TFLITE_FUSE_INLINE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel,

@@ -42,7 +42,14 @@ static inline int32_t tflite_fuse_rounding_divide(int32_t sum, int32_t count) {
 }
 
 static inline int8_t tflite_fuse_clamp(int32_t value, int32_t low, int32_t high) {
-  return (int8_t)(value < low ? low : value > high ? high : value);
+  /* Statements: of one expression GCC makes an int8 on each of three ways. */
+  if (value < low) {
+    value = low;
+  }
+  if (value > high) {
+    value = high;
+  }
+  return (int8_t)value;
 }
 
 /* What all output values of a stage have in common. Kernels keep it in a variable of their own: the compiler must take

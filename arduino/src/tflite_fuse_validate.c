@@ -199,7 +199,7 @@ static int64_t count_reserved(const tflite_fuse_block* block) {
   for (int32_t s = 0; s < block->stage_count; ++s) {
     const tflite_fuse_stage* stage = &block->stages[s];
     if (stage->kind != TFLITE_FUSE_KIND_SOURCE) {
-      const int32_t needed = tflite_fuse_pointers(stage, tflite_fuse_input_of(block, stage, 0), 1);
+      const int32_t needed = pointers_of_one(stage, tflite_fuse_input_of(block, stage, 0));
       pointers = needed > TFLITE_FUSE_STACK_POINTERS && needed > pointers ? needed : pointers;
     }
   }

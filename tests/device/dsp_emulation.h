@@ -17,6 +17,8 @@ static inline uint32_t tflite_fuse_odd(uint32_t word) {
   return emulated_pair((int8_t)(word >> 8), (int8_t)(word >> 24));
 }
 
+static inline uint32_t tflite_fuse_pair(int32_t a, int32_t b) { return emulated_pair(a, b); }
+
 static inline int32_t tflite_fuse_mac_pair(int32_t sum, uint32_t a, uint32_t b) {
   const int64_t low = emulated_low(a) * emulated_low(b);
   return emulated_sum(sum, low + emulated_high(a) * emulated_high(b));
@@ -62,8 +64,19 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
 
 #define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel) ((value) = (uint32_t)(int32_t)(pixels)[index][channel])
 
+static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower) {
+  return (uint32_t)(uint8_t)upper[0] | (uint32_t)(uint8_t)upper[1] << 8 | (uint32_t)(uint8_t)lower[0] << 16 |
+         (uint32_t)(uint8_t)lower[1] << 24;
+}
+
+#define TFLITE_FUSE_LOAD_HALVES_2(bytes, pixels, index, channel) \
+  ((bytes) = emulated_halves((pixels)[index] + (channel), (pixels)[(index) + 1] + (channel)))
+
+#define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
+  ((bytes) = emulated_halves((pixels)[index] + (channel), (pixels)[index] + (channel)) & 0xFFFF)
+
 #define TFLITE_FUSE_LOAD_4(first, second, third, fourth, from)                   \
   const uint32_t* first##_ = (const uint32_t*)(const void*)(from);               \
   const uint32_t first = first##_[0], second = first##_[1], third = first##_[2]; \
   const uint32_t fourth = first##_[3];                                           \
-  (from) += 4
+  (from) += 16 / sizeof(*(from))

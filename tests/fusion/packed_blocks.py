@@ -30,13 +30,16 @@ BUILDS = {"portable": PORTABLE, "DSP": DSP, "MVE": MVE}
 
 
 class PackedMaker(BlockMaker):
-    """Grows a block of convolutions that can be packed."""
+    """Grows a block of convolutions that can be packed; a deep one of few pixels with many channels."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, deep: bool = False) -> None:
         super().__init__(rng)
         self.tensors.clear()
         self.stages.clear()
+        self.depths = [2, 33, 36, 64, 67] if deep else [1, 2, 3, 4, 5, 6, 8, 11, 16, 20]
         shape = rng.randint(1, 9), rng.randint(1, 11), rng.choice([1, 3, 4, 6, 8, 12, 20])
+        if deep:
+            shape = rng.randint(1, 3), rng.randint(1, 5), rng.choice([36, 64, 128, 132, 164, 324])
         self.newest = self.add_input(shape)
 
     def requantization(self, channels: int, depth: int) -> Requantization:
@@ -54,7 +57,7 @@ class PackedMaker(BlockMaker):
         if self.rng.random() < 0.5:
             stage = Stage(StageKind.CONV, (self.newest,), -1)
             height, width = self.source.height, self.source.width
-        self._weigh(stage, (height, width, self.rng.choice([1, 2, 3, 4, 5, 6, 8, 11, 16, 20])))
+        self._weigh(stage, (height, width, self.rng.choice(self.depths)))
 
     def depthwise(self) -> None:
         size = self.rng.choice([3, 3, 5, 7])
@@ -90,4 +93,12 @@ def packed_block(rng: Random) -> Block:
         rng.choice([maker.conv, maker.depthwise])()
     if rng.random() < 0.2:
         maker.tail()
+    return maker.finish(extra_outputs=False)
+
+
+def deep_block(rng: Random) -> Block:
+    """One or two convolutions whose windows and outputs are too large for some kernels to do in one go."""
+    maker = PackedMaker(rng, deep=True)
+    for _ in range(rng.randint(1, 2)):
+        maker.conv()
     return maker.finish(extra_outputs=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fusion.packed_blocks import packed_block
+from tests.fusion.packed_blocks import deep_block, packed_block
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
@@ -34,6 +34,10 @@ RUNS = ("exercise", "fuzz", "overrun", "exercise-packed", "fuzz-packed")
 
 def small_block(rng: Random) -> Block:
     return random_block(rng, largest=8)
+
+
+def any_packed_block(rng: Random) -> Block:
+    return (deep_block if rng.random() < 0.2 else packed_block)(rng)
 
 
 def exercise(library: HostLibrary, seed: int) -> str:
@@ -82,7 +86,7 @@ def damage(rng: Random, data: bytes) -> bytes:
 def exercise_packed(library: HostLibrary, seed: int) -> str:
     """As ``exercise``, with a block for the kernels of packed weights."""
     rng = Random(seed)
-    block = packed_block(rng)
+    block = any_packed_block(rng)
     check(library, block, random_config(rng, block), rng)
     return "equal"
 
@@ -102,7 +106,7 @@ def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = smal
 
 def fuzz_packed(library: HostLibrary, seed: int) -> str:
     """As ``fuzz``, with a block for the kernels of packed weights."""
-    return fuzz(library, seed, packed_block)
+    return fuzz(library, seed, any_packed_block)
 
 
 def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.packed_blocks import BUILDS, packed_block
+from tests.fusion.packed_blocks import BUILDS, deep_block, packed_block
 from tests.fusion.random_blocks import random_config
 from tests.fusion.test_fuzz_options import LITTLE_WORK, run_sanitized
 from tests.fusion.witness import check, check_random, plan
@@ -37,6 +37,13 @@ def test_many_packed_blocks(library: HostLibrary) -> None:
     for seed in range(250):
         rng = Random(seed)
         block = packed_block(rng)
+        check(library, block, random_config(rng, block), rng)
+
+
+def test_deep_blocks(library: HostLibrary) -> None:
+    for seed in range(60):
+        rng = Random(seed)
+        block = deep_block(rng)
         check(library, block, random_config(rng, block), rng)
 
 
