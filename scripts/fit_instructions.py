@@ -31,6 +31,7 @@ from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.fusion.block import BlockConfig
 from tflite_fuse.fusion.in_model import blocks_in
 from tflite_fuse.fusion.instruction_costs import COSTS_FILE, PredictionError
+from tflite_fuse.fusion.instruction_costs import Target as PredictedTarget
 from tflite_fuse.fusion.instructions import block_counts, conv_at_once, fit_costs, predicted_instructions
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
@@ -121,7 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file; three at least")
-    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="NAME", help="an emulated core; default: those --target knows"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="keep the costs for rewrite and pareto")
     options = parser.parse_args(arguments)
@@ -131,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             models |= _generated()
         made = [program for name, model in models.items() for program in programs(name, model)]
         results = {}
-        for target in chosen_targets(options.target):
+        for target in chosen_targets(options.target or sorted({target.core for target in PredictedTarget})):
             runs = [measure(program, target) for program in made]
             results[target.name] = {"costs": fitted(runs), "left_out": left_out(runs)}
     except (TfliteFuseError, ValueError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -9,10 +11,20 @@ import pytest
 
 from tests.fusion.random_blocks import random_block, random_config
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block import Block, BlockConfig, StageKind
-from tflite_fuse.fusion.instructions import COUNTS, block_counts, fit_costs, predicted_instructions
+from tflite_fuse.fusion.block import Block, BlockConfig, BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.instructions import (
+    COUNTS,
+    DEPTHWISE_AT_ONCE,
+    PAIRED_VALUES,
+    block_counts,
+    conv_at_once,
+    fit_costs,
+    predicted_instructions,
+    stage_counts,
+)
 from tflite_fuse.fusion.packing import can_pack
 from tflite_fuse.fusion.schedule import STACK_POINTERS, schedule
+from tflite_fuse.runtime.sources import library_directory
 
 
 def some_blocks(count: int) -> list[tuple[Block, BlockConfig]]:
@@ -87,3 +99,84 @@ def test_nothing_to_fit_from_is_refused() -> None:
         fit_costs([], [])
     with pytest.raises(UsageError):
         fit_costs([dict.fromkeys(COUNTS, 1)], [0])
+
+
+def test_the_kernels_are_counted_as_they_are() -> None:
+    """Three numbers of the C library decide which kernel a pixel gets."""
+    machine, conv = (
+        (library_directory() / name).read_text() for name in ("tflite_fuse_machine.h", "tflite_fuse_conv_packed.h")
+    )
+    assert re.search(r"TFLITE_FUSE_DEPTHWISE_PIXELS = (\d+)", machine)[1] == str(DEPTHWISE_AT_ONCE)
+    assert re.search(r"TFLITE_FUSE_PATCH_VALUES = (\d+)", machine)[1] == str(PAIRED_VALUES)
+    assert re.findall(r"TFLITE_FUSE_CONV_AT_ONCE = (\d+)", conv) == [
+        str(conv_at_once("cortex-m7")),
+        str(conv_at_once("rv32imc")),
+    ]
+
+
+def counted(
+    stage: Stage, source: BlockTensor, output: BlockTensor, runs: dict[int, int], at_once: int
+) -> dict[str, int]:
+    found = stage_counts(replace(stage, inputs=(0,), output=1), (source, output), runs, at_once)
+    return {name: count for name, count in found.items() if count}
+
+
+def test_a_convolution_by_hand() -> None:
+    """3 x 3 x 8 -> 10 channels, a run of five and two of two: 9 pixels of 720 products."""
+    source, output = BlockTensor("x", 9, 9, 8, zero_point=0), BlockTensor("y", 9, 9, 10, zero_point=0)
+    stage = Stage(StageKind.CONV, (0,), 1, kernel_size=(3, 3), padding=(1, 1))
+    common = {"runs": 3, "columns": 3 * (7 + 4 + 4), "conv taps": 81}
+    assert counted(stage, source, output, {5: 1, 2: 2}, 2) == common | {
+        "conv macs": 8 * 720,
+        "conv outputs": 80,
+        "conv single macs": 720,
+        "conv single outputs": 10,
+    }
+    assert counted(stage, source, output, {5: 1, 2: 2}, 4) == common | {
+        "conv macs": 4 * 720,
+        "conv outputs": 40,
+        "conv pair macs": 4 * 720,
+        "conv pair outputs": 40,
+        "conv single macs": 720,
+        "conv single outputs": 10,
+    }
+    large = replace(source, channels=40)  # 360 values: one pixel alone is computed twice, in parts
+    assert counted(stage, large, output, {5: 1}, 2) == {
+        "runs": 1,
+        "columns": 21,
+        "conv taps": 45,
+        "conv part macs": 6 * 3600,
+        "conv part outputs": 60,
+    }
+
+
+def test_a_depthwise_convolution_by_hand() -> None:
+    """Runs of six and of one: four and two with a kernel for two, unless they lie two apart; one by itself."""
+    tensor = BlockTensor("x", 20, 20, 8, zero_point=0)
+    stage = Stage(StageKind.DEPTHWISE, (0,), 1, kernel_size=(3, 3), padding=(1, 1))
+    single = {"depthwise single macs": 72, "depthwise single outputs": 8}
+    assert counted(stage, tensor, tensor, {6: 1, 1: 1}, 2) == single | {
+        "runs": 2,
+        "columns": 3 * (8 + 3),
+        "depthwise macs": 4 * 72,
+        "depthwise outputs": 32,
+        "depthwise pair macs": 2 * 72,
+        "depthwise pair outputs": 16,
+    }
+    apart = replace(stage, stride=(2, 2))
+    assert counted(apart, tensor, tensor, {6: 1, 1: 1}, 2) == single | {
+        "runs": 2,
+        "columns": 3 * (13 + 3),
+        "depthwise macs": 8 * 72,
+        "depthwise outputs": 64,
+    }
+    wide = replace(stage, kernel_size=(5, 5), padding=(2, 2))
+    assert counted(wide, tensor, tensor, {1: 1}, 2)["depthwise macs"] == 4 * 200
+
+
+def test_weights_of_one_take_as_long_as_others() -> None:
+    tensor = BlockTensor("x", 6, 6, 2, zero_point=0)
+    ones = Stage(StageKind.DEPTHWISE, (0,), 1, weights=np.ones((1, 1, 2), np.int8))
+    assert ones.only_adds
+    others = replace(ones, weights=np.full((1, 1, 2), 2, np.int8))
+    assert counted(ones, tensor, tensor, {6: 6}, 2) == counted(others, tensor, tensor, {6: 6}, 2)

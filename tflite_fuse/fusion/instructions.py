@@ -7,6 +7,7 @@ What a stage does is counted per kind and shape: multiply-accumulates, outputs (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
@@ -22,13 +23,17 @@ from tflite_fuse.fusion.tiling import accumulates
 COUNTS = (
     "conv macs",
     "conv outputs",
+    "conv pair macs",
+    "conv pair outputs",
     "conv single macs",
     "conv single outputs",
-    "conv unpaired macs",
-    "conv unpaired outputs",
+    "conv part macs",
+    "conv part outputs",
     "conv taps",
     "depthwise macs",
     "depthwise outputs",
+    "depthwise pair macs",
+    "depthwise pair outputs",
     "depthwise single macs",
     "depthwise single outputs",
     "plain macs",
@@ -41,26 +46,25 @@ COUNTS = (
     "columns",
     "runs",
 )
-"""What is counted of a block. ``single``: what pixels cost that are computed alone, not beside others of their run;
-``unpaired``: pixels whose windows are too large to be made pairs of once for all output channels, on cores that do;
+"""What is counted of a block. ``pair``, ``single``: of two pixels or one that are left over beside the groups kernels
+compute together; ``part``: of pixels whose windows are too large to be made pairs of at once, on cores that make pairs;
 ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: every kind without weights,
 values being those it reads; ``columns``: pixels of inputs that runs look up."""
 
 DEPTHWISE_AT_ONCE = 4
-"""Pixels the depthwise kernels compute together; a group may lack some, which takes as long."""
+"""Pixels the depthwise kernels compute together, TFLITE_FUSE_DEPTHWISE_PIXELS; a group may lack some, which takes as
+long."""
 
-_PAIR = 2
-
-_PAIRED_VALUES = 160
-"""Values of two windows each that the convolution with pairs keeps as pairs: TFLITE_FUSE_PATCH_VALUES."""
+PAIRED_VALUES = 160
+"""Values of two windows each that the convolution with pairs keeps as pairs, TFLITE_FUSE_PATCH_VALUES."""
 
 _OWN_KERNEL = 3
-"""Width of the depthwise window for which a single pixel has a kernel of its own."""
+"""Width of the depthwise window for which few pixels left over have kernels of their own."""
 
 
 def conv_at_once(core: str) -> int:
-    """Pixels the packed convolution computes together on a core; what a run has beyond groups it computes singly."""
-    return 2 if core.startswith("cortex-m") else 4
+    """Pixels the packed convolution computes together on a core, TFLITE_FUSE_CONV_AT_ONCE: 2 as pairs, 4 in plain C."""
+    return 2 if core in ("cortex-m7", "cortex-m4") else 4
 
 
 def block_counts(block: Block, config: BlockConfig, at_once: int) -> dict[str, int]:
@@ -102,21 +106,32 @@ def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int
 
 
 def _conv_pixels(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
-    """Pixels by how the packed convolution computes them; a pixel too large to be made pairs of counts twice."""
-    single = sum(length % at_once * times for length, times in runs.items())
-    grouped = sum(length * times for length, times in runs.items()) - single
-    values = stage.kernel_size[0] * stage.kernel_size[1] * tensors[stage.inputs[0]].channels
-    if at_once == _PAIR and values > 2 * _PAIRED_VALUES:
-        return {"conv unpaired": grouped + 2 * single}
-    return {"conv unpaired" if at_once == _PAIR and values > _PAIRED_VALUES else "conv": grouped, "conv single": single}
+    """Pixels by how the packed convolution computes them."""
+    found = Counter[str]()
+    row = stage.kernel_size[1] * tensors[stage.inputs[0]].channels
+    values = stage.kernel_size[0] * ceil(row / 4) * 4
+    for length, times in runs.items():
+        rest = length % at_once
+        found["conv"] += (length - rest) * times
+        found["conv pair"] += (rest - rest % 2) * times
+        found["conv single"] += rest % 2 * times
+    if at_once == 2 and values > PAIRED_VALUES:
+        found["conv part"] = found.pop("conv")
+        if values > 2 * PAIRED_VALUES:
+            found["conv part"] += 2 * found.pop("conv single")  # twice the same pixel
+    return found
 
 
 def _depthwise_pixels(stage: Stage, runs: Mapping[int, int]) -> dict[str, int]:
     """Pixels by how the packed depthwise convolution computes them; those a group lacks count too."""
-    alone = stage.kernel_size[1] == _OWN_KERNEL
-    single = sum(times for length, times in runs.items() if alone and length % DEPTHWISE_AT_ONCE == 1)
-    groups = sum(ceil(length / DEPTHWISE_AT_ONCE) * times for length, times in runs.items()) - single
-    return {"depthwise": groups * DEPTHWISE_AT_ONCE, "depthwise single": single}
+    found = Counter[str]()
+    for length, times in runs.items():
+        left_over = length % DEPTHWISE_AT_ONCE
+        few = stage.kernel_size[1] == _OWN_KERNEL and 0 < left_over <= 3 - stage.stride[1]
+        found["depthwise"] += (length // DEPTHWISE_AT_ONCE + (left_over > 0 and not few)) * DEPTHWISE_AT_ONCE * times
+        if few:
+            found["depthwise single" if left_over == 1 else "depthwise pair"] += left_over * times
+    return found
 
 
 def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
