@@ -122,8 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file; three at least")
+    known = sorted({target.core for target in PredictedTarget})
     parser.add_argument(
-        "--target", action="append", default=[], metavar="NAME", help="an emulated core; default: those --target knows"
+        "--target", action="append", metavar="NAME", help=f"an emulated core; default {', '.join(known)}"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="keep the costs for rewrite and pareto")
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             models |= _generated()
         made = [program for name, model in models.items() for program in programs(name, model)]
         results = {}
-        for target in chosen_targets(options.target or sorted({target.core for target in PredictedTarget})):
+        for target in chosen_targets(options.target or known):
             runs = [measure(program, target) for program in made]
             results[target.name] = {"costs": fitted(runs), "left_out": left_out(runs)}
     except (TfliteFuseError, ValueError) as error:
