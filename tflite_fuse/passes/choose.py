@@ -13,7 +13,7 @@ from itertools import islice
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.front import Front, Point
 from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.fusion.search import LEAST_GAIN, SearchOptions, fusion_front
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.candidate import Candidate, Site
 from tflite_fuse.passes.goal import Goal
@@ -74,9 +74,12 @@ class Chooser:
         return [point for point in front.points if point.macs <= limit * slack * front.unfused.macs]
 
     def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """The candidates that really keep it."""
+        """The candidates that really keep it: predicted instructions to a thousandth, which is less than they tell."""
         limit = self.goal.compute_limit
-        return (each for each in candidates if limit is None or each.compute <= limit * sum(self.site.alone))
+        most = (
+            None if limit is None else limit * sum(self.site.alone) * (1 + LEAST_GAIN * (self.site.target is not None))
+        )
+        return (each for each in candidates if most is None or each.compute <= most)
 
     def _with_bands(self, least: Candidate) -> Candidate:
         """The least arena when strips may run in bands, which computes more, or ``least``."""
