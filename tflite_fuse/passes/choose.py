@@ -75,10 +75,8 @@ class Chooser:
 
     def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that really keep it: predicted instructions to a thousandth, which is less than they tell."""
-        limit = self.goal.compute_limit
-        most = (
-            None if limit is None else limit * sum(self.site.alone) * (1 + LEAST_GAIN * (self.site.target is not None))
-        )
+        limit, slack = self.goal.compute_limit, 1 if self.site.target is None else 1 + LEAST_GAIN
+        most = None if limit is None else limit * slack * sum(self.site.alone)
         return (each for each in candidates if most is None or each.compute <= most)
 
     def _with_bands(self, least: Candidate) -> Candidate:

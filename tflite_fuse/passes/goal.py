@@ -12,8 +12,8 @@ from tflite_fuse.errors import UsageError
 class Goal:
     """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
 
-    Where a target is given, its predicted instructions take the place of multiply-accumulates (MACs); a thousandth more or
-    less makes no difference then.
+    Where a target is given, its predicted instructions take the place of multiply-accumulates (MACs), and a limit may
+    be exceeded by a thousandth.
 
     Attributes:
         max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
