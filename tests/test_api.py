@@ -8,7 +8,8 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, LimitError, UsageError
-from tflite_fuse.model import serialize_model
+from tflite_fuse.memory.tail import loading_bytes
+from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.units import parse_bytes, parse_tiles
 from tflite_fuse.zoo.networks import inverted_residual_network
 
@@ -53,6 +54,26 @@ def test_goals_are_met() -> None:
 def test_a_roomy_limit_changes_nothing_that_need_not_change() -> None:
     report = tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=10_000_000)).report
     assert report.compute_factor == 1.0
+
+
+@pytest.mark.parametrize("mode", ["resident", "external"])
+def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> None:
+    """Estimates may be above what is needed: no limit is refused that another goal keeps."""
+    for size in (11, 20):
+        data = serialize_model(inverted_residual_network(size=size, blocks=3))
+        for goal in (None, Goal(max_compute=1.2), Goal(max_compute=2.0), Goal(least_ram=True)):
+            result = tflite_fuse.rewrite(data, verify=False, goal=goal, input_mode=mode)
+            reached, loading = result.report, loading_bytes(load_model(result.model))
+            limit = max(reached.after.arena_bytes, loading)
+            assert any("while it loads" in note for note in reached.notes) == (limit == loading)
+            fitted = tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=limit), input_mode=mode).report
+            assert fitted.after.arena_bytes <= limit and fitted.compute_factor <= reached.compute_factor
+
+
+@pytest.mark.parametrize("factor", [0, -1, float("-inf")])
+def test_factors_that_are_none_are_refused(factor: float) -> None:
+    with pytest.raises(UsageError, match="above 0"):
+        Goal(max_compute=factor)
 
 
 def test_limits_out_of_reach_name_the_nearest_point() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.errors import LimitError, UsageError, VerificationError
+from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
 from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
 from tflite_fuse.fusion.instruction_costs import Target, prediction_error
@@ -15,6 +15,7 @@ from tflite_fuse.fusion.outside import inputs_to_move
 from tflite_fuse.fusion.schemes import Scheme
 from tflite_fuse.fusion.search import fusion_front
 from tflite_fuse.memory.offline_plan import remove_plan
+from tflite_fuse.memory.tail import loading_bytes
 from tflite_fuse.model.file import load_model, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -125,7 +126,7 @@ def rewrite(
     """
     data = _bytes(source)
     model = load_model(source)
-    goal = _goal(goal, scheme, passes, target)
+    goal = _goal(goal, scheme, tiles, passes, target)
     overlap = overlap and "plan" in passes
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
@@ -161,6 +162,7 @@ def rewrite(
         notes=(
             *(note for result in results for note in result.notes),
             *outside_notes(outside, outside_reads(rewritten)),
+            *_loading_note(rewritten, after.arena_bytes),
             *why_not,
         ),
         blocks=tuple(_block_report(block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
@@ -291,9 +293,13 @@ def _target(name: str | None) -> Target | None:
     return None if name is None else Target(name)
 
 
-def _goal(goal: Goal | None, scheme: str, passes: Sequence[str], target: str | None) -> Goal:
+def _goal(
+    goal: Goal | None, scheme: str, tiles: tuple[int, int] | None, passes: Sequence[str], target: str | None
+) -> Goal:
     goal = goal or Goal()
     if "fuse" not in passes:
+        if tiles is not None:
+            raise UsageError("tiles are those of fused blocks: the fuse pass must run")
         if target is not None:
             raise UsageError("instructions are predicted for fused blocks: the fuse pass must run")
         if goal.least_ram or goal.max_compute is not None:
@@ -338,6 +344,14 @@ def _estimate(results: Sequence[PassResult]) -> int | None:
     return points[-1].ram_bytes if points else None
 
 
+def _loading_note(model: Model, arena: int) -> tuple[str, ...]:
+    """What small models need beyond head and tail."""
+    loading = loading_bytes(model)
+    if loading <= arena:
+        return ()
+    return (f"while it loads, the runtime needs {loading:,} bytes for a moment: allocate so many, not {arena:,}",)
+
+
 def _block_report(inserted: InsertedBlock) -> BlockReport:
     choice = inserted.choice
     return BlockReport(
@@ -360,7 +374,10 @@ def _verify_rewrite(
         return None, []
     if wanted is None and not tflm.available():
         return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
-    comparison = verify(before, after, inputs=inputs, progress=progress)
+    try:
+        comparison = verify(before, after, inputs=inputs, progress=progress)
+    except ModelError as error:
+        raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
     if comparison.first_difference is not None:
         raise VerificationError(
             f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"

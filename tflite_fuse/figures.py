@@ -121,6 +121,12 @@ def front_report(model: Model, name: str, front: Front, target: Target | None = 
     return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal, core, error)
 
 
+def _rounded_up(factor: float) -> float:
+    """A compute factor of six digits that, as a limit, allows the exact one."""
+    short = round(factor, 6)
+    return short if short >= factor else round(short + 1e-6, 6)
+
+
 def _front_row(model: Model, point: Point, marks: tuple[str, ...]) -> FrontRow:
     blocks = tuple(
         (
@@ -131,4 +137,4 @@ def _front_row(model: Model, point: Point, marks: tuple[str, ...]) -> FrontRow:
         )
         for block in point.blocks
     )
-    return FrontRow(point.ram_bytes, point.macs, round(point.compute_factor, 6), blocks, marks)
+    return FrontRow(point.ram_bytes, point.macs, _rounded_up(point.compute_factor), blocks, marks)

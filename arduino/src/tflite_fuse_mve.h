@@ -14,9 +14,9 @@
 #define TFLITE_FUSE_MVE 0
 #endif
 
-#if TFLITE_FUSE_MVE
-
 #include "tflite_fuse_packed.h"
+
+#if TFLITE_FUSE_MVE
 
 /* tflite_fuse_multiply four times, shift: -31...0.
  *

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from dataclasses import replace
@@ -102,6 +103,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def _main(model: Model, **changes: object) -> bytes:
     graph: SubGraph = replace(model.main, **changes)  # type: ignore[arg-type]
     return serialize_model(replace(model, subgraphs=(graph, *model.subgraphs[1:])))
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target.tflite"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path):
+        with pytest.raises(UsageError, match="cannot be written \\(it is no regular file"):
+            save_model(rich_model(), place)
+    assert pipe.is_fifo()
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    save_model(rich_model(), link)
+    assert link.is_symlink() and load_model(target) == load_model(link)
+    if os.geteuid() != 0:  # who may write everywhere may write here
+        target.chmod(0o444)
+        with pytest.raises(UsageError, match="read-only"):
+            save_model(rich_model(), target)
 
 
 def test_inconsistent_models_are_refused_with_the_place() -> None:

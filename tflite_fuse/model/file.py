@@ -81,9 +81,18 @@ def save_model(model: Model | bytes, path: str | os.PathLike[str]) -> None:
 
 
 def write_atomically(data: bytes, path: Path) -> None:
-    """Write to a temporary file beside ``path``, then rename."""
+    """Write to a temporary file beside ``path``, then rename; a link stays one, what it leads to is replaced.
+
+    Raises:
+        UsageError: the path cannot be written, or is a device, a pipe or another thing that is no file.
+    """
     temporary: Path | None = None
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: cannot be written (it is no regular file)")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot be written (it is read-only)")
+        path = path.resolve()
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as stream:

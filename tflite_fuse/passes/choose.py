@@ -21,8 +21,14 @@ from tflite_fuse.passes.goal import Goal
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""
 
-BEYOND = 2
+BEYOND = 4
 """Points whose estimate is above a RAM limit that are tried none the less: blocks often need a little less."""
+
+PATIENCE = 40
+"""Points that are tried before a RAM limit is refused."""
+
+NEAR = 16
+"""Points with bands are tried if their estimate exceeds a RAM limit by up to one part in this many."""
 
 BANDED = 8
 """Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
@@ -58,12 +64,16 @@ class Chooser:
             raise self._compute_not_reached(front)
         if self.goal.max_ram is not None:
             return self._within_ram(front, points, self.goal.max_ram)
+        return self._least(front, points)
+
+    def _least(self, front: Front, points: Sequence[Point]) -> Candidate:
+        """The least real arena that keeps the limit on compute. Raises LimitError: there is none."""
         candidates = list(islice(self._kept(map(self.site.realise, points)), CANDIDATES))
         if not candidates and not self.site.moved:
             candidates = list(self._kept([self.site.realise(front.unfused)]))
         if not candidates:
             raise self._compute_not_reached(front)
-        return self._with_bands(min(candidates, key=lambda candidate: (candidate.arena, candidate.compute)))
+        return self._with_bands(front, min(candidates, key=lambda candidate: (candidate.arena, candidate.compute)))
 
     def _allowed(self, front: Front) -> list[Point]:
         """The points the search expects to keep the limit on compute, or nearly if it expects rather too much."""
@@ -79,9 +89,9 @@ class Chooser:
         most = None if limit is None else limit * slack * sum(self.site.alone)
         return (each for each in candidates if most is None or each.compute <= most)
 
-    def _with_bands(self, least: Candidate) -> Candidate:
+    def _with_bands(self, front: Front, least: Candidate) -> Candidate:
         """The least arena when strips may run in bands, which computes more, or ``least``."""
-        points = self._banded()
+        points = self._banded(front)
         firsts = list({_bands(point): point for point in reversed(points)}.values())
         others = [point for point in points if point not in firsts]
         for point in [*firsts, *others][:BANDED]:
@@ -90,17 +100,18 @@ class Chooser:
                     least = candidate if candidate.arena < least.arena else least
         return least
 
-    def _banded(self) -> list[Point]:
-        """Points with bands of strips, RAM ascending."""
-        options = self.options
-        if (
-            (self.goal.compute_limit or 2.0) <= 1.0
-            or options.scheme is not Scheme.AUTO
-            or not options.overlap & options.strips
-        ):
+    def _banded(self, front: Front) -> list[Point]:
+        """Points with bands of strips, RAM ascending.
+
+        Args:
+            front: the one without.
+        """
+        options, limit = self.options, self.goal.compute_limit
+        recomputes = limit is None or limit > 1 or _skips(front)
+        if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
             return []
-        front = fusion_front(self.site.model, replace(options, bands=True))
-        return [point for point in self._allowed(front) if _bands(point)]
+        banded = fusion_front(self.site.model, replace(options, bands=True))
+        return [point for point in self._allowed(banded) if _bands(point)]
 
     def with_longer_runs(self, least: Candidate) -> Candidate:
         """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
@@ -132,32 +143,37 @@ class Chooser:
             return unfused
         fitting = sum(point.ram_bytes <= max_ram for point in points)
         plain = map(self.site.realise, reversed(points[: fitting + BEYOND]))
-        fit, nearest = self._best_fit(plain, max_ram, self.site.realise(points[0]))
-        skips = front.points[-1].macs < front.unfused.macs
-        if fit is not None and fit.point.macs <= front.points[-1].macs and not skips:
+        fit = self._best_fit(plain, max_ram)
+        if fit is not None and fit.point.macs <= front.points[-1].macs and not _skips(front):
             return fit
-        banded = [point for point in self._banded() if point.ram_bytes - nearest.spare <= max_ram]
+        banded = [point for point in self._banded(front) if point.ram_bytes <= max_ram + max_ram // NEAR]
         cheaper = [point for point in banded if fit is None or point.macs < fit.compute]
-        better, nearest = self._best_fit(_cheapest_first(self.site, cheaper, max_ram), max_ram, nearest)
+        better = self._best_fit(_cheapest_first(self.site, cheaper, max_ram), max_ram)
         fits = [candidate for candidate in (unfused, fit, better) if candidate is not None]
-        if not fits:
-            raise self._ram_not_reached(nearest, max_ram)
-        return min(fits, key=lambda candidate: candidate.compute)
+        if fits:
+            return min(fits, key=lambda candidate: candidate.compute)
+        return self._last_resort([*points, *banded], self._least(front, points), max_ram)
 
-    def _best_fit(
-        self, candidates: Iterable[Candidate], max_ram: int, nearest: Candidate
-    ) -> tuple[Candidate | None, Candidate]:
-        """A candidate that fits, or None; and the one of the least arena among them and ``nearest``.
+    def _last_resort(self, points: Iterable[Point], least: Candidate, max_ram: int) -> Candidate:
+        """Estimates may have hidden what fits: the least arena, or else any point that does. Raises LimitError."""
+        likely = sorted(points, key=lambda point: point.ram_bytes)[:PATIENCE]
+        candidates = self._kept(map(self.site.realise, likely)) if least.arena > max_ram else ()
+        for candidate in candidates:
+            least = candidate if candidate.arena < least.arena else least
+            if least.arena <= max_ram:
+                break
+        if least.arena > max_ram:
+            raise self._ram_not_reached(least, max_ram)
+        return least
+
+    def _best_fit(self, candidates: Iterable[Candidate], max_ram: int) -> Candidate | None:
+        """A candidate that fits, or None.
 
         Candidates come by MACs, so that the first that fits has the fewest; by expected instructions it need not.
         """
-        fits: list[Candidate] = []
-        for candidate in self._kept(candidates):
-            nearest = candidate if candidate.arena <= nearest.arena else nearest
-            fits += [candidate] if candidate.arena <= max_ram else []
-            if len(fits) == (1 if self.options.target is None else CANDIDATES):
-                break
-        return min(fits, key=lambda fit: fit.compute, default=None), nearest
+        fits = (candidate for candidate in self._kept(candidates) if candidate.arena <= max_ram)
+        some = islice(fits, 1 if self.options.target is None else CANDIDATES)
+        return min(some, key=lambda fit: fit.compute, default=None)
 
     def _compute_not_reached(self, front: Front) -> LimitError:
         least = self.site.realise(front.points[-1]).compute / max(front.unfused.macs, 1)
@@ -176,6 +192,11 @@ class Chooser:
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
             f"at a compute factor of {factor:.2f}, because of {culprits}"
         )
+
+
+def _skips(front: Front) -> bool:
+    """Whether blocks skip work of the model, so that others may recompute without more work in all."""
+    return front.points[-1].macs < front.unfused.macs
 
 
 def _bands(point: Point) -> int:

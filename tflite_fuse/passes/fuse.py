@@ -126,7 +126,7 @@ def _done(model: Model, chosen: Candidate) -> Iterator[str]:
         labels = [operator_label(model, index) for index in ends]
         where = f"{labels[0]} to {labels[-1]}" if labels[0] != labels[-1] else f"{labels[0]} alone"
         height, width = block.choice.config.tile_height, block.choice.config.tile_width
-        shape = f"tiles of {height} x {width}" if block.choice.scheme == "tiles" else f"strips {width} columns wide"
+        shape = f"tiles of {height} x {width}" if block.choice.scheme == "tiles" else f"strips of width {width}"
         recomputes = block.choice.scheme != "line-buffers" and block.extra_macs != 0
         how = f"in {shape}" if recomputes else "without recompute"
         less = f"; {-block.extra_macs:,} MACs fewer, as pixels no operator reads are skipped" * (block.extra_macs < 0)

@@ -32,6 +32,8 @@ class Goal:
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
         if self.max_compute is not None and isnan(self.max_compute):
             raise UsageError("the compute factor is no number: give one like 1.3")
+        if self.max_compute is not None and self.max_compute <= 0:
+            raise UsageError(f"a compute factor is above 0, not {self.max_compute:g}: give one like 1.3")
 
     def longest(self, arena: int) -> int:
         """Bytes an arena may have for the sake of longer runs, given the least that meets the goal otherwise.

@@ -89,7 +89,8 @@ class FrontReport:
 
     def table(self) -> Table:
         """For a terminal."""
-        caption = None if self.error is None else f"Instructions are predicted: {self.error}."
+        caption = "RAM is what the search expects; rewrite places every tensor and needs a little less, rarely more."
+        caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
         for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):
             table.add_column(heading, justify="right")
