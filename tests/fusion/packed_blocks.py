@@ -105,7 +105,7 @@ def deep_block(rng: Random) -> Block:
 
 
 def one_column_block(rng: Random) -> Block:
-    """A convolution whose windows have one column, dilated all the same, of more channels than there is room to copy."""
+    """A convolution of dilated windows of one column, of more channels than there is room to copy."""
     maker = PackedMaker(rng)
     maker.tensors.clear()
     maker.stages.clear()
