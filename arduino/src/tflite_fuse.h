@@ -92,7 +92,7 @@ typedef struct {
 
 /* Checks a block once and for all.
  *
- * options: 4-byte aligned, as they are in a .tflite file. constants: 4-byte aligned (16 for the fast kernels).
+ * options: 4-byte aligned, as they are in a .tflite file. constants: 4-byte aligned.
  * Both must outlive `block`. After TFLITE_FUSE_OK no run of the block reads or writes outside the memory it is given,
  * whatever the options and constants hold. */
 tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options, size_t options_bytes,

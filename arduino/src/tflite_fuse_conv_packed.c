@@ -56,8 +56,9 @@ typedef struct {
 /* The values of a row of a window in one piece: where they lie, or copied. */
 static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
   const tflite_fuse_stage* stage = call->stage;
-  if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width)) {
-    return *row;
+  if (stage->kernel_width == 1 ||
+      (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width))) {
+    return *row; /* `copy` has no room for rows of a single tap */
   }
   const int32_t depth = call->inputs[0]->channels, dilation = stage->dilation_width;
   int8_t* to = copy;

@@ -1,8 +1,10 @@
 /* The instructions of Arm's DSP extension (Cortex-M4, M7, M33, M55 and others) that the fast kernels are built from.
  *
  * Statements that load are volatile: a compiler that moves loads up to hide latency runs out of the core's 14 registers
- * and spends more on spilling than it gains. For tests TFLITE_FUSE_DSP_EMULATION names a header that defines the same
- * functions in portable C. */
+ * and spends more on spilling than it gains. Pixels are loaded from any address: a build with -mno-unaligned-access, for
+ * memory or cores that do not allow it, has the portable kernels instead.
+ *
+ * For tests TFLITE_FUSE_DSP_EMULATION names a header that defines the same functions in portable C. */
 #ifndef TFLITE_FUSE_DSP_H_
 #define TFLITE_FUSE_DSP_H_
 
@@ -12,7 +14,7 @@
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION
-#elif defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && defined(__GNUC__)
+#elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_UNALIGNED) && defined(__thumb2__) && defined(__GNUC__)
 #define TFLITE_FUSE_DSP 1
 
 /* A 32-bit word is a pair of int16 (low, high) or four int8 (0...3, from low to high). */

@@ -54,6 +54,21 @@ def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
         assert_small_and_without_globals(objects)
 
 
+def test_no_unaligned_loads_where_they_are_forbidden(tmp_path: Path) -> None:
+    """Kernels with DSP instructions load words from any address: a build that forbids this must not have them."""
+    command = [*cross("cortex-m7"), "-mno-unaligned-access"]
+    compile_all(command, tmp_path)
+    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") == 0
+    compile_all(cross("cortex-m7"), tmp_path)
+    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") > 0
+
+
+def code_bytes(compiled: Path) -> int:
+    command = ["arm-none-eabi-size", str(compiled)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(listing.splitlines()[-1].split()[0])
+
+
 def assert_small_and_without_globals(objects: list[Path]) -> None:
     command = ["arm-none-eabi-size", "-t", *map(str, objects)]
     listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
