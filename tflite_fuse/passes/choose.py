@@ -28,7 +28,7 @@ PATIENCE = 40
 """Points that are tried before a RAM limit is refused."""
 
 NEAR = 16
-"""Points with bands are tried if their estimate exceeds a RAM limit by up to one part in this many."""
+"""Points are tried if their estimate exceeds a RAM limit by up to one part in this many."""
 
 BANDED = 8
 """Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
@@ -128,6 +128,8 @@ class Chooser:
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
                 front = fusion_front(self.site.model, replace(self.options, chunks=longer, strips=strips))
+                if front.points[0].ram_bytes > limit + limit // NEAR:
+                    continue
                 candidate = self.choose(front)
             except LimitError:
                 continue
@@ -156,7 +158,8 @@ class Chooser:
 
     def _last_resort(self, points: Iterable[Point], least: Candidate, max_ram: int) -> Candidate:
         """Estimates may have hidden what fits: the least arena, or else any point that does. Raises LimitError."""
-        likely = sorted(points, key=lambda point: point.ram_bytes)[:PATIENCE]
+        near = (point for point in points if point.ram_bytes <= max_ram + max_ram // NEAR)
+        likely = sorted(near, key=lambda point: point.ram_bytes)[:PATIENCE]
         candidates = self._kept(map(self.site.realise, likely)) if least.arena > max_ram else ()
         for candidate in candidates:
             least = candidate if candidate.arena < least.arena else least
