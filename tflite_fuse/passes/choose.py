@@ -208,7 +208,7 @@ def _bands(point: Point) -> int:
 
 
 def _cheapest_first(site: Site, points: Sequence[Point], max_ram: int) -> Iterator[Candidate]:
-    """Candidates towards less RAM: the cheapest points one by one, then where a bisection finds the limit.
+    """Candidates towards less RAM: the cheapest points one by one, then where a bisection finds the limit and behind.
 
     Args:
         points: RAM ascending.
@@ -220,4 +220,5 @@ def _cheapest_first(site: Site, points: Sequence[Point], max_ram: int) -> Iterat
         middle = (low + high) // 2
         found.append(site.realise(points[middle]))
         low, high = (middle + 1, high) if found[-1].arena <= max_ram else (low, middle)
+    found += map(site.realise, points[low + 1 : min(low + BANDED, max(0, len(points) - BANDED))])
     yield from sorted(found, key=lambda candidate: candidate.compute)
