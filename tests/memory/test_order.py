@@ -132,7 +132,7 @@ def test_rules_agree_where_the_search_has_work_to_do(flag: str) -> None:
 def test_published_networks(name: str, default: int, least: int) -> None:
     path = SHARED / "graphs" / f"{name}.json"
     if not path.exists():
-        pytest.skip(f"{path} is not there")
+        pytest.skip(f"no {path.name} beside the project")
     graph = read_graph(path)
     result = minimal_peak_order(graph, time_limit=60.0)
     check(graph, result)

@@ -32,10 +32,6 @@ class StageKind(IntEnum):
     SOURCE = 10
 
 
-ACCUMULATORS = frozenset({StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED})
-"""Stages that read their whole input pixel by pixel into int32 accumulators and write one 1x1 output at the end."""
-
-
 class Storage(IntEnum):
     """Where a tensor of a block lives. The numbers are part of the options format."""
 

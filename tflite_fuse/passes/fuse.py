@@ -82,13 +82,12 @@ class Fuse:
         chosen = chooser.with_longer_runs(chooser.choose(front))
         unfused = front.explain(chosen.point, self.goal.max_ram)
         notes = (*_done(bare, chosen), *why_not, *unfused)
+        optimal = front.optimal if self.target is None else None  # of expectations, which prove nothing
         if not chosen.point.blocks:
-            return FuseResult(model, False, notes, front.optimal, "fusion", (), chosen.point, front)
+            return FuseResult(model, False, notes, optimal, "fusion", (), chosen.point, front)
         expected = self._prediction(front, chosen)
         notes += () if expected is None else (_expectation(expected),)
-        return FuseResult(
-            chosen.model, True, notes, front.optimal, "fusion", chosen.blocks, chosen.point, front, expected
-        )
+        return FuseResult(chosen.model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected)
 
     def _prediction(self, front: Front, chosen: Candidate) -> Prediction | None:
         if self.target is None:
