@@ -26,8 +26,8 @@ from rich.table import Table
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.order import minimal_peak_order
-from tflite_fuse.memory.order_rules import OrderRules
+from tflite_fuse.memory.order.least_peak import minimal_peak_order
+from tflite_fuse.memory.order.rules import OrderRules
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 

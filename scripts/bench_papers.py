@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measured import Measured, measure
 
 from tflite_fuse.errors import TfliteFuseError, UsageError, VerificationError
-from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.geometry import LayerGraph, graph_from_layers
-from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
+from tflite_fuse.fusion.search.front import Front, Point
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fuse import Fuse

@@ -28,11 +28,11 @@ from tests.runtime.fused_models import fuse
 from tflite_fuse import Goal
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.in_model import blocks_in
-from tflite_fuse.fusion.instruction_costs import COSTS_FILE, PredictionError
-from tflite_fuse.fusion.instruction_costs import Target as PredictedTarget
-from tflite_fuse.fusion.instructions import block_counts, conv_at_once, fit_costs, predicted_instructions
+from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.fusion.instructions.counts import block_counts, conv_at_once, fit_costs, predicted_instructions
+from tflite_fuse.fusion.instructions.targets import COSTS_FILE, PredictionError
+from tflite_fuse.fusion.instructions.targets import Target as PredictedTarget
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.runtime.inputs import generate_inputs

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.figures import measured_head
-from tflite_fuse.fusion.in_model import block_overlaps, executed_macs
-from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
+from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.passes.base import Pass, run_passes
 from tflite_fuse.passes.fuse import Fuse, FuseResult

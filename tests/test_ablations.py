@@ -14,7 +14,7 @@ import tflite_fuse
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.cli import app
-from tflite_fuse.memory.tail import loading_bytes
+from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo.networks import cell_network, inverted_residual_network

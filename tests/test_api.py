@@ -8,7 +8,7 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, LimitError, UsageError
-from tflite_fuse.memory.tail import loading_bytes
+from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.units import parse_bytes, parse_tiles
 from tflite_fuse.zoo.networks import inverted_residual_network

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import tflite_fuse
 from tflite_fuse.cli import app
 from tflite_fuse.export import FORMATS
-from tflite_fuse.memory.in_place import KERNEL_SETS
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.model import load_model, save_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType

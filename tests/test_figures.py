@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflite_fuse.figures import front_report
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.zoo.networks import inverted_residual_network
 
 

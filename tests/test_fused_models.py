@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.front import Front, Point
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.placement import place
+from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.insert_blocks import insert_blocks
 from tflite_fuse.passes.plan import Plan

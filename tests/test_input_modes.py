@@ -19,8 +19,8 @@ from tests.input_mode_models import MODELS, float_input, two_towers
 from tests.test_cli import validate
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.cli import app
-from tflite_fuse.fusion.block import BlockConfig
-from tflite_fuse.fusion.front import BlockChoice
+from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
-from tflite_fuse.fusion.in_model import block_overlaps, outside_reads
-from tflite_fuse.fusion.instruction_costs import Target, prediction_error
-from tflite_fuse.fusion.outside import inputs_to_move
-from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import fusion_front
-from tflite_fuse.memory.offline_plan import remove_plan
-from tflite_fuse.memory.tail import loading_bytes
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, outside_reads
+from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.search.fusion_front import fusion_front
+from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model.file import load_model, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model

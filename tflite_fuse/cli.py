@@ -19,7 +19,7 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.export import FORMATS, export_model
-from tflite_fuse.memory.in_place import KERNEL_SETS
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_tiles
 

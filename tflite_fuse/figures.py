@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
-from tflite_fuse.fusion.extract import fusability
-from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.in_model import block_overlaps, executed_macs, outside_reads
-from tflite_fuse.fusion.instruction_costs import Target, prediction_error
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs, outside_reads
+from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.lower.extract import fusability
+from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.greedy import head_bytes
-from tflite_fuse.memory.offline_plan import has_plan
-from tflite_fuse.memory.placement import place, rounded
-from tflite_fuse.memory.tail import predict_tail
+from tflite_fuse.memory.place.portfolio import place, rounded
+from tflite_fuse.memory.tflm.greedy_planner import head_bytes
+from tflite_fuse.memory.tflm.offline_plan import has_plan
+from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs

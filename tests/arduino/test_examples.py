@@ -14,7 +14,7 @@ import pytest
 from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects, workshop
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMED = ROOT / "arduino" / "examples" / "StreamedInput"

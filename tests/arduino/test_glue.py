@@ -26,9 +26,9 @@ from tests.arduino.fake_runtime import (
 from tests.fusion.random_blocks import random_block, random_config, random_operands
 from tests.fusion.witness import Operands, plan, reference
 from tests.runtime.fused_models import with_version
-from tflite_fuse.fusion.block import Block, StageKind, Storage
-from tflite_fuse.fusion.encode import encode, outside_tensors
-from tflite_fuse.runtime.sources import library_directory, shim_directory
+from tflite_fuse.fusion.block.stages import Block, StageKind, Storage
+from tflite_fuse.fusion.encoding.encode import encode, outside_tensors
+from tflite_fuse.runtime.library.sources import library_directory, shim_directory
 
 NEWEST = max(GENERATIONS)
 

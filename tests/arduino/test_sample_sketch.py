@@ -18,7 +18,7 @@ from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "arduino" / "examples" / "SampleModel"

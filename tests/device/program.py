@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.fusion.extract import fusability
-from tflite_fuse.fusion.front import BlockChoice
+from tflite_fuse.fusion.lower.extract import fusability
+from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator

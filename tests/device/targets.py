@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.device.program import Int8Array, Program, write_program
-from tflite_fuse.runtime.sources import library_directory, library_sources
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
 

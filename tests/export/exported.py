@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.runtime.fused_models import fuse, fuse_outside, whole
-from tflite_fuse.fusion.block import Storage
-from tflite_fuse.fusion.extract import extract
+from tflite_fuse.fusion.block.stages import Storage
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.zoo import ModelBuilder

@@ -13,11 +13,11 @@ from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
-from tflite_fuse.fusion.block import Storage
-from tflite_fuse.fusion.extract import extract_block
+from tflite_fuse.fusion.block.stages import Storage
+from tflite_fuse.fusion.lower.extract import extract_block
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.reference import run_block_reference
+from tflite_fuse.runtime.reference.stages import run_block_reference
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -12,10 +12,10 @@ from tests.export.exported import chained, fused, network, outside, run
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
 from tflite_fuse.export.operators import registrations, used_operators
-from tflite_fuse.fusion.block import Storage
-from tflite_fuse.memory.greedy import head_bytes
-from tflite_fuse.memory.tail import loading_bytes, predict_tail
-from tflite_fuse.memory.tail_sizes import ARM, WIDE_ENUMS
+from tflite_fuse.fusion.block.stages import Storage
+from tflite_fuse.memory.tflm.greedy_planner import head_bytes
+from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS
+from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import load_model
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
 

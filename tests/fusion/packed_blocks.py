@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from tests.fusion.random_blocks import BlockMaker
-from tflite_fuse.fusion.block import Block, Requantization, Stage, StageKind
+from tflite_fuse.fusion.block.stages import Block, Requantization, Stage, StageKind
 
 DEVICE = Path(__file__).resolve().parents[1] / "device"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflite_fuse.fusion.block import Block, BlockConfig, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind, Storage
 
 Span = tuple[int, int]
 EMPTY: Span = (1 << 40, 0)

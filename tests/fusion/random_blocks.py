@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from tflite_fuse.fusion.block import (
+from tflite_fuse.fusion.block.stages import (
     AddParameters,
     Block,
     BlockConfig,

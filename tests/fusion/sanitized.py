@@ -18,11 +18,11 @@ from tests.fusion.packed_blocks import deep_block, packed_block
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block import Block, StageKind
-from tflite_fuse.fusion.decode import read_options
-from tflite_fuse.fusion.encode import EncodedBlock, encode
-from tflite_fuse.fusion.format import TensorDesc
-from tflite_fuse.runtime.host import HostLibrary, load_library
+from tflite_fuse.fusion.block.stages import Block, StageKind
+from tflite_fuse.fusion.encoding.decode import read_options
+from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.encoding.structs import TensorDesc
+from tflite_fuse.runtime.library.host import HostLibrary, load_library
 from tflite_fuse.runtime.streams import PixelSource
 
 MOST_BYTES = 1 << 22

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from tflite_fuse.fusion.block import BlockTensor, Stage, StageKind
-from tflite_fuse.fusion.geometry import Layer, LayerGraph, stage_macs
+from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, stage_macs
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 
 class GraphMaker:

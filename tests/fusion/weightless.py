@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflite_fuse.fusion.block import Block, Stage, StageKind, Storage
-from tflite_fuse.fusion.geometry import LayerGraph
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.block.stages import Block, Stage, StageKind, Storage
 
 
 def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.INPUT) -> Block:

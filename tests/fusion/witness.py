@@ -9,11 +9,11 @@ import numpy as np
 
 from tests.fusion.random_blocks import one_tile, random_block, random_config, random_operands
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block import Block, BlockConfig, Int8Array, StageKind, Storage
-from tflite_fuse.fusion.encode import EncodedBlock, encode
-from tflite_fuse.fusion.schedule import Schedule, schedule
-from tflite_fuse.runtime.host import HostLibrary
-from tflite_fuse.runtime.reference import run_block_tensors
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Int8Array, StageKind, Storage
+from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.schedule.schedule import Schedule, schedule
+from tflite_fuse.runtime.library.host import HostLibrary
+from tflite_fuse.runtime.reference.stages import run_block_tensors
 from tflite_fuse.runtime.streams import PixelSource
 
 Operands = tuple[list[Int8Array], list[Int8Array], list[Int8Array]]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.memory.placement_graphs import chain, memory_graphs
+from tests.memory.place.placement_graphs import chain, memory_graphs
 from tflite_fuse.errors import PlanError
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.overlap import Overlap
-from tflite_fuse.memory.placement import place
+from tflite_fuse.memory.place.portfolio import place
 
 THREE = MemoryGraph(
     (32, 32, 32),

@@ -8,10 +8,10 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, LimitError
-from tflite_fuse.fusion.in_model import block_overlaps, blocks_in
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, blocks_in
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.offline_plan import read_plan
+from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes import choose
 from tflite_fuse.runtime import tflm

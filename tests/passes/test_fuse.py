@@ -9,7 +9,7 @@ import pytest
 import tflite_fuse
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, Result, UsageError
-from tflite_fuse.fusion.in_model import blocks_in
+from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder

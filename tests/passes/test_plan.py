@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from tests.builders import random_models
 from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
-from tests.memory.test_greedy import conditional_model
+from tests.memory.tflm.test_greedy_planner import conditional_model
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import arena_tensors, memory_graph
-from tflite_fuse.memory.greedy import head_bytes
-from tflite_fuse.memory.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
 from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.memory.tflm.greedy_planner import head_bytes
+from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.passes.base import Pass

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import random_models
-from tests.memory.order_graphs import is_valid
+from tests.memory.order.order_graphs import is_valid
 from tests.model.rich_model import rich_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.offline_plan import ONLINE, has_plan, tensor_count, write_plan
+from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, tensor_count, write_plan
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s

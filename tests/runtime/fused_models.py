@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tflite_fuse.fusion.block import Block, BlockConfig, Stage, StageKind, Storage
-from tflite_fuse.fusion.encode import EncodedBlock, encode
-from tflite_fuse.fusion.extract import extract
-from tflite_fuse.fusion.schedule import schedule
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind, Storage
+from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.outside import InputMode, OutsideInput, set_outside_inputs
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.runtime.shim import CUSTOM_CODE
+from tflite_fuse.runtime.library.wheel_operator import CUSTOM_CODE
 
 
 def whole(block: Block) -> BlockConfig:

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from tests.runtime.fused_models import fuse, fuse_outside, whole
+from tests.runtime.library.test_wheel_operator import ONE_TILE, inputs_of, network
 from tests.runtime.small_models import dense_model
-from tests.runtime.test_shim import ONE_TILE, inputs_of, network
 from tflite_fuse.errors import BlockError, ModelError, TfliteFuseError, UsageError, VerificationError
-from tflite_fuse.fusion.block import BlockConfig, StageKind, Storage
-from tflite_fuse.fusion.extract import extract
-from tflite_fuse.fusion.outside import move_outside
+from tflite_fuse.fusion.block.stages import BlockConfig, StageKind, Storage
+from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.fusion.lower.outside import move_outside
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs, set_outside_inputs
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import compare
-from tflite_fuse.runtime.host import run_block
+from tflite_fuse.runtime.library.host import run_block
 from tflite_fuse.runtime.streams import Stream, make_feed
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -263,8 +263,8 @@ def test_strips_of_a_streamed_input_are_refused() -> None:
 
 
 def test_the_library_alone_survives_a_failing_source_too() -> None:
-    from tflite_fuse.fusion.encode import encode
-    from tflite_fuse.fusion.schedule import schedule
+    from tflite_fuse.fusion.encoding.encode import encode
+    from tflite_fuse.fusion.schedule.schedule import schedule
 
     model, image = load_model(network()), inputs_of(network(), 10)[-1][0]
     extraction = extract(model, range(7))

@@ -15,7 +15,7 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.worker import Worker, WorkerKind, worker
+from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, worker
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -146,7 +146,7 @@ def test_the_model_decides_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch)
         asked.append(model)
         return 0.2 if len(asked) > 1 else 60.0
 
-    monkeypatch.setattr("tflite_fuse.runtime.worker.inference_seconds", short_patience)
+    monkeypatch.setattr("tflite_fuse.runtime.processes.worker.inference_seconds", short_patience)
     slow = dense_model(units=5)
     with pytest.raises(ModelError, match=r"took longer than 0\.2 s"), worker(WorkerKind()) as child:
         child.load(dense_model())

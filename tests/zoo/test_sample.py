@@ -7,7 +7,7 @@ import pytest
 
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.greedy import head_bytes
+from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 from tflite_fuse.model.operators import operator_name

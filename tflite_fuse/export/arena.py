@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tflite_fuse.memory.greedy import greedy_head
-from tflite_fuse.memory.requests import round_up
-from tflite_fuse.memory.tail import loading_bytes, predict_tail
-from tflite_fuse.memory.tail_sizes import WIDE_ENUMS, Build, Struct
+from tflite_fuse.memory.tflm.greedy_planner import greedy_head
+from tflite_fuse.memory.tflm.head_requests import round_up
+from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS, Build, Struct
+from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.schema import Model
 
 FULL_STRUCTS = replace(WIDE_ENUMS, node=Struct(44), edge_tensor=Struct(64))

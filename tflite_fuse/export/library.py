@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflite_fuse.runtime.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")

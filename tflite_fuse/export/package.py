@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.export import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.arena import FULL_STRUCTS
 from tflite_fuse.export.folder import Files, require_usable, write_folder
+from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
-from tflite_fuse.memory.tail_sizes import WIDE_ENUMS
+from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
-from tflite_fuse.fusion.in_model import block_overlaps
+from tflite_fuse.fusion.encoding.in_model import block_overlaps
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
-from tflite_fuse.memory.offline_plan import has_plan, remove_plan
-from tflite_fuse.memory.placement import place
+from tflite_fuse.memory.place.portfolio import place
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput

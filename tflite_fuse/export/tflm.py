@@ -9,7 +9,7 @@ from tflite_fuse.export.arena import Arena, arena_for
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
-from tflite_fuse.memory.tail_sizes import Build
+from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tflite_fuse.fusion.front import Point
-from tflite_fuse.fusion.in_model import block_overlaps
-from tflite_fuse.fusion.instruction_costs import Target, block_instructions
+from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.fusion.instructions.targets import Target, block_instructions
+from tflite_fuse.fusion.search.front import Point
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.placement import place
-from tflite_fuse.memory.tail import loading_bytes, predict_tail
+from tflite_fuse.memory.place.portfolio import place
+from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import LEAST_GAIN, SearchOptions, fusion_front
+from tflite_fuse.fusion.search.front import Front, Point
+from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions, fusion_front
+from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.candidate import Candidate, Site
 from tflite_fuse.passes.goal import Goal

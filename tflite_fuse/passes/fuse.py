@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tflite_fuse.fusion.front import Front, Point
-from tflite_fuse.fusion.instruction_costs import Prediction, Target, prediction_error
-from tflite_fuse.fusion.outside import inputs_to_move
-from tflite_fuse.fusion.schemes import Scheme
-from tflite_fuse.fusion.search import SearchOptions, fusion_front
-from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
+from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.search.front import Front, Point
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model

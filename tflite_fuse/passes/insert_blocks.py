@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.encode import EncodedBlock, encode
-from tflite_fuse.fusion.extract import Extraction, extract
-from tflite_fuse.fusion.front import BlockChoice
-from tflite_fuse.fusion.in_model import executed_macs
-from tflite_fuse.fusion.operands import Shape, tensor_name
-from tflite_fuse.fusion.outside import OutsideExtraction, input_name, move_outside
-from tflite_fuse.fusion.schedule import Schedule, schedule
+from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.encoding.in_model import executed_macs
+from tflite_fuse.fusion.lower.extract import Extraction, extract
+from tflite_fuse.fusion.lower.operands import Shape, tensor_name
+from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, move_outside
+from tflite_fuse.fusion.schedule.schedule import Schedule, schedule
+from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.affine import affine_parameters, is_reversible
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name

@@ -10,12 +10,12 @@ from tflite_fuse.errors import PlanError
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.greedy import head_bytes
-from tflite_fuse.memory.in_place import with_in_place
-from tflite_fuse.memory.offline_plan import ONLINE, has_plan, read_plan, remove_plan, tensor_count, write_plan
 from tflite_fuse.memory.overlap import Overlap
-from tflite_fuse.memory.placement import Placement, place
-from tflite_fuse.memory.requests import Requests, arena_requests
+from tflite_fuse.memory.place.portfolio import Placement, place
+from tflite_fuse.memory.tflm.greedy_planner import head_bytes
+from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
+from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
+from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, read_plan, remove_plan, tensor_count, write_plan
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult

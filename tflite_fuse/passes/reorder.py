@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.in_place import with_in_place
-from tflite_fuse.memory.offline_plan import has_plan, remove_plan
-from tflite_fuse.memory.order import OrderResult, minimal_peak_order
+from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
+from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.memory.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tflite_fuse.fusion.instruction_costs import PredictionError
+from tflite_fuse.fusion.instructions.targets import PredictionError
 
 FRONT_SCHEMA = "tflite-fuse/front/1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tflite_fuse.fusion.instruction_costs import Prediction
+from tflite_fuse.fusion.instructions.targets import Prediction
 from tflite_fuse.model.outside import OutsideInput
 
 SCHEMA = "tflite-fuse/report/1"

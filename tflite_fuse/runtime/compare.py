@@ -18,8 +18,8 @@ from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
-from tflite_fuse.runtime.worker import Array, Worker
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})

@@ -10,8 +10,8 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Sequence
 
+from tflite_fuse.runtime.processes.worker import Array, WorkerKind, worker
 from tflite_fuse.runtime.tflm import RunResult
-from tflite_fuse.runtime.worker import Array, WorkerKind, worker
 
 RUNTIME_NAME = "litert"
 

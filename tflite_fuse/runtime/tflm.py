@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from tflite_fuse.errors import ModelError, TfliteFuseError
 from tflite_fuse.model import load_model
-from tflite_fuse.runtime.shim import tflm_kind
+from tflite_fuse.runtime.library.wheel_operator import tflm_kind
+from tflite_fuse.runtime.processes.worker import Array, Worker, worker
 from tflite_fuse.runtime.streams import Outside
-from tflite_fuse.runtime.worker import Array, Worker, worker
 
 RUNTIME_NAME = "tflite-micro"
 

@@ -1,0 +1,77 @@
+"""The C library compiles without a warning, here and for the cores it is made for, and stays small."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tflite_fuse.runtime.library.compiler import find_compiler
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
+
+STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+MOST_THUMB_CODE = 24 * 1024
+CORES = {
+    "cortex-m7": "arm-none-eabi-gcc -mcpu=cortex-m7 -mthumb",
+    "cortex-m55": "arm-none-eabi-gcc -mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
+    "cortex-m0": "arm-none-eabi-gcc -mcpu=cortex-m0 -mthumb",
+    "rv32imc": "riscv64-unknown-elf-gcc -march=rv32imc -misa-spec=2.2 -mabi=ilp32 --specs=picolibc.specs",
+    "xtensa-lx106": ("xtensa-lx106-elf-gcc -mlongcalls --specs=/usr/lib/xtensa-lx106-elf/picolibc.specs"),
+}
+
+
+def compile_all(command: list[str], directory: Path) -> list[Path]:
+    objects = []
+    for source in library_sources():
+        objects.append(directory / f"{source.stem}.o")
+        done = subprocess.run(
+            [*command, *STRICT, f"-I{library_directory()}", "-c", str(source), "-o", str(objects[-1])],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    return objects
+
+
+def cross(core: str) -> list[str]:
+    command = shlex.split(CORES[core])
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    return command
+
+
+def test_without_warnings_on_this_machine(tmp_path: Path) -> None:
+    compile_all(list(find_compiler().command), tmp_path)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
+    objects = compile_all(cross(core), tmp_path)
+    if core == "cortex-m7":
+        assert_small_and_without_globals(objects)
+
+
+def test_no_unaligned_loads_where_they_are_forbidden(tmp_path: Path) -> None:
+    """Kernels with DSP instructions load words from any address: a build that forbids this must not have them."""
+    command = [*cross("cortex-m7"), "-mno-unaligned-access"]
+    compile_all(command, tmp_path)
+    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") == 0
+    compile_all(cross("cortex-m7"), tmp_path)
+    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") > 0
+
+
+def code_bytes(compiled: Path) -> int:
+    command = ["arm-none-eabi-size", str(compiled)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(listing.splitlines()[-1].split()[0])
+
+
+def assert_small_and_without_globals(objects: list[Path]) -> None:
+    command = ["arm-none-eabi-size", "-t", *map(str, objects)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    text, data, bss = (int(number) for number in listing.splitlines()[-1].split()[:3])
+    assert text <= MOST_THUMB_CODE
+    assert (data, bss) == (0, 0)

@@ -1,0 +1,89 @@
+"""The kernels for packed weights against the numpy reference: in plain C, for the DSP extension and for Helium."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.encoding.test_fuzz_options import LITTLE_WORK, run_sanitized
+from tests.fusion.packed_blocks import BUILDS, deep_block, one_column_block, packed_block
+from tests.fusion.random_blocks import random_config
+from tests.fusion.witness import check, check_random, plan
+from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.encoding.decode import read_options
+from tflite_fuse.fusion.encoding.encode import encode
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
+
+builds = pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)
+
+
+@pytest.fixture(params=BUILDS.values(), ids=BUILDS)
+def library(request: pytest.FixtureRequest) -> HostLibrary:
+    return load_library(host_library(flags=request.param))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_packed_blocks(library: HostLibrary, rng: Random) -> None:
+    block = packed_block(rng)
+    check(library, block, random_config(rng, block), rng)
+
+
+def test_many_packed_blocks(library: HostLibrary) -> None:
+    for seed in range(250):
+        rng = Random(seed)
+        block = packed_block(rng)
+        check(library, block, random_config(rng, block), rng)
+
+
+def test_deep_blocks(library: HostLibrary) -> None:
+    for seed in range(60):
+        rng = Random(seed)
+        block = deep_block(rng)
+        check(library, block, random_config(rng, block), rng)
+
+
+def test_dilated_windows_of_one_column(library: HostLibrary) -> None:
+    """A row of one tap lies in one piece whatever its dilation; the memory for copies of rows is too short for it."""
+    for seed in range(20):
+        rng = Random(seed)
+        block = one_column_block(rng)
+        check(library, block, random_config(rng, block), rng)
+
+
+def test_any_blocks(library: HostLibrary) -> None:
+    for seed in range(100):
+        check_random(library, Random(seed))
+
+
+def test_packed_blocks_are_what_they_are_called() -> None:
+    """Every kernel and layout is met by the tests above."""
+    met: Counter[tuple[StageKind, int, bool]] = Counter()
+    for seed in range(400):
+        rng = Random(seed)
+        block = packed_block(rng)
+        options = read_options(encode(block, plan(block, random_config(rng, block))).options)
+        for desc, stage in zip(options.stages, block.stages, strict=True):
+            if stage.weights is not None:
+                met[stage.kind, desc.weight_layout, block.tensors[stage.inputs[0]].channels % 4 == 0] += 1
+    for kind in (StageKind.CONV, StageKind.DEPTHWISE):
+        for layout in (1, 2):
+            assert met[kind, layout, True] > 10
+            assert met[kind, layout, False] > 10
+    assert met[StageKind.FULLY_CONNECTED, 1, True] + met[StageKind.FULLY_CONNECTED, 1, False] > 3
+
+
+@builds
+def test_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
+    assert run_sanitized("exercise-packed", 60_000, 100, *flags) == "{'equal': 100}\n"
+
+
+@builds
+def test_damaged_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
+    outcome = run_sanitized("fuzz-packed", 0, 300, LITTLE_WORK, *flags)
+    assert "'ran'" in outcome
+    assert "'refused'" in outcome

@@ -1,0 +1,119 @@
+"""Closed-form distances between a block's input and the output over it, against the schedule's."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
+from tests.fusion.weightless import block_of, operands
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.block.stages import BlockConfig, StageKind
+from tflite_fuse.fusion.estimate.block_costs import block_costs, price_block
+from tflite_fuse.fusion.estimate.growing_block import Pricing
+from tflite_fuse.fusion.schedule.schedule import schedule
+
+
+def whole(chunk: int) -> BlockConfig:
+    return BlockConfig(1 << 15, 1 << 15, chunk)
+
+
+def shared_by_schedule(
+    graph: LayerGraph, first: int, last: int, driven: int, config: BlockConfig, alignment: int
+) -> int:
+    """The most bytes one input of a block may share with its driven output, by the exact distances."""
+    tensors = operands(graph, first, last)
+    extent = graph.tensors[driven]
+    overlaps = schedule(block_of(graph, first, last), config).overlaps
+    best = 0
+    for (source, output), distance in overlaps.items():
+        tensor = tensors[source]
+        dies = graph.consumers[tensor][-1] <= last and tensor not in graph.outputs
+        if tensors[output] == driven and dies:
+            above, low, high = (
+                -(-size // alignment) * alignment for size in (distance, extent.nbytes, graph.tensors[tensor].nbytes)
+            )
+            best = max(best, low + high - max(low, max(above, 0) + high))
+    return best
+
+
+def shared_by_search(graph: LayerGraph, last: int, chunk: int, alignment: int) -> dict[int, tuple[int, int]]:
+    """For each block that ends at a layer and runs in one tile: (bytes shared, by the exact distances)."""
+    pricing = Pricing(chunk, overlap=alignment)
+    return {
+        costs.first: (
+            int(costs.shared[0]),
+            shared_by_schedule(graph, costs.first, last, costs.driven, whole(chunk), alignment),
+        )
+        for costs in block_costs(graph, last, lambda driven: ((driven.height,), (driven.width,)), pricing)
+        if costs.usable[0]
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
+def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: bool, alignment: int) -> None:
+    random = Random(seed)
+    length = random.randint(1, 6)
+    graph = random_graph(random, length) if branching else random_chain(random, length)
+    last = random.randrange(len(graph.layers))
+    for searched, exact in shared_by_search(graph, last, random.choice([1, 2, 4]), alignment).values():
+        assert searched <= exact
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
+def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
+    """Every pair of tile height and width, against the distances of the schedule."""
+    random = Random(seed)
+    length = random.randint(1, 5)
+    graph = random_graph(random, length) if branching else random_chain(random, length)
+    last = random.randrange(len(graph.layers))
+    sizes = [random.randint(1, 8) for _ in range(2)], [random.randint(1, 8) for _ in range(2)]
+    for costs in block_costs(graph, last, lambda driven: sizes, Pricing(1, overlap=alignment)):
+        for index in range(4):
+            config = BlockConfig(int(costs.tile_height[index]), int(costs.tile_width[index]), 1)
+            if costs.usable[index]:
+                exact = shared_by_schedule(graph, costs.first, last, costs.driven, config, alignment)
+                assert int(costs.shared[index]) <= exact
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("channels", [4, 8, 16])
+def test_inverted_residuals_share_exactly_what_the_schedule_allows(kernel: int, channels: int, chunk: int) -> None:
+    maker = GraphMaker(16, 16, 8)
+    wide = maker.window(0, 16)
+    mixed = maker.window(wide, 16, (kernel, kernel), kind=StageKind.DEPTHWISE)
+    narrow = maker.window(mixed, channels)
+    if channels == 8:
+        maker.join(StageKind.ADD, narrow, 0)
+    graph = maker.graph()
+    shared = shared_by_search(graph, len(graph.layers) - 1, chunk, 1)
+    assert len(shared) >= 3
+    assert all(searched == exact > 0 for searched, exact in shared.values())
+
+
+def test_a_pointwise_layer_of_equal_width_runs_in_place_but_for_a_pixel() -> None:
+    maker = GraphMaker(10, 10, 6)
+    maker.window(0, 6)
+    costs = price_block(maker.graph(), 0, 0, BlockConfig(10, 10, 1), Pricing(overlap=1))
+    assert costs.shared[0] == 600 - 6
+
+
+def test_strips_and_inputs_needed_later_share_nothing() -> None:
+    graph = inverted_residuals((4, 4))
+    strips = price_block(graph, 5, 7, BlockConfig(6, 2), Pricing(overlap=1))
+    assert strips.shared[0] == 0
+    # The residual is read by the addition behind this block.
+    held = price_block(graph, 5, 7, BlockConfig(6, 6), Pricing(overlap=1))
+    assert held.shared[0] == 0
+    assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(overlap=1)).shared[0] > 0
+
+
+def test_nothing_is_shared_unasked() -> None:
+    graph = inverted_residuals((4, 4))
+    assert price_block(graph, 5, 8, BlockConfig(6, 6)).shared[0] == 0

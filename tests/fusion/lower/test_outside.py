@@ -1,0 +1,112 @@
+"""Which inputs can lie outside the arena, and the reasons given for those that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fusion.raw_models import RawModel, add_convolution
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.lower.outside import MOST_OUTSIDE, inputs_to_move, why_inside
+from tflite_fuse.model import Model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.zoo import ModelBuilder
+
+
+def plain() -> Model:
+    b = ModelBuilder(1)
+    return b.build([b.conv(b.input((1, 6, 6, 2)), 4, 3)])
+
+
+def only_reason(model: Model) -> str:
+    reason = why_inside(model, model.main.inputs[0])
+    with pytest.raises(LimitError) as caught:
+        inputs_to_move(model, InputMode.STREAMED)
+    assert reason is not None and reason in str(caught.value) and "cannot be streamed" in str(caught.value)
+    return reason
+
+
+def test_an_image_that_convolutions_read_can_move() -> None:
+    model = plain()
+    assert why_inside(model, model.main.inputs[0]) is None
+    assert inputs_to_move(model, InputMode.EXTERNAL) == (model.main.inputs, ())
+    assert inputs_to_move(model, InputMode.RESIDENT) == ((), ())
+
+
+def test_float_inputs_are_named_with_what_to_do() -> None:
+    b = ModelBuilder()
+    x = b.quantize(b.input((1, 6, 6, 2), type=TensorType.FLOAT32))
+    reason = only_reason(b.build([b.conv(x, 4, 3)]))
+    assert "it is float32 and QUANTIZE_0 reads it" in reason and "inference_input_type=tf.int8" in reason
+
+
+def test_uint8_inputs_too() -> None:
+    model = plain()
+    tensors = list(model.main.tensors)
+    tensors[model.main.inputs[0]] = replace(tensors[model.main.inputs[0]], type=TensorType.UINT8)
+    assert "it is uint8 and CONV_2D_0 reads it" in only_reason(
+        replace_main(model, replace(model.main, tensors=tuple(tensors)))
+    )
+
+
+def test_an_operator_no_block_can_hold_keeps_its_input() -> None:
+    b = ModelBuilder()
+    x = b.input((1, 8))
+    assert "SOFTMAX_0 reads it and cannot be part of a block" in only_reason(b.build([b.softmax(x)]))
+
+
+def test_behind_a_reshape_its_readers_count() -> None:
+    b = ModelBuilder()
+    good = b.build([b.conv(b.reshape(b.input((1, 72)), (1, 6, 6, 2)), 4, 3)])
+    assert why_inside(good, good.main.inputs[0]) is None
+    b = ModelBuilder()
+    assert "SOFTMAX_1 reads it" in only_reason(b.build([b.softmax(b.reshape(b.input((1, 2, 4)), (1, 8)))]))
+    b = ModelBuilder()
+    assert "RESHAPE_0 makes it an output" in only_reason(b.build([b.reshape(b.input((1, 2, 4)), (1, 8))]))
+
+
+def test_inputs_that_are_outputs_or_listed_twice_or_unread_stay() -> None:
+    model = plain()
+    (number,) = model.main.inputs
+    outputs = (*model.main.outputs, number)
+    assert "output of the model as well" in only_reason(replace_main(model, replace(model.main, outputs=outputs)))
+    assert "more than once" in only_reason(replace_main(model, replace(model.main, inputs=(number, number))))
+    assert "no operator reads it" in only_reason(replace_main(model, replace(model.main, operators=())))
+
+
+def test_without_inputs_there_is_a_sentence_too() -> None:
+    model = plain()
+    with pytest.raises(LimitError, match="the model has none in the arena"):
+        inputs_to_move(replace_main(model, replace(model.main, inputs=())), InputMode.EXTERNAL)
+
+
+def test_some_inputs_move_and_others_stay_with_a_reason() -> None:
+    b = ModelBuilder(3)
+    x, y = b.input((1, 6, 6, 2)), b.input((1, 4))
+    model = b.build([b.conv(x, 4, 3), b.softmax(y)])
+    moved, notes = inputs_to_move(model, InputMode.STREAMED)
+    assert moved == model.main.inputs[:1]
+    (note,) = notes
+    assert note.startswith("input input_1 cannot be streamed: SOFTMAX_1 reads it")
+
+
+def test_a_runtime_takes_only_so_many() -> None:
+    header = (library_directory() / "tflite_fuse_outside.h").read_text()
+    assert f"#define TFLITE_FUSE_MAX_OPERANDS {MOST_OUTSIDE}\n" in header
+    model = RawModel()
+    inputs = [model.tensor((1, 2, 2, 1)) for _ in range(MOST_OUTSIDE + 1)]
+    outputs = [add_convolution(model, tensor, (1, 2, 2, 1)) for tensor in inputs]
+    with pytest.raises(LimitError, match="17 inputs cannot be streamed: a runtime takes 16"):
+        inputs_to_move(model.build(inputs, outputs), InputMode.STREAMED)
+
+
+def test_per_channel_activations_stay() -> None:
+    model = RawModel()
+    source = model.tensor((1, 2, 2, 2), (0.5, 0.25))
+    assert "per-channel quantization" in only_reason(
+        model.build([source], [add_convolution(model, source, (1, 2, 2, 1))])
+    )

@@ -1,0 +1,47 @@
+"""The schedule worked out with arrays against the schedule followed step by step."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.plain_pull import PlainPull
+from tests.fusion.random_blocks import one_tile, random_block, random_config
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
+from tflite_fuse.fusion.schedule.schedule import schedule
+
+
+def compare(block: Block, config: BlockConfig) -> None:
+    plan, plain = schedule(block, config), PlainPull(block, config)
+    assert (plan.driven, plan.spatial_stages) == (plain.driven, plain.spatial)
+    for index, tensor in enumerate(block.tensors):
+        if tensor.storage is Storage.SCRATCH:
+            assert plan.capacities[index] == max(1, plain.capacity.get(index, 0)), tensor.name
+    spatial = block.stages[: plan.spatial_stages]
+    assert plan.stage_pixels[: plan.spatial_stages] == tuple(plain.pixels[stage.output] for stage in spatial)
+    if plain.only:
+        assert plan.overlaps == plain.distance
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_schedule_is_that_of_the_executor(rng: Random) -> None:
+    block = random_block(rng, largest=9)
+    config = random_config(rng, block)
+    try:
+        compare(block, config)
+    except BlockError as error:
+        assert "holes" in str(error)
+        compare(block, one_tile(config))
+
+
+@pytest.mark.parametrize("first", range(0, 240, 80))
+def test_schedule_on_many_seeds(first: int) -> None:
+    for seed in range(first, first + 80):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        compare(block, one_tile(random_config(rng, block)))

@@ -1,0 +1,118 @@
+"""Named schemes: what each allows, and that the unrestricted search is never worse."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
+from tflite_fuse.fusion.block.layer_graph import Layer
+from tflite_fuse.fusion.block.stages import BlockConfig, StageKind
+from tflite_fuse.fusion.estimate.block_costs import price_block
+from tflite_fuse.fusion.search.cut_graph import Residency
+from tflite_fuse.fusion.search.front import Front
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.schemes import Scheme, head_of
+from tflite_fuse.fusion.search.schemes import inverted_residuals as find_inverted_residuals
+
+GRAPH = inverted_residuals((4, 4, 6, 6), size=20)
+
+
+def front_of(scheme: Scheme, tiles: tuple[int, int] | None = None) -> Front:
+    return fusion_front(GRAPH, SearchOptions(scheme=scheme, tiles=tiles))
+
+
+def leaves_pixels_out(layer: Layer) -> bool:
+    stage = layer.stage
+    return stage is not None and any(stage.extent[axis] < stage.stride[axis] for axis in (0, 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from([scheme for scheme in Scheme if scheme is not Scheme.AUTO]))
+def test_auto_is_never_worse_than_a_scheme(seed: int, scheme: Scheme) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(3, 8))
+    # Where windows leave rows out, short tiles leave out more of them: less work than auto's, of a kind no model needs.
+    assume(
+        all(s is None or min(s.extent[a] - s.stride[a] for a in (0, 1)) >= 0 for s in (x.stage for x in graph.layers))
+    )
+    best = fusion_front(graph)
+    for point in fusion_front(graph, SearchOptions(scheme=scheme)).points:
+        assert any(other.ram_bytes <= point.ram_bytes and other.macs <= point.macs for other in best.points)
+
+
+@pytest.mark.parametrize("scheme", [Scheme.HEAD_PATCHES, Scheme.STREAM_1D, Scheme.STREAM_2D])
+def test_head_schemes_have_one_block_at_the_head(scheme: Scheme) -> None:
+    fused = [point.blocks for point in front_of(scheme).points if point.blocks]
+    assert fused
+    for blocks in fused:
+        assert len(blocks) == 1 and blocks[0].operators[0] == 0
+
+
+def test_stream_2d_recomputes_nothing_and_stream_1d_keeps_full_height() -> None:
+    assert all(point.compute_factor == 1 for point in front_of(Scheme.STREAM_2D).points)
+    schemes = {block.scheme for point in front_of(Scheme.STREAM_1D).points for block in point.blocks}
+    assert schemes == {"strips", "line-buffers"}
+
+
+def test_head_patches_cut_both_ways_alike() -> None:
+    for point in front_of(Scheme.HEAD_PATCHES).points:
+        for block in point.blocks:
+            assert block.config.tile_height == block.config.tile_width
+            assert block.extra_macs > 0 or block.scheme == "line-buffers"
+
+
+def test_h_cache_computes_one_column_at_a_time() -> None:
+    blocks = [block for point in front_of(Scheme.H_CACHE).points for block in point.blocks]
+    assert blocks and all(block.config.tile_width == 1 for block in blocks)
+
+
+def test_inverted_residual_fuses_the_smallest_set_of_whole_blocks_that_reaches_the_best_ram() -> None:
+    blocks = find_inverted_residuals(GRAPH)
+    assert blocks == ((1, 4), (5, 8), (9, 11), (12, 15))
+    best = front_of(Scheme.INVERTED_RESIDUAL, tiles=(2, 2)).least_ram()
+    singles = [graph_ram(chosen, (2, 2)) for chosen in subsets(blocks)]
+    least = min(ram for ram, _ in singles)
+    smallest = min(len(chosen) for ram, chosen in singles if ram == least)
+    assert best.ram_bytes == least
+    assert len(best.blocks) == smallest
+    assert {(block.operators[0], block.operators[-1]) for block in best.blocks} <= set(blocks)
+
+
+def subsets(blocks: tuple[tuple[int, int], ...]) -> list[tuple[tuple[int, int], ...]]:
+    return [tuple(chosen) for count in range(len(blocks) + 1) for chosen in combinations(blocks, count)]
+
+
+def graph_ram(chosen: tuple[tuple[int, int], ...], tiles: tuple[int, int]) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Peak with exactly these blocks fused."""
+    residency, peak, index = Residency(GRAPH, 1), 0, 0
+    ends = dict(chosen)
+    while index < len(GRAPH.layers):
+        last = ends.get(index, index)
+        scratch = 0 if last == index else price_block(GRAPH, index, last, BlockConfig(*tiles, 1)).scratch[0]
+        peak, index = max(peak, residency.outside(index, last) + int(scratch)), last + 1
+    return peak, chosen
+
+
+def test_inverted_residuals_may_lack_the_expansion_and_hold_explicit_padding() -> None:
+    maker = GraphMaker(9, 9, 4)
+    padded = maker.pad(0, 1)
+    mixed = maker.window(padded, 4, (3, 3), (2, 2), (0, 0, 0, 0), StageKind.DEPTHWISE)
+    maker.window(mixed, 8)
+    assert find_inverted_residuals(maker.graph()) == ((0, 2),)
+
+
+def test_a_depthwise_convolution_without_projection_is_no_inverted_residual() -> None:
+    maker = GraphMaker(9, 9, 4)
+    maker.window(maker.window(0, 4, (3, 3), kind=StageKind.DEPTHWISE), 4, (3, 3))
+    assert find_inverted_residuals(maker.graph()) == ()
+
+
+def test_the_head_lies_behind_operators_no_block_can_hold() -> None:
+    maker = GraphMaker(9, 9, 3)
+    maker.window(maker.other(0, 9, 9, 3), 4)
+    assert head_of(maker.graph()) == 1

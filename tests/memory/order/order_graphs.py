@@ -1,0 +1,190 @@
+"""Graphs for the tests of the operator order, and the slow answer to compare with."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.working_set import peak
+
+SHARED = Path(__file__).resolve().parents[4] / "shared"
+
+
+def read_graph(path: Path) -> MemoryGraph:
+    """A graph from a JSON file with named tensors."""
+    content = json.loads(path.read_text())
+    number = {name: index for index, name in enumerate(content["tensors"])}
+    ops = tuple(
+        MemoryOp(op["name"], tuple(number[t] for t in op["inputs"]), tuple(number[t] for t in op["outputs"]))
+        for op in content["ops"]
+    )
+    return MemoryGraph(
+        sizes=tuple(content["tensors"].values()),
+        ops=ops,
+        inputs=tuple(number[t] for t in content["inputs"]),
+        outputs=tuple(number[t] for t in content["outputs"]),
+        names=tuple(number),
+    )
+
+
+def chain(count: int, seed: int = 0) -> MemoryGraph:
+    """Operators in a row."""
+    return branches(1, count - 1, seed)
+
+
+def branches(count: int, length: int, seed: int = 0, sizes: tuple[int, ...] | None = None) -> MemoryGraph:
+    """Parallel chains from one input, joined by a last operator."""
+    generator = random.Random(seed)
+    drawn = [generator.randrange(1, 1000) for _ in range(count * length + 2)]
+    if sizes is not None:
+        drawn = [sizes[0], *[sizes[1 + i % length] for i in range(count * length)], sizes[-1]]
+    ops = []
+    ends = []
+    for branch in range(count):
+        last = 0
+        for step in range(length):
+            made = 1 + branch * length + step
+            ops.append(MemoryOp(f"op_{branch}_{step}", (last,), (made,)))
+            last = made
+        ends.append(last)
+    ops.append(MemoryOp("join", tuple(ends), (len(drawn) - 1,)))
+    return MemoryGraph(tuple(drawn), tuple(ops), (0,), (len(drawn) - 1,))
+
+
+def tangle(count: int, fan_in: int, window: int, seed: int = 0) -> MemoryGraph:
+    """Operators that each read some of the last few tensors; far harder than any network."""
+    generator = random.Random(seed)
+    sizes = [100]
+    ops = []
+    for index in range(count):
+        recent = list(range(len(sizes)))[-window:]
+        inputs = sorted({generator.choice(recent) for _ in range(generator.randrange(1, fan_in + 1))})
+        ops.append(MemoryOp(f"op_{index}", tuple(inputs), (len(sizes),)))
+        sizes.append(generator.randrange(1, 100))
+    read = {tensor for op in ops for tensor in op.inputs}
+    ops.append(MemoryOp("join", tuple(t for t in range(len(sizes)) if t not in read), (len(sizes),)))
+    return MemoryGraph((*sizes, 10), tuple(ops), (0,), (len(sizes),))
+
+
+@st.composite
+def small_graphs(draw: st.DrawFn, most_ops: int = 6, in_place: bool = False) -> MemoryGraph:
+    """Any shape of graph: several outputs, unread ones, order flags, rewritten and resident tensors, shared inputs."""
+    size = st.one_of(st.integers(0, 9), st.integers(0, 60))
+    sizes = [draw(size) for _ in range(draw(st.integers(1, 3)))]
+    inputs = tuple(range(len(sizes)))
+    resident = draw(st.sampled_from([(), (), (), (len(sizes),)]))
+    sizes += [draw(size) for _ in resident]
+    written = [*inputs, *resident]
+    ops: list[MemoryOp] = []
+    for index in range(draw(st.integers(1, most_ops))):
+        reads = tuple(draw(st.lists(st.sampled_from(written), max_size=3)))
+        made = tuple(range(len(sizes), len(sizes) + draw(st.sampled_from([1, 1, 1, 2, 3]))))
+        sizes += [draw(size) for _ in made]
+        again = tuple(draw(st.lists(st.sampled_from(written), max_size=1)) if draw(st.integers(0, 19)) == 0 else ())
+        pairs = [(a, b) for a in dict.fromkeys(reads) for b in made] if in_place else []
+        chosen = tuple(pair for pair in pairs if draw(st.booleans()))
+        ops.append(MemoryOp(f"op_{index}", reads, made + again, draw(st.integers(0, 5)) == 0, chosen))
+        written += made
+    outputs = draw(st.lists(st.sampled_from(written), unique=True, max_size=3))
+    return MemoryGraph(tuple(sizes), tuple(ops), inputs, tuple(outputs), resident)
+
+
+def must_precede(graph: MemoryGraph) -> list[set[int]]:
+    """For each operator those that have to run before it, straight from the definition."""
+    before: list[set[int]] = [set() for _ in graph.ops]
+    writes: list[int] = [tensor for op in graph.ops for tensor in set(op.outputs)]
+    kept_in_order = {t for t in writes if writes.count(t) > 1 or t in graph.inputs} | set(graph.resident)
+    for late, second in enumerate(graph.ops):
+        for early, first in enumerate(graph.ops[:late]):
+            touch_both = {*first.inputs, *first.outputs} & {*second.inputs, *second.outputs}
+            if (
+                set(first.outputs) & set(second.inputs)
+                or touch_both & kept_in_order
+                or (first.ordered and second.ordered)
+            ):
+                before[late].add(early)
+    return before
+
+
+def all_orders(graph: MemoryGraph) -> Iterator[tuple[int, ...]]:
+    """Every topological order."""
+    before = must_precede(graph)
+    unfinished: list[tuple[int, ...]] = [()]
+    while unfinished:
+        order = unfinished.pop()
+        if len(order) == len(graph.ops):
+            yield order
+        for op in range(len(graph.ops)):
+            if op not in order and before[op] <= set(order):
+                unfinished.append((*order, op))
+
+
+def least_peak(graph: MemoryGraph, *, in_place: bool = False) -> int:
+    """The least peak over all orders, by trying them."""
+    return min(peak(graph.reordered(order), in_place=in_place) for order in all_orders(graph))
+
+
+def is_valid(graph: MemoryGraph, order: tuple[int, ...]) -> bool:
+    """Whether an order runs every operator once, after those that must precede it."""
+    place = {op: index for index, op in enumerate(order)}
+    complete = sorted(order) == list(range(len(graph.ops)))
+    return complete and all(place[a] < place[b] for b, before in enumerate(must_precede(graph)) for a in before)
+
+
+@st.composite
+def twin_graphs(draw: st.DrawFn) -> MemoryGraph:
+    """Copies of a short chain between two operators, interleaved at random, and something else beside them."""
+    size = st.integers(0, 30)
+    copies, length = draw(st.sampled_from([(2, 1), (2, 2), (3, 1), (3, 2), (2, 3)]))
+    sizes = [draw(size)]
+    splits = draw(st.booleans())
+    heads = [0] * copies
+    ops: list[MemoryOp] = []
+    if splits:
+        part = draw(size)
+        heads = list(range(1, 1 + copies))
+        sizes += [part] * copies
+        ops.append(MemoryOp("split", (0,), tuple(heads)))
+    steps = [(draw(size), draw(st.integers(0, 20)), draw(st.booleans())) for _ in range(length)]
+    turns = draw(st.permutations([copy for copy in range(copies) for _ in range(length)]))
+    done = [0] * copies
+    odd_copy = draw(st.sampled_from([-1, -1, 0]))
+    for copy in turns:
+        made, scratch, in_place = steps[done[copy]]
+        sizes += [made + (copy == odd_copy), scratch]
+        output = len(sizes) - 2
+        pairs = ((heads[copy], output),) if in_place else ()
+        ops.append(MemoryOp(f"copy_{copy}_{done[copy]}", (heads[copy],), (output, output + 1), in_place=pairs))
+        heads[copy] = output
+        done[copy] += 1
+    joined = draw(st.integers(1, copies))
+    sizes += [draw(size), draw(size)]
+    ops.append(MemoryOp("join", tuple(heads[:joined]), (len(sizes) - 2,)))
+    ops.append(MemoryOp("other", (draw(st.sampled_from([0, *heads])),), (len(sizes) - 1,)))
+    outputs = tuple(draw(st.lists(st.sampled_from([len(sizes) - 2, len(sizes) - 1, *heads]), unique=True)))
+    return MemoryGraph(tuple(sizes), tuple(ops), (0,), outputs)
+
+
+def least_peak_by_sets(graph: MemoryGraph) -> int:
+    """The least peak by going through every set of operators that can have run; plain graphs only."""
+    before = must_precede(graph)
+    readers = {t: {i for i, op in enumerate(graph.ops) if t in op.inputs} for t in range(len(graph.sizes))}
+    reached: dict[frozenset[int], int] = {frozenset(): 0}
+    for _ in graph.ops:
+        following: dict[frozenset[int], int] = {}
+        for done, so_far in reached.items():
+            made = {*graph.inputs, *(t for op in done for t in graph.ops[op].outputs)}
+            live = {t for t in made if t in graph.outputs or not readers[t] <= done}
+            for op in range(len(graph.ops)):
+                if op not in done and before[op] <= done:
+                    needed = sum(graph.sizes[t] for t in live.union(graph.ops[op].outputs))
+                    after = done | {op}
+                    following[after] = min(following.get(after, needed + so_far), max(so_far, needed))
+        reached = following
+    (least,) = reached.values()
+    return max(least, peak(MemoryGraph(graph.sizes, (), graph.inputs, ())))

@@ -1,0 +1,65 @@
+"""Shares of the tail add up to the tail, of the model as it is and of whatever is left of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from tests.builders import random_models
+from tests.memory.one_operator import MODELS
+from tests.runtime.fused_models import fuse
+from tflite_fuse.errors import BlockError
+from tflite_fuse.memory.tflm.struct_sizes import ARM, HOST, WIDE_ENUMS
+from tflite_fuse.memory.tflm.tail import predict_tail
+from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.edit import prune
+from tflite_fuse.zoo.networks import inverted_residual_network
+
+SLACK = 32
+"""What rounding can add once for a model, …"""
+
+PER_OPERATOR = 64
+"""… and for each of its operators: gaps behind options, structs of constants that others read too."""
+
+
+def check(model: Model) -> None:
+    for build in (ARM, WIDE_ENUMS, HOST):
+        whole, shares = predict_tail(model, build).total, tail_shares(model, build)
+        assert whole <= shares.total <= whole + SLACK + PER_OPERATOR * len(model.main.operators)
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_models(variables=True))
+def test_shares_of_random_models_add_up(model: Model) -> None:
+    check(prune(model))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shares_of_every_kind_of_operator_add_up(name: str) -> None:
+    check(MODELS[name])
+
+
+def test_shares_of_public_models_are_close(shared_model: Path) -> None:
+    model = load_model(shared_model)
+    check(model)
+    assert tail_shares(model).total <= 1.05 * predict_tail(model).total + SLACK
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_model_with_blocks_needs_the_shares_of_what_is_left(seed: int) -> None:
+    random, model = Random(seed), inverted_residual_network(size=16, seed=seed)
+    shares, count = tail_shares(model), len(model.main.operators)
+    first = random.randrange(count - 2)
+    last = random.randrange(first + 1, count - 1)
+    try:
+        fused = load_model(fuse(serialize_model(model), range(first, last + 1)))
+    except BlockError:
+        pytest.skip("no block")
+    results = len(fused.main.operators[first].outputs or ()) - 1
+    left = sum(share for index, share in enumerate(shares.operators) if not first <= index <= last)
+    estimate = shares.fixed + left + shares.block + results * shares.tensor
+    assert predict_tail(fused).total <= estimate <= predict_tail(fused).total + SLACK + 8 * count

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import ctypes
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.runtime.library.compiler import build_library, find_compiler
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TFLITE_FUSE_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "answer.h").write_text("#define ANSWER 42\n")
+    (tmp_path / "answer.c").write_text('#include "answer.h"\nint answer(void);\nint answer(void) { return ANSWER; }\n')
+    return tmp_path / "answer.c"
+
+
+def answer(library: Path) -> int:
+    return int(ctypes.CDLL(str(library)).answer())
+
+
+def test_built_once(source: Path, own_cache: Path) -> None:
+    library = build_library("answer", [source], [source.parent])
+    assert library.parent == own_cache
+    assert answer(library) == 42
+    built = library.stat().st_mtime_ns
+    assert build_library("answer", [source], [source.parent]) == library
+    assert library.stat().st_mtime_ns == built
+    assert list(own_cache.iterdir()) == [library]
+
+
+def test_another_text_header_or_flag_is_another_library(source: Path) -> None:
+    first = build_library("answer", [source], [source.parent])
+    flagged = build_library("answer", [source], [source.parent], flags=["-DUNUSED"])
+    (source.parent / "answer.h").write_text("#define ANSWER 43\n")
+    changed = build_library("answer", [source], [source.parent])
+    assert len({first, flagged, changed}) == 3
+    assert answer(changed) == 43
+
+
+def test_many_at_once(source: Path, own_cache: Path) -> None:
+    built: list[Path] = []
+    threads = [
+        threading.Thread(target=lambda: built.append(build_library("answer", [source], [source.parent])))
+        for _ in range(4)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(built) == 4
+    assert set(built) == set(own_cache.iterdir())
+
+
+def test_compiler_errors_are_one_sentence(source: Path, own_cache: Path) -> None:
+    source.write_text("int answer(void) { return missing_name; }\n")
+    with pytest.raises(RuntimeUnavailableError, match=r"cannot compile answer.*missing_name") as caught:
+        build_library("answer", [source], [source.parent])
+    assert "\n" not in str(caught.value)
+    assert list(own_cache.iterdir()) == []
+
+
+def test_no_compiler_says_what_to_do(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(RuntimeUnavailableError, match="install gcc, or set CC"):
+        build_library("answer", [source], [source.parent])
+
+
+def test_compiler_of_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrapper = tmp_path / "my-cc"
+    wrapper.write_text(f'#!/bin/sh\nexec {find_compiler().command[0]} "$@"\n')
+    wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CC", f"{wrapper} -O1")
+    assert find_compiler().command == (str(wrapper), "-O1")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(RuntimeUnavailableError, match="no-such-compiler"):
+        find_compiler()
+
+
+def test_cache_that_cannot_be_written(source: Path, own_cache: Path) -> None:
+    own_cache.write_text("")
+    assert answer(build_library("answer", [source], [source.parent])) == 42

@@ -1,0 +1,89 @@
+"""The numpy reference and TensorFlow Lite Micro's reference kernels, byte for byte, operator by operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion import raw_models as raw
+from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference.stages import run_block_reference
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def assert_same_bytes(model: Model, seed: int, count: int = 3) -> None:
+    """Run all operators of ``model`` as one block and in the runtime; compare every output."""
+    rng = np.random.default_rng(seed)
+    extraction = extract(model, range(len(model.main.operators)))
+    assert sorted(extraction.inputs) == sorted(model.main.inputs)
+    shapes = [model.main.tensors[index].dims for index in model.main.inputs]
+    batches = [[raw.edgy_int8(rng, shape) for shape in shapes] for _ in range(count)]
+    batches += [[np.full(shape, value, np.int8) for shape in shapes] for value in (-128, 127)]
+    truth = tflm.run(serialize_model(model), batches).outputs
+    for arrays, expected in zip(batches, truth, strict=True):
+        by_tensor = dict(zip(model.main.inputs, arrays, strict=True))
+        outputs = run_block_reference(extraction.block, [by_tensor[index] for index in extraction.inputs])
+        results = dict(zip(extraction.outputs, outputs, strict=True))
+        for index, want in zip(model.main.outputs, expected, strict=True):
+            np.testing.assert_array_equal(results[index].ravel(), want.ravel())
+
+
+@thorough
+@given(raw.convolutions(), raw.seeds)
+def test_convolution(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.depthwise_convolutions(), raw.seeds)
+def test_depthwise(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.fully_connected(), raw.seeds)
+def test_fully_connected(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.additions(), raw.seeds)
+def test_add(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.pads(), raw.seeds)
+def test_pad(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.pools("AVERAGE_POOL_2D") | raw.pools("MAX_POOL_2D"), raw.seeds)
+def test_pools(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.means(), raw.seeds)
+def test_mean(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.concatenations(), raw.seeds)
+def test_concatenation(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(st.sampled_from(["RELU", "RELU6", "QUANTIZE"]).flatmap(raw.elementwise), raw.seeds)
+def test_elementwise(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)

@@ -1,0 +1,1 @@
+"""One file per kind of project that can be exported."""

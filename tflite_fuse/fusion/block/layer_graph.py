@@ -1,0 +1,216 @@
+"""The graph as fusion costs see it: operators with window geometry, tensors with extents, no weights.
+
+The search must be able to price a model it has only a description of, and must never look at weights. ``LayerGraph``
+is that view. ``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
+``model_graph`` reads a .tflite model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One operator.
+
+    Attributes:
+        name: how messages and reports call it.
+        inputs: activation tensors it reads, indices into ``LayerGraph.tensors``.
+        outputs: activation tensors it writes.
+        macs: multiply-accumulates of one inference; taps on padding count, as in every paper compared with.
+        stage: its window geometry (``inputs`` and ``output`` index the graph's tensors; weights may be absent), or
+            None if it cannot run inside a block.
+        reason: why ``stage`` is None, one sentence.
+        view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
+        absorbed: True for a PAD whose readers all do its padding themselves in a block that holds it and them.
+        run_costs: what runs of 1, 2, … pixels of its output cost in a search that counts no multiply-accumulates but
+            something to which the length of runs matters; empty where all pixels cost the same.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    macs: int = 0
+    stage: Stage | None = None
+    reason: str = ""
+    view: bool = False
+    absorbed: bool = False
+    run_costs: tuple[int, ...] = ()
+
+    @property
+    def fusable(self) -> bool:
+        return self.stage is not None or self.view
+
+
+@dataclass(frozen=True)
+class TailBytes:
+    """What the runtime keeps in the tail of the arena.
+
+    Attributes:
+        layers: for each layer as it is: its structs, parsed options, tables, and the structs of what it writes and of
+            the constants it alone reads. Empty: nothing is known, nothing counts.
+        block: for a fused block, its own constants and scratch included.
+        tensor: for every result of a block.
+        fixed: all the rest.
+    """
+
+    layers: tuple[int, ...] = ()
+    block: int = 0
+    tensor: int = 0
+    fixed: int = 0
+
+    def of_layer(self, layer: int) -> int:
+        return self.layers[layer] if self.layers else 0
+
+    def of_block(self, results: int) -> int:
+        return self.block + results * self.tensor
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """Operators in execution order and the tensors between them.
+
+    Attributes:
+        tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` carries no meaning here.
+        sizes: bytes each tensor takes in the arena. They may differ from the extents: 0 for a tensor an accounting
+            leaves out, four bytes per value for float tensors around the int8 part.
+        layers: operators in execution order, one per operator of the model, same indices.
+        inputs, outputs: the network's.
+        tail: what the runtime keeps for all this, where it is known.
+    """
+
+    tensors: tuple[BlockTensor, ...]
+    sizes: tuple[int, ...]
+    layers: tuple[Layer, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    tail: TailBytes = TailBytes()
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the layers that read it, ascending."""
+        found: list[list[int]] = [[] for _ in self.tensors]
+        for index, layer in enumerate(self.layers):
+            for tensor in dict.fromkeys(layer.inputs):
+                found[tensor].append(index)
+        return tuple(tuple(readers) for readers in found)
+
+    @cached_property
+    def producer(self) -> tuple[int, ...]:
+        """For each tensor the layer that writes it, −1 for network inputs."""
+        found = [-1] * len(self.tensors)
+        for index, layer in enumerate(self.layers):
+            for tensor in layer.outputs:
+                found[tensor] = index
+        return tuple(found)
+
+    def is_read(self, tensor: int) -> bool:
+        """Whether any layer or the network's user reads a tensor."""
+        return bool(self.consumers[tensor]) or tensor in self.outputs
+
+    def through_views(self, tensor: int) -> int:
+        """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
+        while self.producer[tensor] >= 0 and self.layers[self.producer[tensor]].view:
+            tensor = self.layers[self.producer[tensor]].inputs[0]
+        return tensor
+
+    def accumulates(self, layer: int) -> bool:
+        """Whether a layer sums over its whole input before it writes its one pixel.
+
+        A fully connected layer of a single pixel does not: it is a 1x1 convolution.
+        """
+        stage = self.layers[layer].stage
+        if stage is not None and stage.kind is StageKind.FULLY_CONNECTED:
+            return self.tensors[self.through_views(self.layers[layer].inputs[0])].pixels > 1
+        return stage is not None and stage.kind is StageKind.GLOBAL_AVERAGE
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one unfused inference."""
+        return sum(layer.macs for layer in self.layers)
+
+    def without_network_tensors(self) -> LayerGraph:
+        """The same graph in the accounting that leaves network inputs and outputs out (msf-CNN's)."""
+        left_out = {*self.inputs, *self.outputs}
+        sizes = tuple(0 if index in left_out else size for index, size in enumerate(self.sizes))
+        return replace(self, sizes=sizes)
+
+
+def stage_macs(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
+    """Multiply-accumulates of the whole stage, padding taps counted; additions, pools and copies count none."""
+    source, out = tensors[stage.inputs[0]], tensors[stage.output]
+    taps = stage.kernel_size[0] * stage.kernel_size[1]
+    if stage.kind is StageKind.CONV:
+        return out.nbytes * taps * source.channels
+    if stage.kind is StageKind.DEPTHWISE:
+        return out.nbytes * taps
+    if stage.kind is StageKind.FULLY_CONNECTED:
+        return source.nbytes * out.nbytes
+    return 0
+
+
+_KINDS = {
+    "conv": StageKind.CONV,
+    "pw": StageKind.CONV,
+    "dw": StageKind.DEPTHWISE,
+    "add": StageKind.ADD,
+    "avgpool": StageKind.AVERAGE_POOL,
+    "maxpool": StageKind.MAX_POOL,
+    "fc": StageKind.FULLY_CONNECTED,
+    "concat": StageKind.CONCATENATION,
+}
+
+
+def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
+    """The graph of a plain layer list.
+
+    Args:
+        description: ``{"input": [h, w, c], "layers": [{"op", "kernel", "stride", "pad": [top, bottom, left, right],
+            "out": [h, w, c], "residual_from"}, …]}``. Layer i reads layer i − 1; ``add`` reads layer
+            ``residual_from`` too. ``op`` is one of conv, pw, dw, add, avgpool, maxpool, fc.
+
+    Raises:
+        ModelError: an unknown ``op``.
+    """
+    tensors = [_tensor("input", description["input"])]
+    layers: list[Layer] = []
+    for index, entry in enumerate(description["layers"]):
+        name = f"{entry['op']}_{index}"
+        kind = _KINDS.get(entry["op"])
+        if kind is None:
+            raise ModelError(f"layer {name} is none of {', '.join(sorted(_KINDS))}")
+        sources = (index,) if entry.get("residual_from") is None else (index, entry["residual_from"] + 1)
+        tensors.append(_tensor(name, entry["out"]))
+        stage = _stage(kind, entry, sources, index + 1, tensors[index])
+        macs = stage_macs(stage, tensors)
+        layers.append(Layer(name, sources, (index + 1,), macs, replace(stage, operator=index)))
+    sizes = tuple(tensor.nbytes for tensor in tensors)
+    return LayerGraph(tuple(tensors), sizes, tuple(layers), (0,), (len(layers),))
+
+
+def _tensor(name: str, shape: Sequence[int]) -> BlockTensor:
+    height, width, channels = shape
+    return BlockTensor(name, height, width, channels, zero_point=0)
+
+
+def _stage(
+    kind: StageKind, entry: Mapping[str, Any], sources: tuple[int, ...], output: int, source: BlockTensor
+) -> Stage:
+    kernel, stride = _pair(entry["kernel"]), _pair(entry["stride"])
+    if kind in (StageKind.ADD, StageKind.FULLY_CONNECTED, StageKind.CONCATENATION):
+        return Stage(kind, sources, output)
+    if kind is StageKind.AVERAGE_POOL and kernel == (source.height, source.width):
+        return Stage(StageKind.GLOBAL_AVERAGE, sources, output)
+    top, _, left, _ = entry["pad"]
+    return Stage(kind, sources, output, kernel_size=kernel, stride=stride, padding=(top, left))
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])

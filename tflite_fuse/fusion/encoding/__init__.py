@@ -1,0 +1,1 @@
+"""A block as the custom operator's options and constants, and back."""

@@ -1,0 +1,320 @@
+"""From the custom operator's options and constants back to a block: for reports, for tests, for reading strange files.
+
+Everything is taken to be hostile: whatever the bytes hold, the answer is a block or a ``BlockError``.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.check import check_block, check_config
+from tflite_fuse.fusion.block.stages import (
+    AddParameters,
+    Block,
+    BlockConfig,
+    BlockTensor,
+    Int8Array,
+    Requantization,
+    Stage,
+    StageKind,
+    Storage,
+)
+from tflite_fuse.fusion.encoding.encode import folded_bias, operand_numbers, outside_tensors
+from tflite_fuse.fusion.encoding.packing import WeightLayout, packed_size, undo_down_table, unpack_weights
+from tflite_fuse.fusion.encoding.structs import (
+    IDENTIFIER,
+    MAX_BYTES,
+    MAX_STAGES,
+    MAX_TENSORS,
+    NONE,
+    VERSION,
+    Header,
+    Options,
+    StageDesc,
+    TensorDesc,
+)
+
+
+@dataclass(frozen=True)
+class DecodedBlock:
+    """A block as found in a model, and how it runs.
+
+    Attributes:
+        block: names are ``tensor 0`` and so on, ``operator`` is −1, a missing bias is zeros.
+        config: its tiles and chunk.
+        capacities: pixels in the ring of each tensor, 0 for those not in scratch.
+        offsets: byte offset in scratch of each tensor, −1 for those not in it.
+        driven: the tensor computed tile by tile.
+        spatial_stages: number of stages that run tile by tile.
+        scratch_bytes: all of scratch.
+        outside: for each external tensor, and each one a SOURCE stage writes, which of the model's it is.
+    """
+
+    block: Block
+    config: BlockConfig
+    capacities: tuple[int, ...]
+    offsets: tuple[int, ...]
+    driven: int
+    spatial_stages: int
+    scratch_bytes: int
+    outside: dict[int, int]
+
+
+def decode(options: bytes, constants: bytes) -> DecodedBlock:
+    """Reads a block.
+
+    Args:
+        options: the operator's custom options.
+        constants: bytes of its last input.
+
+    Raises:
+        BlockError: damaged, of another version, or no possible block.
+    """
+    found = read_options(options)
+    tensors = tuple(_tensor(index, desc) for index, desc in enumerate(found.tensors))
+    stages = tuple(_stage(found, tensors, index, constants) for index in range(len(found.stages)))
+    block = Block(tensors, stages, _operands(found, Storage.INPUT), _operands(found, Storage.OUTPUT))
+    config = BlockConfig(found.header.tile_height, found.header.tile_width, found.header.chunk)
+    check_block(block)
+    check_config(config)
+    _check_placement(found, block)
+    in_scratch = [tensor.storage is Storage.SCRATCH for tensor in tensors]
+    return DecodedBlock(
+        block=block,
+        config=config,
+        capacities=tuple(
+            desc.capacity if inside else 0 for desc, inside in zip(found.tensors, in_scratch, strict=True)
+        ),
+        offsets=tuple(desc.offset if inside else NONE for desc, inside in zip(found.tensors, in_scratch, strict=True)),
+        driven=found.header.driven,
+        spatial_stages=found.header.spatial_stages,
+        scratch_bytes=found.header.scratch_bytes,
+        outside=_outside_numbers(found, block),
+    )
+
+
+# ---- FlatBuffer ----
+
+
+def read_options(data: bytes) -> Options:
+    """The structs in the options, their numbers unchecked.
+
+    Raises:
+        BlockError: no FlatBuffer of this kind and version, or truncated.
+    """
+    if data[4:8] != IDENTIFIER:
+        raise BlockError("The custom options are no fused block of tflite-fuse.")
+    fields = _Fields(data)
+    (version,) = struct.unpack("<i", fields.inline(0, 4))
+    if version != VERSION:
+        raise BlockError(
+            f"The fused block's options have version {version}, this tflite-fuse reads {VERSION}; rewrite the model."
+        )
+    header = Header(*struct.unpack("<6i", fields.inline(1, 24)))
+    tensors = tuple(TensorDesc(*row) for row in fields.rows(2, len(TensorDesc._fields)))
+    stages = tuple(StageDesc(*row) for row in fields.rows(3, len(StageDesc._fields)))
+    if not (1 <= len(tensors) <= MAX_TENSORS and 1 <= len(stages) <= MAX_STAGES):
+        raise BlockError(f"The fused block's options hold {len(tensors)} tensors and {len(stages)} stages.")
+    return Options(header, tensors, stages, tuple(fields.ints(4, 1)))
+
+
+class _Fields:
+    """The fields of a FlatBuffer's root table."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.root = self._unpack("<I", 0)
+        self.vtable = self.root - self._unpack("<i", self.root)
+        self.vtable_size = self._unpack("<H", self.vtable)
+        self.table_size = self._unpack("<H", self.vtable + 2)
+
+    def _unpack(self, layout: str, position: int) -> int:
+        size = struct.calcsize(layout)
+        return int(struct.unpack(layout, self._bytes(position, size))[0])
+
+    def _bytes(self, position: int, size: int) -> bytes:
+        if position < 0 or position % min(size or 1, 4) or position + size > len(self.data):
+            raise BlockError("The fused block's options are truncated or damaged.")
+        return self.data[position : position + size]
+
+    def inline(self, field: int, size: int) -> bytes:
+        slot = 4 + 2 * field
+        offset = self._unpack("<H", self.vtable + slot) if slot + 2 <= self.vtable_size else 0
+        if offset < 4 or offset + size > self.table_size:
+            raise BlockError(f"The fused block's options lack field {field}.")
+        return self._bytes(self.root + offset, size)
+
+    def ints(self, field: int, per_row: int) -> tuple[int, ...]:
+        relative = struct.unpack("<I", self.inline(field, 4))[0]
+        slot = self._unpack("<H", self.vtable + 4 + 2 * field)
+        start = self.root + slot + relative
+        count = self._unpack("<I", start) * per_row
+        return struct.unpack(f"<{count}i", self._bytes(start + 4, 4 * count))
+
+    def rows(self, field: int, width: int) -> Iterator[tuple[int, ...]]:
+        numbers = self.ints(field, width)
+        return (numbers[at : at + width] for at in range(0, len(numbers), width))
+
+
+# ---- Tensors and stages ----
+
+
+def _tensor(index: int, desc: TensorDesc) -> BlockTensor:
+    if desc.storage not in list(Storage):
+        raise BlockError(f"Tensor {index} of the fused block has unknown storage {desc.storage}.")
+    return BlockTensor(
+        f"tensor {index}", desc.height, desc.width, desc.channels, desc.zero_point, Storage(desc.storage)
+    )
+
+
+def _operands(options: Options, storage: Storage) -> tuple[int, ...]:
+    """Tensors of a storage by their operand numbers, which must be 0, 1, 2 and so on."""
+    stored = [index for index, desc in enumerate(options.tensors) if desc.storage == storage]
+    stored.sort(key=lambda index: options.tensors[index].operand)
+    return tuple(stored)
+
+
+def _outside_numbers(options: Options, block: Block) -> dict[int, int]:
+    """The operand numbers of what lies outside: any, as all blocks of a model share them."""
+    numbers = {index: options.tensors[index].operand for group in outside_tensors(block) for index in group}
+    for index, number in numbers.items():
+        if not 0 <= number <= MAX_TENSORS:
+            raise BlockError(f"Tensor {index} of the fused block is external tensor or source {number}.")
+    return numbers
+
+
+def _check_placement(options: Options, block: Block) -> None:
+    numbers = {**operand_numbers(block), **_outside_numbers(options, block)}
+    producer = {stage.output: index for index, stage in enumerate(block.stages)}
+    header = options.header
+    if not 0 <= header.driven < len(block.tensors) or not 0 <= header.spatial_stages <= len(block.stages):
+        raise BlockError("The fused block's options name a driven tensor or stage that does not exist.")
+    if not 0 <= header.scratch_bytes <= MAX_BYTES:
+        raise BlockError(f"The fused block asks for {header.scratch_bytes} bytes of scratch.")
+    for index, desc in enumerate(options.tensors):
+        if desc.operand != numbers.get(index, 0) or desc.producer != producer.get(index, NONE):
+            raise BlockError(f"Tensor {index} of the fused block has the wrong operand number or producer.")
+        if desc.storage == Storage.SCRATCH:
+            end = desc.offset + desc.capacity * desc.channels
+            if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:
+                raise BlockError(f"Tensor {index} of the fused block lies outside its scratch memory.")
+
+
+def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constants: bytes) -> Stage:
+    desc = options.stages[index]
+    if desc.kind not in list(StageKind):
+        raise BlockError(f"Stage {index} of the fused block has unknown kind {desc.kind}.")
+    if desc.weight_layout not in list(WeightLayout):
+        raise BlockError(f"Stage {index} of the fused block has unknown weight layout {desc.weight_layout}.")
+    inputs = options.stage_inputs[max(0, desc.first_input) :][: max(0, desc.input_count)]
+    if desc.first_input < 0 or len(inputs) != desc.input_count:
+        raise BlockError(f"Stage {index} of the fused block reads beyond the list of inputs.")
+    if not all(0 <= number < len(tensors) for number in (desc.output, *inputs)):
+        raise BlockError(f"Stage {index} of the fused block names a tensor that does not exist.")
+    return _StageReader(desc, inputs, tensors, constants).read()
+
+
+class _StageReader:
+    """Puts a stage together with its constants."""
+
+    def __init__(
+        self, desc: StageDesc, inputs: tuple[int, ...], tensors: Sequence[BlockTensor], constants: bytes
+    ) -> None:
+        self.desc, self.inputs, self.tensors, self.constants = desc, inputs, tensors, constants
+        self.kind, self.output = StageKind(desc.kind), tensors[desc.output]
+        self.layout = WeightLayout(desc.weight_layout)
+
+    def read(self) -> Stage:
+        desc = self.desc
+        multiplier, shift, bias = self._table()
+        plain = Stage(
+            kind=self.kind,
+            inputs=self.inputs,
+            output=desc.output,
+            kernel_size=(desc.kernel_height, desc.kernel_width),
+            stride=(desc.stride_height, desc.stride_width),
+            dilation=(desc.dilation_height, desc.dilation_width),
+            padding=(desc.pad_top, desc.pad_left),
+            depth_multiplier=desc.depth_multiplier,
+            activation_min=desc.activation_min,
+            activation_max=desc.activation_max,
+            weights=self._weights(),
+            requantization=None if multiplier is None or shift is None else Requantization(multiplier, shift),
+            add=self._addition(),
+            pad_value=self._pad_value(),
+        )
+        return plain if bias is None else self._with_bias(plain, bias)
+
+    def _with_bias(self, stage: Stage, folded: npt.NDArray[np.int32]) -> Stage:
+        """Takes the input's zero point out of the bias again."""
+        if not self.inputs:
+            raise BlockError("A stage of the fused block has weights but reads nothing.")
+        bias = folded.astype(np.int64) - folded_bias(stage, self.tensors[self.inputs[0]])
+        if self.kind is StageKind.GLOBAL_AVERAGE:
+            if bias.any():
+                raise BlockError("A global average of the fused block has the wrong zero point in its table.")
+            return stage
+        return replace(stage, bias=bias.astype(np.uint32).astype(np.int32))
+
+    def _section(self, offset: int, size: int) -> bytes:
+        if offset < 0 or size < 0 or offset + size > len(self.constants):
+            raise BlockError(f"A section of {size} bytes at {offset} lies outside the fused block's constants.")
+        return self.constants[offset : offset + size]
+
+    def _int32(self, count: int) -> npt.NDArray[np.int32]:
+        return np.frombuffer(self._section(self.desc.table_offset, 4 * count), "<i4").astype(np.int32)
+
+    def _weights(self) -> Int8Array | None:
+        if not self.inputs:
+            return None
+        source, channels = self.tensors[self.inputs[0]], self.output.channels
+        window = (self.desc.kernel_height, self.desc.kernel_width)
+        shapes = {
+            StageKind.CONV: (channels, *window, source.channels),
+            StageKind.DEPTHWISE: (*window, channels),
+            StageKind.FULLY_CONNECTED: (channels, source.nbytes),
+        }
+        if self.kind not in shapes:
+            return None
+        shape = shapes[self.kind]
+        if min(shape) < 1:
+            raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+        packed = self.layout is not WeightLayout.PLAIN
+        size = packed_size(self.kind, shape, source) if packed else math.prod(shape)
+        weights = np.frombuffer(self._section(self.desc.weights_offset, size), np.int8)
+        return unpack_weights(weights, self.kind, shape, source) if packed else weights.reshape(shape)
+
+    def _table(
+        self,
+    ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[np.int32] | None, npt.NDArray[np.int32] | None]:
+        """Multipliers, shifts and folded biases."""
+        counts = {
+            StageKind.CONV: self.output.channels,
+            StageKind.DEPTHWISE: self.output.channels,
+            StageKind.FULLY_CONNECTED: self.output.channels,
+            StageKind.GLOBAL_AVERAGE: 1,
+        }
+        average = self.kind is StageKind.GLOBAL_AVERAGE and self.desc.table_offset == NONE
+        if self.kind not in counts or average:
+            return None, None, None
+        table = self._int32(3 * counts[self.kind]).reshape(-1, 3)
+        if self.layout is WeightLayout.PACKED_DOWN:
+            table = undo_down_table(table)
+        return table[:, 1].copy(), table[:, 2].copy(), table[:, 0].copy()
+
+    def _addition(self) -> AddParameters | None:
+        if self.kind is not StageKind.ADD:
+            return None
+        return AddParameters(*self._int32(7).tolist())
+
+    def _pad_value(self) -> int:
+        if self.kind is not StageKind.PAD or self.desc.pad_offset == NONE:
+            return 0
+        return int(np.frombuffer(self._section(self.desc.pad_offset, 1), np.int8)[0])

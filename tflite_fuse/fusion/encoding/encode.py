@@ -1,0 +1,270 @@
+"""From a block and its schedule to what the custom operator carries: options and constants.
+
+The options are a FlatBuffer of ``schemas/fused_block.fbs``; the constants are one block of bytes with weights, tables
+and padding, every section at a multiple of 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.check import check_block, check_config, leaves_image
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.encoding.packing import WeightLayout, can_pack, down_table, pack_weights
+from tflite_fuse.fusion.encoding.structs import (
+    ALIGNMENT,
+    IDENTIFIER,
+    MAX_BYTES,
+    NONE,
+    VERSION,
+    Header,
+    Options,
+    StageDesc,
+    TensorDesc,
+)
+from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS, Schedule
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """A block as the custom operator carries it.
+
+    Attributes:
+        options: the operator's custom options.
+        constants: bytes of the constant tensor, its last input.
+        scratch_bytes: size of the scratch tensor, its last output.
+    """
+
+    options: bytes
+    constants: bytes
+    scratch_bytes: int
+
+
+def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None = None) -> EncodedBlock:
+    """Encodes a block to be run as ``schedule`` says.
+
+    Args:
+        block, schedule: what to encode.
+        outside: for each EXTERNAL tensor, and each tensor of a SOURCE stage, which of a model's external tensors or
+            sources it is: all blocks of a model share these numbers. None counts them in the block's own order.
+
+    Raises:
+        BlockError: the block is inconsistent, or too large for the format.
+    """
+    check_block(block)
+    check_config(schedule.config)
+    constants = _Constants(block)
+    starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
+    stages = tuple(
+        _describe_stage(block, stage, first, accumulator, constants)
+        for stage, first, accumulator in zip(block.stages, starts, schedule.accumulator_offsets, strict=False)
+    )
+    options = Options(
+        header=Header(
+            tile_height=schedule.config.tile_height,
+            tile_width=schedule.config.tile_width,
+            chunk=schedule.config.chunk,
+            driven=schedule.driven,
+            spatial_stages=schedule.spatial_stages,
+            scratch_bytes=schedule.scratch_bytes,
+        ),
+        tensors=tuple(_describe_tensors(block, schedule, outside or {})),
+        stages=stages,
+        stage_inputs=tuple(index for stage in block.stages for index in stage.inputs),
+    )
+    blob = constants.to_bytes()
+    if max(len(blob), schedule.scratch_bytes) > MAX_BYTES:
+        raise BlockError("The block's constants or scratch memory exceed 2 GiB; split it.")
+    return EncodedBlock(write_options(options), blob, schedule.scratch_bytes)
+
+
+# ---- Tensors and stages ----
+
+
+def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, int]) -> Iterable[TensorDesc]:
+    producer = {stage.output: index for index, stage in enumerate(block.stages)}
+    operand = {**operand_numbers(block), **outside}
+    for index, tensor in enumerate(block.tensors):
+        yield TensorDesc(
+            height=tensor.height,
+            width=tensor.width,
+            channels=tensor.channels,
+            zero_point=tensor.zero_point,
+            storage=int(tensor.storage),
+            operand=operand.get(index, 0),
+            producer=producer.get(index, NONE),
+            capacity=schedule.capacities[index],
+            offset=max(0, schedule.offsets[index]),
+        )
+
+
+def operand_numbers(block: Block) -> dict[int, int]:
+    """The number each tensor has among the block's inputs, outputs, external tensors or sources."""
+    groups = (block.inputs, block.outputs, *outside_tensors(block))
+    return {index: number for group in groups for number, index in enumerate(group)}
+
+
+def outside_tensors(block: Block) -> tuple[list[int], list[int]]:
+    """The block's external tensors, and those its SOURCE stages write."""
+    external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
+    return external, [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
+
+
+def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, constants: _Constants) -> StageDesc:
+    layout = _layout(block, stage)
+    return StageDesc(
+        kind=int(stage.kind),
+        output=stage.output,
+        first_input=first,
+        input_count=len(stage.inputs),
+        kernel_height=stage.kernel_size[0],
+        kernel_width=stage.kernel_size[1],
+        stride_height=stage.stride[0],
+        stride_width=stage.stride[1],
+        dilation_height=stage.dilation[0],
+        dilation_width=stage.dilation[1],
+        pad_top=stage.padding[0],
+        pad_left=stage.padding[1],
+        depth_multiplier=stage.depth_multiplier,
+        activation_min=stage.activation_min,
+        activation_max=stage.activation_max,
+        weight_layout=layout,
+        weights_offset=_add_weights(block, stage, layout, constants),
+        table_offset=_add_table(block, stage, layout, constants),
+        pad_offset=constants.pad(stage),
+        accumulator_offset=accumulator,
+    )
+
+
+# ---- Constants ----
+
+
+class _Constants:
+    """Sections of bytes; pixels of padding are shared between the stages that need the same value."""
+
+    def __init__(self, block: Block) -> None:
+        self._data = bytearray()
+        self._pads: dict[int, int] = {}
+        self._padding = {stage.output: padding_value(stage, block.tensors[stage.inputs[0]]) for stage in _padded(block)}
+        self._pad_channels = max((block.tensors[stage.inputs[0]].channels for stage in _padded(block)), default=0)
+
+    def add(self, section: bytes) -> int:
+        offset = len(self._data)
+        self._data += section + bytes(-len(section) % ALIGNMENT)
+        return offset
+
+    def pad(self, stage: Stage) -> int:
+        value = self._padding.get(stage.output)
+        if value is None:
+            return NONE
+        if value not in self._pads:
+            self._pads[value] = self.add(np.full(self._pad_channels, value, np.int8).tobytes())
+        return self._pads[value]
+
+    def to_bytes(self) -> bytes:
+        """The sections, at least one byte: a tensor cannot be empty."""
+        return bytes(self._data) or bytes(ALIGNMENT)
+
+
+def _layout(block: Block, stage: Stage) -> WeightLayout:
+    """The fastest layout a stage can have."""
+    if stage.weights is None or not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS):
+        return WeightLayout.PLAIN
+    table = down_table(stage, folded_bias(stage, block.tensors[stage.inputs[0]]))
+    return WeightLayout.PACKED if table is None else WeightLayout.PACKED_DOWN
+
+
+def _add_weights(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
+    if stage.weights is None:
+        return NONE
+    packed = layout is not WeightLayout.PLAIN
+    weights = pack_weights(stage, block.tensors[stage.inputs[0]]) if packed else stage.weights
+    return constants.add(weights.tobytes())
+
+
+def _add_table(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
+    if stage.add is not None:
+        add = stage.add
+        numbers = (add.left_shift, add.multiplier_0, add.shift_0, add.multiplier_1, add.shift_1)
+        return constants.add(_int32([*numbers, add.output_multiplier, add.output_shift]))
+    table = stage.requantization
+    if table is None:
+        return NONE
+    bias = folded_bias(stage, block.tensors[stage.inputs[0]])
+    down = down_table(stage, bias) if layout is WeightLayout.PACKED_DOWN else None
+    entries = np.stack([bias, table.multiplier, table.shift], axis=1) if down is None else down
+    surplus = 0 if layout is WeightLayout.PLAIN else len(entries) % 2
+    return constants.add(_int32(np.pad(entries, ((0, surplus), (0, 0)))))
+
+
+def folded_bias(stage: Stage, source: BlockTensor) -> npt.NDArray[np.int64]:
+    """The bias for sums over raw int8 values: the input's zero point times all weights is taken off beforehand."""
+    if stage.kind is StageKind.GLOBAL_AVERAGE:
+        return np.array([-source.zero_point * source.pixels], np.int64)
+    if stage.weights is None:
+        raise BlockError(f"The {stage.kind.name} stage has a requantization table but no weights.")
+    weights = stage.weights.astype(np.int64)
+    axes = (0, 1) if stage.kind is StageKind.DEPTHWISE else tuple(range(1, weights.ndim))
+    bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
+    return np.asarray(bias - source.zero_point * weights.sum(axis=axes), np.int64)
+
+
+def padding_value(stage: Stage, source: BlockTensor) -> int:
+    """The value every pixel outside the input has for a stage."""
+    values = {StageKind.PAD: stage.pad_value, StageKind.MAX_POOL: -128, StageKind.AVERAGE_POOL: 0}
+    return values.get(stage.kind, source.zero_point)
+
+
+def _padded(block: Block) -> Iterator[Stage]:
+    """The stages whose windows see pixels outside their input."""
+    for stage in block.stages:
+        if stage.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED):
+            continue
+        source, output = block.tensors[stage.inputs[0]], block.tensors[stage.output]
+        together = stage.kind is StageKind.DEPTHWISE and _layout(block, stage) is not WeightLayout.PLAIN
+        if together or leaves_image(stage, source, output):
+            yield stage
+
+
+def _int32(values: npt.ArrayLike) -> bytes:
+    """Little-endian int32; what does not fit wraps, as sums do on the device."""
+    return np.asarray(values, np.int64).astype(np.uint32).astype("<u4").tobytes()
+
+
+# ---- FlatBuffer ----
+
+
+def write_options(options: Options) -> bytes:
+    """The FlatBuffer of a block's options."""
+    builder = flatbuffers.Builder(1024)
+    stage_inputs = _int_vector(builder, [(index,) for index in options.stage_inputs], 1)
+    stages = _int_vector(builder, options.stages, len(StageDesc._fields))
+    tensors = _int_vector(builder, options.tensors, len(TensorDesc._fields))
+    builder.StartObject(5)
+    _prepend_struct(builder, options.header)
+    builder.PrependStructSlot(1, builder.Offset(), 0)
+    builder.PrependUOffsetTRelativeSlot(2, tensors, 0)
+    builder.PrependUOffsetTRelativeSlot(3, stages, 0)
+    builder.PrependUOffsetTRelativeSlot(4, stage_inputs, 0)
+    builder.PrependInt32Slot(0, VERSION, 0)
+    builder.Finish(builder.EndObject(), file_identifier=IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _int_vector(builder: flatbuffers.Builder, rows: Sequence[Sequence[int]], fields: int) -> int:
+    builder.StartVector(4 * fields, len(rows), 4)
+    for row in reversed(rows):
+        _prepend_struct(builder, row)
+    return int(builder.EndVector())
+
+
+def _prepend_struct(builder: flatbuffers.Builder, numbers: Sequence[int]) -> None:
+    builder.Prep(4, 4 * len(numbers))
+    for number in reversed(numbers):
+        builder.PrependInt32(number)

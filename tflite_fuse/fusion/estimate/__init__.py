@@ -1,0 +1,1 @@
+"""What blocks cost, in closed form, for the search."""

@@ -1,0 +1,89 @@
+"""How the rows of a tensor fall into runs: what the executor's pulling makes of it, from windows alone.
+
+A stage computes what it is asked for in runs of at most a chunk. It is asked, run by run of its reader, for the columns
+that run sees and none before it saw. The first run of a row under a window sees more columns than the others, so that
+runs get shorter the farther a tensor is from the one that drives the block.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tflite_fuse.fusion.block.axes import AxisWindow
+from tflite_fuse.fusion.block.stages import BlockTensor
+from tflite_fuse.fusion.estimate.ring_capacity import Windows
+
+
+@lru_cache(maxsize=1 << 16)
+def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
+    """Ends of the runs of a row that is asked for as a whole."""
+    return (*range(chunk, length, chunk), length)
+
+
+@lru_cache(maxsize=1 << 16)
+def runs_pulled(
+    reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int, from_edge: bool
+) -> tuple[int, ...]:
+    """Ends of the runs of a row of ``length`` pixels.
+
+    Args:
+        reader: ends of the runs of the stage that reads it first, in one of its rows.
+        window: how that stage looks at columns.
+        from_edge: whether the row begins at the image's edge.
+    """
+    first = window.extent - (window.padding if from_edge else 0)
+    asked = {min((end - 1) * window.stride + first, length) for end in reader}
+    ends: list[int] = []
+    start = 0
+    for end in sorted(asked | {length}):
+        if end > start:
+            ends += (*range(start + chunk, end, chunk), end)
+            start = end
+    return tuple(ends)
+
+
+@dataclass(frozen=True)
+class RowMix:
+    """Into which runs the rows of a tensor fall: (ends of the runs, share of the rows). The shares add up to 1."""
+
+    rows: tuple[tuple[tuple[int, ...], float], ...]
+
+    def pulled(self, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
+        """The rows of the tensor a stage reads, given those of what it writes.
+
+        Of the rows a stage moves on by, all but the last are asked for as a whole.
+
+        Args:
+            windows: how the stage looks at rows and columns.
+            length: pixels of a row.
+            chunk: pixels of the longest run.
+            from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
+        """
+        (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+        for ends, share in self.rows:
+            found[runs_pulled(ends, columns, length, chunk, from_edge)] += share / rows.stride
+        if rows.stride > 1:
+            found[row_of_runs(length, chunk)] += 1 - 1 / rows.stride
+        return RowMix(tuple(found.items()))
+
+    def cost(self, run_costs: tuple[int, ...]) -> float:
+        """What a row costs on average."""
+        return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
+
+
+@lru_cache(maxsize=1 << 16)
+def row_cost(ends: tuple[int, ...], run_costs: tuple[int, ...]) -> int:
+    """What a row costs, ``run_costs`` being those of runs of 1, 2, … pixels."""
+    return sum(run_costs[end - start - 1] for start, end in zip((0, *ends), ends, strict=False))
+
+
+def rows_cost(tensor: BlockTensor, run_costs: tuple[int, ...]) -> int:
+    """What all rows of a tensor cost in runs of ``len(run_costs)`` pixels."""
+    return tensor.height * row_cost(row_of_runs(tensor.width, len(run_costs)), run_costs)
+
+
+def whole_rows(length: int, chunk: int) -> RowMix:
+    """Rows asked for as a whole."""
+    return RowMix(((row_of_runs(length, chunk), 1.0),))

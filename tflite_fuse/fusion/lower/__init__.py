@@ -1,0 +1,1 @@
+"""From operators of a model to stages of a block."""

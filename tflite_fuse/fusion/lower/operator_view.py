@@ -1,0 +1,125 @@
+"""What lowering an operator means: its view of the model, its result, and the geometry of windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.stages import Stage
+from tflite_fuse.fusion.lower.operands import Activation, Shape, read_activation
+from tflite_fuse.fusion.lower.requantization import NO_ACTIVATION, activation_range
+from tflite_fuse.model.schema import Model
+
+SAME = 0
+"""Number of SAME in the schema's ``Padding``; VALID is 1."""
+
+
+class Fit(Enum):
+    """How freely a stage reads a tensor that RESHAPE has given another shape."""
+
+    EXACT = "height, width and channels as the operator says"
+    PIXELS = "any height and width with as many pixels, and the operator's channels"
+    BYTES = "any shape of as many bytes"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An operator as a stage.
+
+    Attributes:
+        stage: with ``inputs`` and ``output`` as indices of the model's tensors; None if the operator leaves the bytes
+            as they are (RESHAPE and its like), so that its output is its input under another name.
+        inputs: the activations read.
+        output: the activation written.
+        output_shape: of the stage's output; the model's tensor may lack dimensions of 1.
+        fit: of the inputs' shapes.
+        folds_padding: True where zeros around the input may become the stage's own padding.
+    """
+
+    stage: Stage | None
+    inputs: tuple[Activation, ...]
+    output: Activation
+    output_shape: Shape = (1, 1, 1)
+    fit: Fit = Fit.EXACT
+    folds_padding: bool = False
+
+
+@dataclass(frozen=True)
+class OperatorView:
+    """An operator about to be lowered: its tensors by position, and its options by schema name."""
+
+    model: Model
+    inputs: tuple[int, ...]
+    output: int
+    options: dict[str, int | float | bool | tuple[int, ...]]
+
+    def operand(self, position: int) -> int:
+        """Tensor index of an input, −1 where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else -1
+
+    def read(self, position: int = 0) -> Activation:
+        """An input that is an activation."""
+        return read_activation(self.model, self.operand(position))
+
+    def write(self) -> Activation:
+        """The output."""
+        return read_activation(self.model, self.output)
+
+    def image(self) -> tuple[Activation, Activation]:
+        """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone."""
+        source, output = self.read(), self.write()
+        for activation in (source, output):
+            if len(activation.dims) != 4:
+                raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4")
+        return source, output
+
+    def option(self, name: str, default: int | None = None) -> int:
+        """An option; ``default`` stands in for a missing options table."""
+        value = self.options.get(name, default)
+        if not isinstance(value, int):
+            raise BlockError(f"its option {name} is missing")
+        return value
+
+    def positive(self, first: str, second: str) -> tuple[int, int]:
+        """Two options that must be at least 1."""
+        for name in (first, second):
+            if self.option(name) < 1:
+                raise BlockError(f"its option {name} is {self.option(name)}")
+        return self.option(first), self.option(second)
+
+    def clamp(self, output: Activation) -> tuple[int, int]:
+        """The int8 range its fused activation leaves."""
+        number = self.option("fused_activation_function", default=NO_ACTIVATION)
+        return activation_range(number, output.scale, output.zero_point)
+
+
+def same_padding(size: int, extent: int, stride: int) -> tuple[int, int]:
+    """Output size, and padding before the first row (or column), of SAME padding as TFLM computes them."""
+    out = -(-size // stride)
+    return out, max(0, (out - 1) * stride + extent - size) // 2
+
+
+def window_padding(view: OperatorView, source: Activation, output: Activation, stage: Stage) -> tuple[int, int]:
+    """(top, left) padding of a window stage.
+
+    Raises:
+        BlockError: the operator's options do not lead to the shape its output has in the file.
+    """
+    sizes: list[int] = []
+    before: list[int] = []
+    for size, extent, stride in zip(source.shape[:2], stage.extent, stage.stride, strict=True):
+        if view.option("padding") == SAME:
+            out, pad = same_padding(size, extent, stride)
+        else:
+            out, pad = (size - extent) // stride + 1, 0
+        sizes.append(out)
+        before.append(pad)
+    if tuple(sizes) != output.shape[:2]:
+        raise BlockError(f"its output {output.name} has the shape {list(output.dims)}, its options give {sizes}")
+    return before[0], before[1]
+
+
+def window_fit(stage: Stage) -> Fit:
+    """A window of one pixel that moves by one pixel does not care how pixels are arranged."""
+    return Fit.PIXELS if stage.kernel_size == stage.stride == (1, 1) else Fit.EXACT

@@ -1,0 +1,156 @@
+"""Blocks that read a model's inputs from outside the arena, and which inputs can be read so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.lower.extract import Extraction
+from tflite_fuse.fusion.lower.operands import read_activation, tensor_name
+from tflite_fuse.fusion.lower.operators import lower_operator
+from tflite_fuse.fusion.schedule.tiles import is_one_tile, split_block
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType, type_name
+
+MOST_OUTSIDE = 16
+"""``TFLITE_FUSE_MAX_OPERANDS`` of the C library."""
+
+
+@dataclass(frozen=True)
+class OutsideExtraction:
+    """An extraction whose block reads some of its inputs from outside the arena.
+
+    Attributes:
+        extraction: its block's inputs are those that stayed in the arena.
+        outside: for each other input the block's tensor → the model's.
+    """
+
+    extraction: Extraction
+    outside: dict[int, int]
+
+
+def move_outside(
+    extraction: Extraction, inputs: Collection[int], mode: InputMode, config: BlockConfig
+) -> OutsideExtraction:
+    """The same block reading some of the model's inputs from outside the arena.
+
+    A streamed input becomes a ring that a SOURCE stage fills, an external one is read where it lies.
+
+    Args:
+        extraction: any block of the model.
+        inputs: the model's tensors that lie outside; those the block does not read are ignored.
+        mode: how they are read.
+        config: how the block will run.
+
+    Raises:
+        BlockError: a streamed input in a block of several tiles, which would ask for pixels again.
+    """
+    pairs = zip(extraction.block.inputs, extraction.inputs, strict=True)
+    moved = {position: tensor for position, tensor in pairs if tensor in inputs}
+    if not moved or mode is InputMode.RESIDENT:
+        return OutsideExtraction(extraction, {})
+    block = extraction.block
+    storage, stages = Storage.EXTERNAL, block.stages
+    if mode is InputMode.STREAMED:
+        _check_one_tile(block, config, [block.tensors[position] for position in moved])
+        storage, stages = Storage.SCRATCH, (*(Stage(StageKind.SOURCE, (), position) for position in moved), *stages)
+    tensors = tuple(replace(t, storage=storage) if i in moved else t for i, t in enumerate(block.tensors))
+    kept = tuple(position for position in block.inputs if position not in moved)
+    return OutsideExtraction(
+        replace(
+            extraction,
+            block=Block(tensors, stages, kept, block.outputs),
+            inputs=tuple(tensor for tensor in extraction.inputs if tensor not in moved.values()),
+        ),
+        moved,
+    )
+
+
+def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockTensor]) -> None:
+    if not is_one_tile(block.tensors[split_block(block).driven], config):
+        names = ", ".join(tensor.name for tensor in streamed)
+        raise BlockError(
+            f"a block that runs in tiles of {config.tile_height} x {config.tile_width} would ask for pixels of {names} "
+            "again, and a streamed input gives each of them once"
+        )
+
+
+def inputs_to_move(model: Model, mode: InputMode) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The inputs that leave the arena, and one sentence for each other one that says why it stays.
+
+    Raises:
+        LimitError: none can, for the reason it gives.
+    """
+    if mode is InputMode.RESIDENT:
+        return (), ()
+    reasons = {tensor: why_inside(model, tensor) for tensor in dict.fromkeys(model.main.inputs)}
+    moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
+    stay = tuple(
+        f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in reasons.items() if reason
+    )
+    if not moved:
+        raise LimitError("; ".join(stay) or f"no input can be {mode.value}: the model has none in the arena")
+    if len(moved) > MOST_OUTSIDE:
+        raise LimitError(
+            f"{len(moved)} inputs cannot be {mode.value}: a runtime takes {MOST_OUTSIDE} outside the arena"
+        )
+    return moved, stay
+
+
+def why_inside(model: Model, tensor: int) -> str | None:
+    """Why an input must be in the arena, as a clause with what the user can do; None where blocks can read it.
+
+    That blocks can read it does not mean that one block can read all of it, which a streamed input asks for.
+    """
+    graph = model.main
+    readers = _readers(model, tensor)
+    if not readers:
+        return "no operator reads it"
+    if tensor in graph.outputs:
+        return "it is an output of the model as well"
+    if graph.inputs.count(tensor) != 1:
+        return "the model lists it as input more than once"
+    if graph.tensors[tensor].type != TensorType.INT8:
+        return (
+            f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
+            f"blocks read int8: {_int8_advice(graph.tensors[tensor].type)}"
+        )
+    return _why_not_read(model, tensor, readers)
+
+
+def _int8_advice(kind: int) -> str:
+    convert = "convert the model with int8 inputs (inference_input_type=tf.int8)"
+    return f"rewrite with --int8-io, or {convert}" if kind == TensorType.FLOAT32 else convert
+
+
+def _why_not_read(model: Model, tensor: int, readers: Sequence[int]) -> str | None:
+    try:
+        read_activation(model, tensor)
+    except BlockError as error:
+        return str(error)
+    for index in readers:
+        try:
+            lowered = lower_operator(model, index)
+        except BlockError as error:
+            return f"{operator_label(model, index)} reads it and cannot be part of a block: {error}"
+        if lowered.stage is None:  # RESHAPE and its like: what counts is who reads the result
+            renamed = lowered.output.index
+            if renamed in model.main.outputs:
+                return f"{operator_label(model, index)} makes it an output of the model"
+            reason = _why_not_read(model, renamed, _readers(model, renamed))
+            if reason is not None:
+                return reason
+    return None
+
+
+def _readers(model: Model, tensor: int) -> list[int]:
+    return [index for index, operator in enumerate(model.main.operators) if tensor in (operator.inputs or ())]
+
+
+def input_name(model: Model, tensor: int) -> str:
+    """How messages call an input."""
+    return f"input {tensor_name(model, tensor)}"

@@ -1,0 +1,1 @@
+"""The executor's exact order of events, and the memory that follows from it."""

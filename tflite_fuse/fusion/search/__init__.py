@@ -1,0 +1,1 @@
+"""The exact search over all ways to cut a model into blocks."""

@@ -1,0 +1,88 @@
+"""A model as fusion costs see it: its first subgraph's operators and arena tensors, indices those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, TailBytes
+from tflite_fuse.fusion.block.stages import BlockTensor
+from tflite_fuse.fusion.encoding.in_model import executed_macs
+from tflite_fuse.fusion.lower.extract import absorb_padding
+from tflite_fuse.fusion.lower.operator_view import Lowered
+from tflite_fuse.fusion.lower.operators import lower_operator
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
+from tflite_fuse.model.schema import Model
+
+
+def graph_from_model(model: Model) -> LayerGraph:
+    """The layer graph of a model.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
+    """
+    memory = memory_graph(model)
+    lowered = tuple(_lower(model, index) for index in range(len(memory.ops)))
+    macs = executed_macs(model)
+    layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.ops)))
+    return LayerGraph(
+        tensors=_extents(memory, lowered),
+        sizes=memory.sizes,
+        layers=layers,
+        inputs=(*memory.inputs, *memory.resident),
+        outputs=(*memory.outputs, *memory.resident),
+        tail=_tail(model),
+    )
+
+
+def _tail(model: Model) -> TailBytes:
+    shares = tail_shares(model)
+    return TailBytes(shares.operators, shares.block, shares.tensor, shares.fixed)
+
+
+def _lower(model: Model, index: int) -> Lowered | str:
+    """The operator as a stage, or the reason why it cannot be one."""
+    try:
+        return lower_operator(model, index)
+    except BlockError as error:
+        return str(error)
+
+
+def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
+    operator, result = memory.ops[index], lowered[index]
+    if isinstance(result, str):
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
+    if result.stage is None:
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, view=True)
+    absorbed = _is_absorbed(memory, lowered, result)
+    return Layer(operator.name, operator.inputs, operator.outputs, macs, result.stage, absorbed=absorbed)
+
+
+def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], padded: Lowered) -> bool:
+    """Whether all readers of a PAD's output can do the padding themselves."""
+    tensor = padded.output.index
+    readers = [reader for reader, op in zip(lowered, memory.ops, strict=True) if tensor in op.inputs]
+    absorbing = [not isinstance(reader, str) and absorb_padding(padded, reader) is not None for reader in readers]
+    return bool(absorbing) and all(absorbing) and tensor not in memory.outputs
+
+
+def _extents(memory: MemoryGraph, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
+    """Height, width and channels of every tensor; one pixel of all values where no block will hold it."""
+    tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
+    for result in lowered:
+        if isinstance(result, str):
+            continue
+        for source in result.inputs:
+            tensors[source.index] = _extent(source.name, source.shape)
+    for result in lowered:
+        if not isinstance(result, str):
+            shape = result.output.shape if result.stage is None else result.output_shape
+            tensors[result.output.index] = _extent(result.output.name, shape)
+    return tuple(tensors)
+
+
+def _extent(name: str, shape: tuple[int, int, int]) -> BlockTensor:
+    height, width, channels = shape
+    return BlockTensor(name, height, width, channels, zero_point=0)

@@ -1,0 +1,248 @@
+"""The exact search: every path through the cut graph, as a Pareto front of (RAM, multiply-accumulates).
+
+A label at a cut says how a path got there: the largest working set so far, what it adds to the arena's tail (if that
+counts), the multiply-accumulates so far. RAM is the first two together.
+Extending all labels by all edges and dropping those another label at the same cut beats gives, at the last cut, the
+front of the whole model: a label that is beaten cannot become part of a better path.
+
+Two bounds keep the labels few without losing a point. No path has a peak below the bottleneck shortest path's, so
+smaller peaks are equal to it. And a path with more RAM than the best one of the fewest multiply-accumulates is not on
+the front, so labels that can only become such paths are left out.
+
+Of paths with equal RAM and equal multiply-accumulates, where tails do not count, the one that fuses the fewest
+operators is taken, of those the one with the fewest blocks: what need not change does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+
+from tflite_fuse.fusion.block.axes import IntArray
+from tflite_fuse.fusion.search.cut_graph import Options, pareto
+
+_NEVER = 1 << 60
+"""Costs of a cut no path leads to."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One edge of a path: from cut ``first`` over the layers ``first … last``, under one option of the edge.
+
+    ``key`` tells it from the edges beside it.
+    """
+
+    first: int
+    last: int
+    key: int
+    option: int
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way through the cut graph.
+
+    Attributes:
+        peak: bytes, the largest RAM of its edges.
+        tail: bytes, the sum over its edges and the graph's own.
+        macs: the sum over its edges.
+        steps: the edges from first to last.
+    """
+
+    peak: int
+    tail: int
+    macs: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What no label can help beyond.
+
+    Attributes:
+        floor: no path has a smaller peak.
+        ceiling: no path with more RAM is on the front.
+        tail_ahead: for each cut, the least tail from there to the end.
+        tails: whether edges differ in their tail.
+    """
+
+    floor: int
+    ceiling: int
+    tail_ahead: list[int]
+    tails: bool
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The labels at one cut, one array entry each.
+
+    ``cost`` counts multiply-accumulates first, then fused operators and blocks. ``edge``, ``label`` and ``option`` say
+    where a label came from: which of the edges into this cut, which label at its start, which of its options.
+    """
+
+    peak: IntArray
+    tail: IntArray
+    cost: IntArray
+    edge: IntArray
+    label: IntArray
+    option: IntArray
+
+
+@dataclass(frozen=True)
+class _Edge:
+    source: int
+    target: int
+    key: int
+    options: Options
+    fused: bool
+    tail: int
+
+
+def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
+    """All paths through a cut graph (see ``candidates``) that no other beats in RAM and multiply-accumulates.
+
+    RAM is peak + tail; paths come in its order.
+    """
+    start, edges = int(cuts.graph["start"]), _edges(cuts)
+    tails = any(edge.tail for into in edges for edge in into)
+    bounds = _Bounds(_least_peak(edges, start), _NEVER, _least_tails(edges), tails)
+    cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
+    labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
+    end = labels[-1]
+    paths: list[Path] = []
+    for index in pareto(end.peak + end.tail, end.cost):
+        macs = int(end.cost[index]) // len(edges) ** 2
+        if not paths or macs < paths[-1].macs:
+            steps, peak = _trace(edges, labels, int(index))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + int(cuts.graph["tail"]), macs, steps))
+    return tuple(paths)
+
+
+def _edges(cuts: nx.MultiDiGraph) -> list[list[_Edge]]:
+    """The edges into each cut."""
+    return [
+        [
+            _Edge(source, cut, key, data["options"], data["fused"], data["tail"])
+            for source, _, key, data in cuts.in_edges(cut, keys=True, data=True)
+        ]
+        for cut in range(cuts.number_of_nodes())
+    ]
+
+
+def _least_peak(edges: list[list[_Edge]], start: int) -> int:
+    """The least peak of any path."""
+    least = [start]
+    for into in edges[1:]:
+        least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=_NEVER))
+    return least[-1]
+
+
+def _least_tails(edges: list[list[_Edge]]) -> list[int]:
+    """For each cut, the least tail of any path from it to the end."""
+    least = [_NEVER] * (len(edges) - 1) + [0]
+    for into in reversed(edges):
+        for edge in into:
+            least[edge.source] = min(least[edge.source], least[edge.target] + edge.tail)
+    return least
+
+
+def _cheapest_edges(edges: list[list[_Edge]]) -> list[list[_Edge]]:
+    """The edges on paths of fewest multiply-accumulates, each with its cheapest option alone."""
+    least, kept = [0], [edges[0]]
+    for into in edges[1:]:
+        least.append(min((least[edge.source] + int(edge.options.macs[-1]) for edge in into), default=_NEVER))
+        tight = [edge for edge in into if least[edge.source] + int(edge.options.macs[-1]) == least[-1] < _NEVER]
+        kept.append([replace(edge, options=edge.options.pick(np.array([-1]))) for edge in tight])
+    return kept
+
+
+def _labels(edges: list[list[_Edge]], bounds: _Bounds) -> list[_Labels]:
+    """The labels at every cut. ``edges`` loses those that can lead to none."""
+    nothing = np.zeros(1, dtype=np.int64)
+    labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
+    for cut in range(1, len(edges)):
+        edges[cut] = [
+            edge
+            for edge in edges[cut]
+            if int(edge.options.ram[0]) <= bounds.ceiling and len(labels[edge.source].peak) > 0
+        ]
+        labels.append(_extend(edges[cut], cut, labels, bounds, len(edges)))
+    return labels
+
+
+@dataclass(frozen=True)
+class _Extension:
+    """The labels at one cut extended along one edge: every label with every option.
+
+    Entry i is label ``i // len(options)`` with option ``first + i % len(options)``.
+    """
+
+    peak: IntArray
+    tail: IntArray
+    cost: IntArray
+    options: range
+
+
+def _extend(edges: list[_Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
+    """Extends all labels along all edges into one cut and keeps those nothing beats."""
+    if not edges:
+        return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
+    found = [_along(labels[edge.source], edge, bounds, places) for edge in edges]
+    peak, tail, cost = (
+        np.concatenate(column) for column in zip(*((e.peak, e.tail, e.cost) for e in found), strict=True)
+    )
+    hopeful = np.flatnonzero(peak + tail <= bounds.ceiling - bounds.tail_ahead[cut])
+    best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
+    ends = np.cumsum([len(each.peak) for each in found])
+    edge = np.searchsorted(ends, best, side="right")
+    within = best - np.array([0, *ends])[edge]
+    count = np.array([len(each.options) for each in found])[edge]
+    option = np.array([each.options.start for each in found])[edge] + within % count
+    return _Labels(peak[best], tail[best], cost[best], edge, within // count, option)
+
+
+def _along(before: _Labels, edge: _Edge, bounds: _Bounds, places: int) -> _Extension:
+    """All labels at one cut extended by all options of one edge, but for those the bounds rule out."""
+    options = edge.options
+    first = max(int(np.searchsorted(options.ram, bounds.floor, side="right")) - 1, 0)
+    end = int(np.searchsorted(options.ram, bounds.ceiling, side="right"))
+    changes = (edge.target - edge.source) * places + 1 if edge.fused and not bounds.tails else 0
+    ram = np.maximum(options.ram[first:end], bounds.floor)
+    return _Extension(
+        np.maximum.outer(before.peak, ram).ravel(),
+        np.repeat(before.tail + edge.tail, end - first),
+        np.add.outer(before.cost, options.macs[first:end] * places**2 + changes).ravel(),
+        range(first, end),
+    )
+
+
+def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
+    """Indices of the triples no other triple is below in all three; of equal triples one.
+
+    ``ram`` is peak + tail. A label with less of both and less cost stays ahead whatever follows: a larger working set
+    later on lifts both peaks to the same height, and then the tails decide.
+    """
+    if not tail.any():
+        return pareto(ram, cost)
+    left = np.lexsort((ram, tail, cost))
+    kept: list[int] = []
+    while len(left):
+        best = left[0]
+        kept.append(int(best))
+        left = left[(ram[left] < ram[best]) | (tail[left] < tail[best])]
+    return np.array(kept, dtype=np.int64)
+
+
+def _trace(edges: list[list[_Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Step, ...], int]:
+    """The steps that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
+    steps: list[Step] = []
+    peak, cut = 0, len(labels) - 1
+    while cut > 0:
+        at = labels[cut]
+        edge, option = edges[cut][int(at.edge[index])], int(at.option[index])
+        steps.append(Step(edge.source, cut - 1, edge.key, option))
+        peak = max(peak, int(edge.options.ram[option]))
+        cut, index = edge.source, int(at.label[index])
+    return tuple(reversed(steps)), peak

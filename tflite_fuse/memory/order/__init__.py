@@ -1,0 +1,1 @@
+"""Orders of operators of least peak memory, exactly."""

@@ -1,0 +1,1 @@
+"""Offsets of tensors in one arena of least height."""

@@ -1,0 +1,121 @@
+"""Place items one after another, each at a free position: first fit, best fit, and fit from both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from tflite_fuse.memory.place.problem import Problem, Rule
+
+UNPLACED = -1
+
+Offsets = list[int]
+
+
+class Choice(Enum):
+    """Which of the free positions an item takes."""
+
+    LOWEST = "first fit"
+    """The lowest one."""
+    TIGHTEST = "best fit"
+    """The lowest one of the shortest range of free positions; above everything only if nothing else is free."""
+    ENDS = "fit from both ends"
+    """The floor; else the ceiling; else the highest one below the ceiling. Chains alternate between the two ends."""
+
+
+def fit(
+    problem: Problem,
+    order: Sequence[int],
+    choice: Choice = Choice.LOWEST,
+    *,
+    ceiling: int | None = None,
+    share: bool = False,
+) -> Offsets:
+    """Offsets in units of a placement in a given order.
+
+    Args:
+        problem: what to place.
+        order: all items, each once.
+        choice: which free position an item takes.
+        ceiling: height to aim at, for ``Choice.ENDS``; None = the lower bound.
+        share: where an item may share memory with one already placed, try to before anything else.
+    """
+    offsets = [UNPLACED] * len(problem.sizes)
+    top = problem.lower_bound if ceiling is None else ceiling
+    for item in order:
+        forbidden = _forbidden(problem.rules[item], offsets)
+        position = _shared_position(problem.rules[item], offsets, forbidden) if share else None
+        if position is None:
+            position = _position(forbidden, choice, top - problem.sizes[item])
+        offsets[item] = position
+    return offsets
+
+
+def height(problem: Problem, offsets: Sequence[int]) -> int:
+    """Units the placement needs."""
+    return max((offset + size for offset, size in zip(offsets, problem.sizes, strict=True)), default=0)
+
+
+def _forbidden(rules: Sequence[Rule], offsets: Offsets) -> list[tuple[int, int]]:
+    """Open ranges in which the item may not start, lowest first."""
+    ranges = []
+    for rule in rules:
+        other = offsets[rule.other]
+        if other == UNPLACED:
+            continue
+        if rule.same_start and rule.below < 0 < rule.above:
+            ranges.append((other + rule.below, other))
+            ranges.append((other, other + rule.above))
+        else:
+            ranges.append((other + rule.below, other + rule.above))
+    ranges.sort()
+    return ranges
+
+
+def _position(forbidden: Sequence[tuple[int, int]], choice: Choice, ceiling: int) -> int:
+    """``ceiling``: the highest start at which the item still ends below the height aimed at."""
+    if choice is Choice.LOWEST:
+        return _lowest(forbidden)
+    ranges, top = _free_ranges(forbidden)
+    if choice is Choice.TIGHTEST:
+        return min(ranges, key=lambda free: free[1] - free[0])[0] if ranges else top
+    if (ranges and ranges[0][0] == 0) or top == 0:
+        return 0
+    if top <= ceiling:
+        return ceiling
+    below = [min(end, ceiling) for start, end in ranges if start <= ceiling]
+    return below[-1] if below else _lowest(forbidden)
+
+
+def _lowest(forbidden: Sequence[tuple[int, int]]) -> int:
+    position = 0
+    for start, end in forbidden:
+        if position <= start:
+            break
+        position = max(position, end)
+    return position
+
+
+def _free_ranges(forbidden: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int]:
+    """Closed ranges of free positions between forbidden ones, lowest first, and the position above everything."""
+    ranges = []
+    position = 0
+    for start, end in forbidden:
+        if position <= start:
+            ranges.append((position, start))
+        position = max(position, end)
+    return ranges, position
+
+
+def _shared_position(rules: Sequence[Rule], offsets: Offsets, forbidden: Sequence[tuple[int, int]]) -> int | None:
+    wanted = []
+    for rule in rules:
+        other = offsets[rule.other]
+        if rule.sharing and other != UNPLACED:
+            if rule.same_start:
+                wanted.append(other)
+            wanted += [other + rule.below, other + rule.above]
+    for position in sorted(set(wanted)):
+        if position >= 0 and not any(start < position < end for start, end in forbidden):
+            return position
+    return None

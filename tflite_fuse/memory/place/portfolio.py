@@ -1,0 +1,188 @@
+"""Where every tensor goes in the arena: the solvers, from the quickest to the strongest, until one meets the bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.memory.place.branch_and_bound import prove
+from tflite_fuse.memory.place.cpsat import solve
+from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height
+from tflite_fuse.memory.place.local_search import search
+from tflite_fuse.memory.place.pair_search import settle
+from tflite_fuse.memory.place.problem import Problem, build_problem
+
+_SEARCH_WORK = 2_000_000
+_STEPS_PER_ITEM = 16
+_SEARCHES = 20
+_STARTS = 4
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A plan of the arena.
+
+    Attributes:
+        offsets: bytes from the start of the arena, one per tensor of the graph; -1 for tensors that have no place in
+            it: residents, those of size 0 and those nothing touches.
+        height: bytes the arena needs.
+        lower_bound: bytes that no plan for this order of operators can go below.
+        optimal: whether ``height`` is proven to be the least. True wherever it equals ``lower_bound``.
+        method: which solver found the plan.
+    """
+
+    offsets: tuple[int, ...]
+    height: int
+    lower_bound: int
+    optimal: bool
+    method: str
+
+
+def place(
+    graph: MemoryGraph,
+    overlaps: Sequence[Overlap] = (),
+    *,
+    alignment: int = 16,
+    time_limit: float = 10.0,
+    seed: int = 0,
+    use_cpsat: bool = False,
+) -> Placement:
+    """Plan the arena for operators in their given order.
+
+    Orders of first and best fit come first, then a local search over orders, then exact searches, which end soon on
+    small graphs only; each stage runs only if the one before did not meet the lower bound. All are deterministic as
+    long as the time limit is not hit.
+
+    Args:
+        graph: operators in execution order. Outputs may share memory with inputs by ``MemoryOp.in_place``.
+        overlaps: further permissions to share memory.
+        alignment: bytes; offsets are multiples of it and sizes round up to it.
+        time_limit: seconds for everything together.
+        seed: of the searches.
+        use_cpsat: try CP-SAT (extra ``optimal``) as a last stage.
+
+    Raises:
+        PlanError: an overlap joins tensors that are not input and output of one operator.
+        RuntimeUnavailableError: ``use_cpsat`` without OR-Tools.
+    """
+    deadline = time.monotonic() + time_limit
+    problem = build_problem(graph, overlaps, alignment)
+    starts = _by_order(problem, deadline)
+    best = starts[0]
+    if best.top > problem.lower_bound:
+        best = _by_search(problem, starts, deadline, seed)
+    bound = problem.lower_bound
+    if best.top > bound:
+        offsets, proven = prove(problem, best.offsets)
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
+        bound = best.top if proven else bound
+    if best.top > bound and problem.shares and len(problem.sizes) <= _MOST_SETTLED:
+        offsets, proven = settle(problem, best.offsets)
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
+        bound = best.top if proven else bound
+    if best.top > bound and use_cpsat:
+        offsets, bound = solve(problem, best.offsets, time_limit=max(0.1, deadline - time.monotonic()), seed=seed)
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "CP-SAT", best.order, best.choice)
+    return _placement(graph, problem, best, bound, alignment)
+
+
+def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
+    """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
+    return replace(graph, sizes=tuple(-(-size // alignment) * alignment for size in graph.sizes))
+
+
+_MOST_SETTLED = 120
+"""Items up to which problems that share memory are worth an exact search."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    top: int
+    offsets: Offsets
+    method: str
+    order: tuple[int, ...]
+    choice: Choice
+
+
+def _placement(graph: MemoryGraph, problem: Problem, best: _Candidate, bound: int, alignment: int) -> Placement:
+    offsets = [-1] * len(graph.sizes)
+    for item, tensor in enumerate(problem.tensors):
+        offsets[tensor] = best.offsets[item] * alignment
+    return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
+
+
+def _by_order(problem: Problem, deadline: float) -> list[_Candidate]:
+    """The best placements of a few fixed orders, best first."""
+    candidates: list[_Candidate] = []
+    for share in (False, True) if problem.shares else (False,):
+        for name, key in _orders(problem).items():
+            order = tuple(sorted(range(len(problem.sizes)), key=key))
+            for choice in Choice:
+                offsets = fit(problem, order, choice, share=share)
+                method = f"{choice.value}, {name}"
+                candidates.append(_Candidate(height(problem, offsets), offsets, method, order, choice))
+                if candidates[-1].top <= problem.lower_bound:
+                    return [candidates[-1]]
+                if time.monotonic() > deadline:
+                    break
+    return sorted(candidates, key=lambda candidate: candidate.top)[:_STARTS]
+
+
+def _orders(problem: Problem) -> dict[str, Callable[[int], tuple[int, ...]]]:
+    sizes, lives = problem.sizes, problem.lives
+    pressure = _pressure(problem)
+    return {
+        "largest first": lambda i: (-sizes[i], lives[i][0] - lives[i][1], i),
+        "tightest moment first": lambda i: (-pressure[i], -sizes[i], i),
+        "largest area first": lambda i: (-sizes[i] * (lives[i][1] - lives[i][0] + 1), i),
+        "longest life first": lambda i: (lives[i][0] - lives[i][1], -sizes[i], i),
+        "first born first": lambda i: (lives[i][0], -lives[i][1], -sizes[i], i),
+        "last used first": lambda i: (-lives[i][1], lives[i][0], -sizes[i], i),
+    }
+
+
+def _pressure(problem: Problem) -> list[int]:
+    """For each item, the largest number of units alive at once during its life."""
+    if not problem.sizes:
+        return []
+    end = max(last for _, last in problem.lives)
+    alive = [0] * (end + 2)
+    for size, (first, last) in zip(problem.sizes, problem.lives, strict=True):
+        for moment in range(first, last + 1):
+            alive[moment + 1] += size
+    return [max(alive[first + 1 : last + 2]) for first, last in problem.lives]
+
+
+def _by_search(problem: Problem, starts: Sequence[_Candidate], deadline: float, seed: int) -> _Candidate:
+    """Many short local searches: from different orders, with different ways to place, each with its own seed."""
+    best = starts[0]
+    work = len(problem.sizes) + sum(len(rules) for rules in problem.rules)
+    steps = max(1, min(_STEPS_PER_ITEM * len(problem.sizes), _SEARCH_WORK // (work * _SEARCHES)))
+    choices = tuple(Choice)
+    for turn in range(_SEARCHES):
+        start = starts[turn % len(starts)]
+        choice = start.choice if turn < len(starts) else choices[turn % len(choices)]
+        share = problem.shares and turn % 2 == 0
+        # The lower bound may be out of reach: every other search only tries to beat the best height known.
+        target = problem.lower_bound if turn % 4 < 2 else best.top - 1
+        offsets = search(
+            problem,
+            start.order,
+            target=target,
+            steps=steps,
+            seed=seed + turn,
+            deadline=deadline,
+            choice=choice,
+            share=share,
+        )
+        if height(problem, offsets) < best.top:
+            best = _Candidate(height(problem, offsets), offsets, "local search", start.order, choice)
+        if best.top <= problem.lower_bound or time.monotonic() > deadline:
+            break
+    return best

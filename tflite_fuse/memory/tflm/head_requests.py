@@ -1,0 +1,205 @@
+"""What TensorFlow Lite Micro's allocator asks its planner for: a model's tensors and scratch buffers with lifetimes.
+
+Time counts allocation scopes: 0 is the start of the first subgraph, every operator and every entry into a subgraph
+called by an operator is one step. Source: tensorflow/lite/micro/micro_allocation_info (behaviour, not text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, scratch_requests
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan
+from tflite_fuse.model.edit import get_metadata
+from tflite_fuse.model.operators import get_options
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, operator_name
+from tflite_fuse.model.validate import COMPRESSION_METADATA
+
+_UNTOUCHED = -1
+_MOST_STEPS = 1_000_000
+_CALLED = {
+    BUILTIN_CODES["IF"]: ("then_subgraph_index", "else_subgraph_index"),
+    BUILTIN_CODES["CALL_ONCE"]: ("init_subgraph_index",),
+    BUILTIN_CODES["WHILE"]: ("cond_subgraph_index", "body_subgraph_index"),
+}
+
+
+@dataclass(frozen=True)
+class BufferRequest:
+    """One buffer in the head of the arena.
+
+    Attributes:
+        size: bytes, rounded up to 16.
+        first: scope in which it is first written; -1 for a tensor no operator touches.
+        last: scope in which it is last read; -1 for a tensor no operator touches.
+        offset: fixed by the model's offline plan, in bytes; -1 = free.
+        subgraph: index of its subgraph.
+        tensor: index of the tensor in its subgraph, or None for a scratch buffer.
+        operator: index of the operator a scratch buffer belongs to, or None for a tensor.
+    """
+
+    size: int
+    first: int
+    last: int
+    offset: int = ONLINE
+    subgraph: int = 0
+    tensor: int | None = None
+    operator: int | None = None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """All buffers of a model in the order the planner is told of them: tensors, then scratch buffers.
+
+    Attributes:
+        buffers: what has to be placed.
+        unknown: operators whose scratch buffers are not known, by name. Empty = the list is exact.
+    """
+
+    buffers: tuple[BufferRequest, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def round_up(size: int) -> int:
+    """The next multiple of 16 bytes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def arena_requests(model: Model, *, pointer_bytes: int = 4) -> Requests:
+    """The buffers of a model that the runtime places in the head of the arena, with the reference kernels.
+
+    Args:
+        model: a model as loaded; an offline plan in it is honoured.
+        pointer_bytes: 4 on microcontrollers, 8 in a 64-bit host build (one kernel keeps pointers in scratch).
+
+    Raises:
+        PlanError: the model's offline plan is damaged: the runtime refuses it.
+        ModelError: a dynamic shape, or subgraphs that call each other without end.
+    """
+    lifetimes = _Lifetimes(model)
+    lifetimes.enter(0)
+    scratch, unknown = _scratch(model, lifetimes, pointer_bytes)
+    return Requests((*_tensors(model, lifetimes), *scratch), unknown)
+
+
+def _tensors(model: Model, lifetimes: _Lifetimes) -> Iterator[BufferRequest]:
+    offsets = iter(read_plan(model) or ())
+    for number, graph in enumerate(model.subgraphs):
+        handles = _handles(model, graph)
+        for index, tensor in enumerate(graph.tensors):
+            offset = next(offsets, ONLINE)
+            size = _tensor_size(model, tensor)
+            kept_elsewhere = (tensor.is_variable and offset == ONLINE) or index in handles
+            if size and not kept_elsewhere:
+                first, last = lifetimes.of(number, index)
+                yield BufferRequest(round_up(size), first, last, offset, number, tensor=index)
+
+
+def _tensor_size(model: Model, tensor: Tensor) -> int:
+    """Bytes of a tensor in the arena: 0 for constants."""
+    if model.buffers[tensor.buffer].data:
+        return 0
+    size = element_bytes(tensor.type)
+    for dim in tensor.dims:
+        if dim < 0:
+            raise ModelError(f"tensor {tensor.name} has a dynamic shape {list(tensor.dims)}")
+        size *= dim
+    return size
+
+
+def _handles(model: Model, graph: SubGraph) -> frozenset[int]:
+    """Outputs of VAR_HANDLE: its kernel points them at memory of its own before the plan is made."""
+    return frozenset(
+        tensor
+        for operator in graph.operators
+        if operator_name(model, operator) == "VAR_HANDLE"
+        for tensor in (operator.outputs or ())[:1]
+    )
+
+
+def _scratch(
+    model: Model, lifetimes: _Lifetimes, pointer_bytes: int
+) -> tuple[tuple[BufferRequest, ...], tuple[str, ...]]:
+    found: list[BufferRequest] = []
+    unknown = ["the model is compressed"] if get_metadata(model, COMPRESSION_METADATA) is not None else []
+    for number, graph in enumerate(model.subgraphs):
+        for index, operator in enumerate(graph.operators):
+            sizes = scratch_requests(model, graph, operator, pointer_bytes=pointer_bytes)
+            if sizes is None:
+                unknown.append(f"{operator_name(model, operator).removeprefix('CUSTOM:')}_{index}")
+                continue
+            first, last = lifetimes.of_operator(number, index)
+            found += [BufferRequest(round_up(size), first, last, subgraph=number, operator=index) for size in sizes]
+    return tuple(found), tuple(unknown)
+
+
+class _Lifetimes:
+    """First and last scope of every tensor and operator, found by walking the subgraphs as inference does."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._now = 0
+        self._tensors: dict[tuple[int, int], tuple[int, int]] = {}
+        self._operators: dict[tuple[int, int], tuple[int, int]] = {}
+        self._inside: set[int] = set()
+
+    def of(self, subgraph: int, tensor: int) -> tuple[int, int]:
+        return self._tensors.get((subgraph, tensor), (_UNTOUCHED, _UNTOUCHED))
+
+    def of_operator(self, subgraph: int, operator: int) -> tuple[int, int]:
+        return self._operators.get((subgraph, operator), (_UNTOUCHED, _UNTOUCHED))
+
+    def enter(self, number: int) -> None:
+        if number in self._inside:
+            raise ModelError(f"subgraph {number} calls itself")
+        if not 0 <= number < len(self._model.subgraphs):
+            raise ModelError(f"an operator calls subgraph {number}, the model has {len(self._model.subgraphs)}")
+        self._inside.add(number)
+        graph = self._model.subgraphs[number]
+        for tensor in graph.inputs:
+            self._created(number, tensor)
+            self._used(number, tensor)
+        for index, operator in enumerate(graph.operators):
+            self._step()
+            self._run(number, index, operator)
+        for tensor in graph.outputs:
+            self._created(number, tensor)
+            self._used(number, tensor)
+        self._inside.remove(number)
+
+    def _run(self, number: int, index: int, operator: Operator) -> None:
+        start = self._now
+        for tensor in operator.outputs or ():
+            self._created(number, tensor)
+        for called in self._called(operator):
+            self._step()
+            self.enter(called)
+        for tensor in (*(operator.inputs or ()), *(operator.outputs or ())):
+            self._used(number, tensor)
+        first = self._operators.get((number, index), (start, start))[0]
+        self._operators[number, index] = (first, self._now)
+
+    def _called(self, operator: Operator) -> list[int]:
+        # The runtime looks at the newer of the two code fields alone here, unlike everywhere else.
+        fields = _CALLED.get(self._model.operator_codes[operator.opcode_index].builtin_code, ())
+        options = get_options(operator) if fields else {}
+        if fields and not options:
+            raise ModelError("a control flow operator has no options")
+        return [number for field in fields if isinstance(number := options[field], int)]
+
+    def _step(self) -> None:
+        self._now += 1
+        if self._now > _MOST_STEPS:
+            raise ModelError("the model's subgraphs call each other too often to be planned")
+
+    def _created(self, number: int, tensor: int) -> None:
+        if tensor >= 0:
+            first, last = self.of(number, tensor)
+            self._tensors[number, tensor] = (self._now if first == _UNTOUCHED else first, last)
+
+    def _used(self, number: int, tensor: int) -> None:
+        if tensor >= 0:
+            self._tensors[number, tensor] = (self.of(number, tensor)[0], self._now)

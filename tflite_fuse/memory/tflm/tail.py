@@ -1,0 +1,281 @@
+"""The tail of the arena: what TensorFlow Lite Micro keeps for itself, predicted for a 32-bit target.
+
+The runtime takes memory from the end of the arena downwards, in a fixed order, each piece rounded down to its
+alignment. This module walks the same order. Sizes come from ``tail_sizes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from math import prod
+
+from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests, round_up
+from tflite_fuse.memory.tflm.kernel_scratch import element_bytes
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan, tensor_count
+from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import TensorType
+
+_INT = 4
+_LUT_ENTRIES = 513
+_UNKNOWN_CUSTOM = 64
+_BYTES_PER_PLANNED_BUFFER = 40
+_SCRATCH_REQUESTS_KEPT_FREE = 12
+
+_CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0}
+_SHAPE_IN_TAIL = frozenset(
+    {"BATCH_MATMUL", "DEPTH_TO_SPACE", "EMBEDDING_LOOKUP", "GATHER", "GATHER_ND", "L2_POOL_2D", "SPACE_TO_DEPTH"}
+)
+_INT8_ONLY = frozenset({"ADD_N", "CUMSUM", "LOG_SOFTMAX"})
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Bytes of the tail by purpose, alignment gaps included.
+
+    Attributes:
+        runtime: the allocator's own objects and the list of subgraphs.
+        tensors: one struct for each tensor of all subgraphs, constants included.
+        nodes: one struct for each operator.
+        options: parsed options of built-in operators.
+        operators: what kernels keep, without the next two.
+        tables: multipliers and shifts of convolutions and fully connected layers, per channel.
+        custom: what custom operators keep.
+        scratch_handles: one pointer for each scratch buffer.
+        variables: persistent tensors and resource variables.
+        edges: structs of the model's inputs and outputs.
+        unknown: custom operators whose need is not known, by name; 64 bytes were counted for each.
+    """
+
+    runtime: int
+    tensors: int
+    nodes: int
+    options: int
+    operators: int
+    tables: int
+    custom: int
+    scratch_handles: int
+    variables: int
+    edges: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Bytes of the whole tail."""
+        return sum(getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown")
+
+
+def predict_tail(model: Model, build: Build = ARM) -> Tail:
+    """The tail a model needs on a 32-bit target with the reference kernels.
+
+    Optimised kernel sets keep a little more per operator. A model with resource variables is taken to be given exactly
+    as many slots for them as it names.
+
+    Args:
+        model: a model as loaded; variables that an offline plan places are not in the tail.
+        build: struct sizes of the runtime.
+
+    Raises:
+        PlanError: the model's offline plan is damaged.
+        ModelError: a dynamic shape.
+    """
+    requests = arena_requests(model, pointer_bytes=build.pointer)
+    cursor = _Cursor()
+    used = {entry.name: 0 for entry in fields(Tail) if entry.name != "unknown"}
+    for purpose, size, align in _allocations(model, build, requests):
+        used[purpose] += cursor.take(size, align)
+    unknown = tuple(
+        sorted(
+            {
+                operator_name(model, operator).removeprefix("CUSTOM:")
+                for graph in model.subgraphs
+                for operator in graph.operators
+                if operator_name(model, operator).startswith("CUSTOM:")
+            }
+            - build.custom.keys()
+        )
+    )
+    return Tail(**used, unknown=unknown)
+
+
+def loading_bytes(model: Model, build: Build = ARM) -> int:
+    """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
+
+    Two moments count. While the plan is made, in the still unused head, beside a tail that lacks nothing but the
+    structs of the model's inputs and outputs: on Arm 24 bytes for each tensor and scratch buffer, and 40 bytes for each
+    buffer that is planned. And while a kernel prepares itself: full structs of the operator's tensors; this part is an
+    upper bound, and counts in models of a few operators only.
+
+    Raises:
+        PlanError: the model's offline plan is damaged.
+        ModelError: a dynamic shape.
+    """
+    requests = arena_requests(model, pointer_bytes=build.pointer)
+    scratch = sum(buffer.operator is not None for buffer in requests.buffers)
+    wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
+    notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
+    planning = round_up(wishes + notes) + round_up(_BYTES_PER_PLANNED_BUFFER * len(requests.buffers))
+    preparing = wishes + max(
+        (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
+        default=0,
+    )
+    tail = predict_tail(model, build)
+    return round_up(max(planning, preparing)) + round_up(tail.total - tail.edges)
+
+
+def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:
+    """Bytes of the full structs of an operator's tensors. Kernels that ask for them in two places have them twice."""
+    touched = (*(operator.outputs or ()), *(operator.inputs or ()))
+    return 2 * sum(sum(_full_struct(graph.tensors[index], build)) for index in touched if index >= 0)
+
+
+def _full_struct(tensor: Tensor, build: Build) -> tuple[int, ...]:
+    """Bytes of a TfLiteTensor, its quantization and its zero points."""
+    quantization = tensor.quantization
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        return (build.edge_tensor.bytes,)
+    return build.edge_tensor.bytes, build.quantization.bytes, _INT * (1 + len(quantization.scale))
+
+
+class _Cursor:
+    """A position in the arena that moves down from its end, which is aligned to 16 bytes."""
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    def take(self, size: int, align: int) -> int:
+        before = self._position
+        self._position = (before - size) // align * align
+        return before - self._position
+
+
+def _allocations(model: Model, build: Build, requests: Requests) -> Iterator[tuple[str, int, int]]:
+    """(purpose, bytes, alignment) of every piece, in the runtime's order."""
+    for struct in build.allocator:
+        yield "runtime", struct.bytes, struct.align
+    handles = _resource_handles(model)
+    if handles:
+        yield "variables", build.resources[0], ALIGNMENT
+        yield "variables", build.resources[1] * len(handles), ALIGNMENT
+    yield "runtime", build.option_allocator.bytes, build.option_allocator.align
+    yield "runtime", build.subgraph.bytes * len(model.subgraphs), build.subgraph.align
+    for graph in model.subgraphs:
+        yield "tensors", build.tensor.bytes * len(graph.tensors), build.tensor.align
+    for graph in model.subgraphs:
+        yield "nodes", build.node.bytes * len(graph.operators), build.node.align
+    yield from _options(model, build)
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            for purpose, size in kernel_buffers(model, graph, operator, build):
+                yield purpose, size, ALIGNMENT
+    for size in handles.values():
+        yield "variables", size, ALIGNMENT
+    scratch = sum(buffer.operator is not None for buffer in requests.buffers)
+    if scratch:
+        yield "scratch_handles", build.pointer * scratch, build.pointer
+    yield from _variables(model)
+    yield from _edges(model, build)
+
+
+def _options(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            sizes = build.operators.get(operator_name(model, operator))
+            if sizes is not None and sizes.options is not None:
+                yield "options", sizes.options.bytes, sizes.options.align
+
+
+def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
+    """(purpose, bytes) of every buffer an operator's kernel asks for; each is rounded up to 16 bytes in the tail."""
+    name = operator_name(model, operator)
+    if name.startswith("CUSTOM:"):
+        yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
+        return
+    data = _tensor(graph, operator.inputs, 0)
+    sizes = build.operators.get(name)
+    if sizes is not None and sizes.data and (name not in _INT8_ONLY or _has_type(data, TensorType.INT8)):
+        yield "operators", sizes.data
+    for size in _tables(name, graph, operator):
+        yield "tables", size
+    if name in _SHAPE_IN_TAIL:
+        yield "operators", _shape_bytes(_tensor(graph, operator.outputs, 0))
+    if name == "SOFTMAX" and _has_type(data, TensorType.INT16):
+        yield from (("operators", 2 * _LUT_ENTRIES),) * 2
+    if name == "BATCH_MATMUL":
+        yield from _matrix_product(graph, operator, build)
+
+
+def _tables(name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...]:
+    """Multipliers, then shifts: int32 for each output channel."""
+    weights = _tensor(graph, operator.inputs, 1)
+    channels = 0
+    if weights is not None and name in _CHANNEL_AXIS and len(weights.dims) == 4:
+        channels = weights.dims[_CHANNEL_AXIS[name]]
+    elif weights is not None and name == "FULLY_CONNECTED" and weights.type != TensorType.FLOAT32:
+        scales = len((weights.quantization and weights.quantization.scale) or ())
+        channels = scales if scales > 1 else 0
+    return (_INT * channels, _INT * channels) if channels else ()
+
+
+def _matrix_product(graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
+    left, right = _tensor(graph, operator.inputs, 0), _tensor(graph, operator.inputs, 1)
+    if _has_type(left, TensorType.INT8, TensorType.INT16):
+        yield "operators", 28
+    options = get_options(operator)
+    transposed = ((left, bool(options.get("adj_x"))), (right, not options.get("adj_y")))
+    for tensor, is_transposed in transposed:
+        if tensor is not None and is_transposed:
+            yield "operators", build.tensor.bytes
+            yield "operators", _shape_bytes(tensor)
+            yield "operators", prod(tensor.dims) * element_bytes(tensor.type)
+
+
+def _variables(model: Model) -> Iterator[tuple[str, int, int]]:
+    offsets = read_plan(model)
+    for graph in model.subgraphs:
+        for index, tensor in enumerate(graph.tensors):
+            # The runtime looks offsets up by the index within the subgraph here.
+            if tensor.is_variable and (offsets is None or offsets[index] == ONLINE):
+                yield "variables", prod(tensor.dims) * element_bytes(tensor.type), ALIGNMENT
+
+
+def _resource_handles(model: Model) -> dict[tuple[object, ...], int]:
+    """Bytes each resource variable needs, by what names it; 0 where nothing is ever assigned."""
+    sizes: dict[tuple[object, ...], int] = {}
+    for graph in model.subgraphs:
+        names: dict[int, tuple[object, ...]] = {}
+        for operator in graph.operators:
+            name = operator_name(model, operator)
+            if name == "VAR_HANDLE" and operator.outputs:
+                names[operator.outputs[0]] = tuple(get_options(operator).values())
+                sizes.setdefault(names[operator.outputs[0]], 0)
+            value = _tensor(graph, operator.inputs, 1)
+            if name == "ASSIGN_VARIABLE" and value is not None and operator.inputs and operator.inputs[0] in names:
+                size = prod(value.dims) * element_bytes(value.type)
+                sizes[names[operator.inputs[0]]] = max(sizes[names[operator.inputs[0]]], size)
+    return sizes
+
+
+def _edges(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
+    for edge in (model.main.inputs, model.main.outputs):
+        yield "edges", build.pointer * len(edge), ALIGNMENT
+        for index in edge:
+            aligns = (build.edge_tensor.align, build.quantization.align, _INT)
+            for size, align in zip(_full_struct(model.main.tensors[index], build), aligns, strict=False):
+                yield "edges", size, align
+
+
+def _tensor(graph: SubGraph, indices: tuple[int, ...] | None, position: int) -> Tensor | None:
+    if indices is None or position >= len(indices) or indices[position] < 0:
+        return None
+    return graph.tensors[indices[position]]
+
+
+def _has_type(tensor: Tensor | None, *types: TensorType) -> bool:
+    return tensor is not None and tensor.type in types
+
+
+def _shape_bytes(tensor: Tensor | None) -> int:
+    return _INT * (1 + len(tensor.dims)) if tensor is not None else 0

@@ -1,0 +1,1 @@
+"""Runtimes in processes of their own."""

@@ -1,0 +1,1 @@
+"""The slow, clear reference of a block in numpy."""
