@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.fusion.random_blocks import BlockMaker, one_tile, random_block, random_config, random_operands
 from tests.fusion.witness import array_source, check, check_random, plan, reference, run
 from tflite_fuse.errors import BlockError, UsageError
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS, schedule, window_pointers
+from tflite_fuse.fusion.schedule.schedule import schedule, window_pointers
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library, run_block
 
 WHOLE = BlockConfig(65535, 65535)

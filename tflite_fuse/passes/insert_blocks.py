@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
 from tflite_fuse.fusion.encoding.in_model import executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
-from tflite_fuse.fusion.lower.operands import Shape, tensor_name
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, move_outside
 from tflite_fuse.fusion.schedule.schedule import Schedule, schedule
 from tflite_fuse.fusion.search.front import BlockChoice

@@ -14,6 +14,7 @@ import pytest
 from tests.fusion.random_blocks import one_tile, random_block, random_config
 from tests.fusion.sanitized import damage
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,
@@ -29,7 +30,6 @@ from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode, write_optio
 from tflite_fuse.fusion.encoding.structs import ALIGNMENT, IDENTIFIER, VERSION, Header, StageDesc, TensorDesc
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.runtime.library.host import run_block
-from tflite_fuse.runtime.reference.arithmetic import multiply_by_quantized_multiplier
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,8 +11,9 @@ import pytest
 
 from tests.fusion.random_blocks import random_block, random_config
 from tflite_fuse.errors import BlockError, UsageError
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.packing import can_pack
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind
-from tflite_fuse.fusion.encoding.packing import can_pack
 from tflite_fuse.fusion.instructions.counts import (
     COUNTS,
     DEPTHWISE_AT_ONCE,
@@ -23,7 +24,7 @@ from tflite_fuse.fusion.instructions.counts import (
     predicted_instructions,
     stage_counts,
 )
-from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS, schedule
+from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.runtime.library.sources import library_directory
 
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.stages import (
     AddParameters,
     Block,
@@ -20,7 +21,6 @@ from tflite_fuse.fusion.block.stages import (
     StageKind,
     Storage,
 )
-from tflite_fuse.runtime.reference.arithmetic import multiply_by_quantized_multiplier
 from tflite_fuse.runtime.reference.stages import run_block_reference, run_block_tensors
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.encoding.structs import (
+from tflite_fuse.fusion.block.limits import (
     MAX_AVERAGED,
     MAX_BYTES,
     MAX_CHUNK,
@@ -18,6 +17,7 @@ from tflite_fuse.fusion.encoding.structs import (
     MAX_TENSORS,
     MAX_WINDOW,
 )
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 
 _WINDOWED = frozenset({StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL})
 _POOLS = frozenset({StageKind.AVERAGE_POOL, StageKind.MAX_POOL})

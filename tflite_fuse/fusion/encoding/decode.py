@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
+from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_STAGES, MAX_TENSORS
+from tflite_fuse.fusion.block.packing import WeightLayout, packed_size, undo_down_table, unpack_weights
 from tflite_fuse.fusion.block.stages import (
     AddParameters,
     Block,
@@ -27,19 +29,7 @@ from tflite_fuse.fusion.block.stages import (
     Storage,
 )
 from tflite_fuse.fusion.encoding.encode import folded_bias, operand_numbers, outside_tensors
-from tflite_fuse.fusion.encoding.packing import WeightLayout, packed_size, undo_down_table, unpack_weights
-from tflite_fuse.fusion.encoding.structs import (
-    IDENTIFIER,
-    MAX_BYTES,
-    MAX_STAGES,
-    MAX_TENSORS,
-    NONE,
-    VERSION,
-    Header,
-    Options,
-    StageDesc,
-    TensorDesc,
-)
+from tflite_fuse.fusion.encoding.structs import IDENTIFIER, NONE, VERSION, Header, Options, StageDesc, TensorDesc
 
 
 @dataclass(frozen=True)

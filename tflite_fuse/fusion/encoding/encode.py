@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config, leaves_image
+from tflite_fuse.fusion.block.limits import MAX_BYTES, STACK_POINTERS
+from tflite_fuse.fusion.block.packing import WeightLayout, can_pack, down_table, pack_weights
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.encoding.packing import WeightLayout, can_pack, down_table, pack_weights
 from tflite_fuse.fusion.encoding.structs import (
     ALIGNMENT,
     IDENTIFIER,
-    MAX_BYTES,
     NONE,
     VERSION,
     Header,
@@ -28,7 +28,7 @@ from tflite_fuse.fusion.encoding.structs import (
     StageDesc,
     TensorDesc,
 )
-from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS, Schedule
+from tflite_fuse.fusion.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tflite_fuse.fusion.block.axes import (
     union,
 )
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage
 from tflite_fuse.fusion.estimate.overlap_distance import Overlap, joint_fill, shared_bytes, tiled_distances, whole_fill
 from tflite_fuse.fusion.estimate.ring_capacity import (
@@ -37,7 +38,6 @@ from tflite_fuse.fusion.schedule.schedule import (
     CURSOR_BYTES,
     POINTER_BYTES,
     SCRATCH_ALIGNMENT,
-    STACK_POINTERS,
     accumulator_bytes,
     aligned,
     window_pointers,

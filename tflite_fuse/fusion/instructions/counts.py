@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind
-from tflite_fuse.fusion.encoding.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS, products_per_pixel, schedule
+from tflite_fuse.fusion.schedule.schedule import products_per_pixel, schedule
 from tflite_fuse.fusion.schedule.tiles import accumulates
 
 COUNTS = (

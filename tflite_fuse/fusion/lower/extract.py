@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.lower.operands import Activation, Shape, tensor_name
-from tflite_fuse.fusion.lower.operator_view import Fit, Lowered
 from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower import with_weights, without_weights
-from tflite_fuse.fusion.lower.operator_view import Lowered, OperatorView
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model
 

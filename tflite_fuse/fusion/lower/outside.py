@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.fusion.block.operators.operands import read_activation, tensor_name
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.lower.extract import Extraction
-from tflite_fuse.fusion.lower.operands import read_activation, tensor_name
 from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.fusion.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.model.operators import operator_label

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.operands import read_bias, read_filter
+from tflite_fuse.fusion.block.operators.requantization import convolution_requantization, fully_connected_requantization
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.fusion.block.stages import Int8Array, Requantization, Stage, StageKind
-from tflite_fuse.fusion.lower.operands import read_bias, read_filter
-from tflite_fuse.fusion.lower.operator_view import Fit, Lowered, OperatorView, window_fit, window_padding
-from tflite_fuse.fusion.lower.requantization import convolution_requantization, fully_connected_requantization
 
 
 def convolution(view: OperatorView) -> Lowered:

@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import Requantization, Stage, StageKind
-from tflite_fuse.fusion.lower.operands import Activation, read_constant, read_quantization, tensor_name
-from tflite_fuse.fusion.lower.operator_view import Fit, Lowered, OperatorView, window_fit, window_padding
-from tflite_fuse.fusion.lower.requantization import (
+from tflite_fuse.fusion.block.operators.operands import Activation, read_constant, read_quantization, tensor_name
+from tflite_fuse.fusion.block.operators.requantization import (
     NO_ACTIVATION,
     RELU,
     RELU6,
@@ -21,6 +19,8 @@ from tflite_fuse.fusion.lower.requantization import (
     relu_requantization,
     rescale_requantization,
 )
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.fusion.block.stages import Requantization, Stage, StageKind
 from tflite_fuse.model.types import TensorType
 
 _POOL_SCALE_TOLERANCE = 1e-6

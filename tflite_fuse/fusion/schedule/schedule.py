@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block.check import check_config
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.schedule.events import FAR, Reader, Runs, TileRun, TileShape, follow_tile
 from tflite_fuse.fusion.schedule.tiles import (
@@ -35,11 +36,8 @@ SCRATCH_ALIGNMENT = 4
 CURSOR_BYTES = 12
 """What the executor remembers per spatial stage."""
 
-STACK_POINTERS = 96
-"""A window of one output pixel that needs more pixel pointers than this keeps them in scratch, …"""
-
 POINTER_BYTES = 8
-"""… this many bytes each, the same on every target."""
+"""Bytes of each of the pointers in scratch to the pixels of a window with more than STACK_POINTERS, on every target."""
 
 _NARROW_SUMS = (2**15 - 1) // 128
 """A global average of at most this many pixels sums in int16."""

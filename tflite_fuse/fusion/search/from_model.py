@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, TailBytes
+from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
 from tflite_fuse.fusion.lower.extract import absorb_padding
-from tflite_fuse.fusion.lower.operator_view import Lowered
 from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph

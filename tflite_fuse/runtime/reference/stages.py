@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Int8Array, Stage, StageKind, Storage
-from tflite_fuse.runtime.reference.arithmetic import (
+from tflite_fuse.fusion.block.arithmetic import (
     Int64Array,
     multiply_by_quantized_multiplier,
     rounding_divide,
     wrap_int32,
 )
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Int8Array, Stage, StageKind, Storage
 
 Operand = tuple[BlockTensor, Int64Array]
 """An input of a stage: the tensor and its values, int64 [H, W, C]."""

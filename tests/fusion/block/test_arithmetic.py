@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflite_fuse.runtime.reference.arithmetic import (
+from tflite_fuse.fusion.block.arithmetic import (
     INT32_MAX,
     INT32_MIN,
     multiply_by_quantized_multiplier,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.operands import Activation, Shape, read_activation
+from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, activation_range
 from tflite_fuse.fusion.block.stages import Stage
-from tflite_fuse.fusion.lower.operands import Activation, Shape, read_activation
-from tflite_fuse.fusion.lower.requantization import NO_ACTIVATION, activation_range
 from tflite_fuse.model.schema import Model
 
 SAME = 0

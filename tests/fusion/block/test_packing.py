@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.packed_blocks import DSP, PORTABLE
-from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
-from tflite_fuse.fusion.encoding.packing import (
+from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.packing import (
     can_pack,
     down_table,
     pack_weights,
@@ -21,10 +22,9 @@ from tflite_fuse.fusion.encoding.packing import (
     undo_down_table,
     unpack_weights,
 )
-from tflite_fuse.fusion.schedule.schedule import STACK_POINTERS
+from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.runtime.library.compiler import build_library
 from tflite_fuse.runtime.library.sources import library_directory
-from tflite_fuse.runtime.reference.arithmetic import multiply_by_quantized_multiplier
 
 NOISE = np.random.default_rng(5)
 

@@ -23,8 +23,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.fusion.block.limits import MAX_DOWN_SHIFT, MAX_LISTED_TAPS, MAX_PATCH_VALUES, MAX_ROW_VALUES
 from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Stage, StageKind
-from tflite_fuse.fusion.encoding.structs import MAX_DOWN_SHIFT, MAX_LISTED_TAPS, MAX_PATCH_VALUES, MAX_ROW_VALUES
 
 Int64Array = npt.NDArray[np.int64]
 
