@@ -10,7 +10,7 @@ import tflite_fuse
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.units import parse_bytes, parse_tiles
+from tflite_fuse.units import parse_bytes, parse_pair
 from tflite_fuse.zoo.networks import inverted_residual_network
 
 MODEL = serialize_model(inverted_residual_network(size=48, blocks=4))
@@ -116,10 +116,10 @@ def test_sizes_and_tiles_are_read_as_people_write_them() -> None:
         65_536,
         1_000_000,
     ]
-    assert parse_tiles("4x8") == (4, 8)
+    assert parse_pair("4x8", "a tile size") == (4, 8)
     for text in ("", "x", "64 bananas", "-5", "1e3"):
         with pytest.raises(UsageError):
             parse_bytes(text)
     for text in ("8", "0x4", "axb"):
-        with pytest.raises(UsageError):
-            parse_tiles(text)
+        with pytest.raises(UsageError, match="is not a tile size"):
+            parse_pair(text, "a tile size")

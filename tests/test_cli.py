@@ -203,6 +203,8 @@ def test_the_input_is_only_replaced_on_request(model: Path) -> None:
         ["--passes", "reorder,reorder"],
         ["--time-limit", "-1"],
         ["--inputs", "0"],
+        ["--scheme", "inverted-residual", "--tiles", "4"],
+        ["--scheme", "inverted-residual", "--tiles", "4x4", "--tile-size", "8x8"],
         ["--unknown"],
     ],
 )

@@ -82,6 +82,7 @@ def rewrite(
     goal: Goal | None = None,
     scheme: str = Scheme.AUTO.value,
     tiles: tuple[int, int] | None = None,
+    tile_size: tuple[int, int] | None = None,
     input_mode: str = InputMode.RESIDENT.value,
     verify: bool | None = None,
     inputs: int = 16,
@@ -100,7 +101,8 @@ def rewrite(
         passes: names of the passes to run, in order.
         goal: what to reach; None for next to the least RAM that recomputes nothing (see ``Goal``).
         scheme: which fused blocks are allowed, a published scheme's name or ``auto``.
-        tiles: tile height and width of the scheme ``inverted-residual``.
+        tiles: number of tiles along height and width of the scheme ``inverted-residual``, 8 x 8 by default.
+        tile_size: height and width of such a tile in pixels, instead of their number.
         input_mode: where the model's inputs are on the device: ``resident`` in the arena; ``streamed``, handed out row
             by row by a function, like a camera; ``external``, in memory of the user's. Inputs that are not resident
             leave the model; the report's ``outside`` tells of them.
@@ -126,13 +128,14 @@ def rewrite(
     """
     data = _bytes(source)
     model = load_model(source)
-    goal = _goal(goal, scheme, tiles, passes, target)
+    goal = _goal(goal, scheme, tiles or tile_size, passes, target)
     overlap = overlap and "plan" in passes
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
         goal,
         _scheme(scheme),
         tiles,
+        tile_size,
         _input_mode(input_mode, passes),
         overlap=overlap,
         strips=strips,
@@ -177,6 +180,7 @@ def pareto(
     *,
     scheme: str = Scheme.AUTO.value,
     tiles: tuple[int, int] | None = None,
+    tile_size: tuple[int, int] | None = None,
     input_mode: str = InputMode.RESIDENT.value,
     overlap: bool = True,
     strips: bool = True,
@@ -196,7 +200,15 @@ def pareto(
     model = Int8Borders().run(model).model if int8_io else model
     moved, _ = inputs_to_move(model, mode)
     core = _target(target)
-    fuse = Fuse(scheme=_scheme(scheme), tiles=tiles, input_mode=mode, overlap=overlap, strips=strips, target=core)
+    fuse = Fuse(
+        scheme=_scheme(scheme),
+        tiles=tiles,
+        tile_size=tile_size,
+        input_mode=mode,
+        overlap=overlap,
+        strips=strips,
+        target=core,
+    )
     name = "model" if isinstance(source, bytes) else str(source)
     front = fusion_front(model, fuse.search_options(moved))
     return front_report(model, name, front, core)

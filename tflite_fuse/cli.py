@@ -21,7 +21,7 @@ from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, Verifica
 from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.report.tables import inspection_table, report_table
-from tflite_fuse.units import parse_bytes, parse_tiles
+from tflite_fuse.units import parse_bytes, parse_pair
 
 app = typer.Typer(
     name="tflite-fuse",
@@ -72,7 +72,17 @@ TargetName = Annotated[
 CostName = Annotated[
     str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
 ]
-TileSize = Annotated[str | None, typer.Option(help="Tile size of the scheme inverted-residual, like 8x8.")]
+Tiles = Annotated[
+    str | None,
+    typer.Option(
+        help="Number of tiles along height and width of the scheme inverted-residual, like 4x4 (default 8x8).",
+        show_default=False,
+    ),
+]
+TileSize = Annotated[
+    str | None,
+    typer.Option(help="Height and width of such a tile in pixels, like 8x8, instead of their number."),
+]
 
 
 def _console(stderr: bool = False) -> Console:
@@ -139,6 +149,14 @@ def _counted_on(core: str, cost: str) -> str | None:
     return core if cost == "instructions" else None
 
 
+def _tiles(text: str | None) -> tuple[int, int] | None:
+    return None if text is None else parse_pair(text, "a number of tiles")
+
+
+def _tile_size(text: str | None) -> tuple[int, int] | None:
+    return None if text is None else parse_pair(text, "a tile size")
+
+
 @app.command()
 @_answers_errors
 def rewrite(
@@ -164,7 +182,8 @@ def rewrite(
     least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
     input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
-    tiles: TileSize = None,
+    tiles: Tiles = None,
+    tile_size: TileSize = None,
     no_fuse: Annotated[
         bool, typer.Option("--no-fuse", help="Only reorder and plan: needs no custom operator.")
     ] = False,
@@ -199,7 +218,8 @@ def rewrite(
             passes=[name for name in names if not (no_fuse and name == "fuse")],
             goal=goal,
             scheme=scheme,
-            tiles=None if tiles is None else parse_tiles(tiles),
+            tiles=_tiles(tiles),
+            tile_size=_tile_size(tile_size),
             input_mode=input_mode,
             verify=verify,
             inputs=inputs,
@@ -287,7 +307,8 @@ def pareto(
     model: ModelPath,
     input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
-    tiles: TileSize = None,
+    tiles: Tiles = None,
+    tile_size: TileSize = None,
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
@@ -300,11 +321,11 @@ def pareto(
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     with _Status("searching", as_json or as_csv):
-        size = None if tiles is None else parse_tiles(tiles)
         front = tflite_fuse.pareto(
             model,
             scheme=scheme,
-            tiles=size,
+            tiles=_tiles(tiles),
+            tile_size=_tile_size(tile_size),
             input_mode=input_mode,
             overlap=not no_overlap,
             strips=not no_strips,

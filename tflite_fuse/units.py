@@ -17,9 +17,9 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
-def parse_tiles(text: str) -> tuple[int, int]:
-    """``8x8``: height and width. Raises UsageError."""
+def parse_pair(text: str, what: str) -> tuple[int, int]:
+    """``8x4``: 8 along the height and 4 along the width of whatever ``what`` names. Raises UsageError."""
     match = re.fullmatch(r"(\d+)x(\d+)", text)
     if match is None or int(match[1]) < 1 or int(match[2]) < 1:
-        raise UsageError(f"{text!r} is not a tile size; write height x width like 8x8")
+        raise UsageError(f"{text!r} is not {what}; write height x width like 8x8")
     return int(match[1]), int(match[2])

@@ -42,7 +42,8 @@ class Fuse:
     Attributes:
         goal: what to reach.
         scheme: which blocks and configurations are allowed.
-        tiles: tile height and width of the inverted-residual scheme.
+        tiles, tile_size: number of tiles along height and width of the scheme ``inverted-residual``, or their height
+            and width in pixels; at most one of the two is given.
         input_mode: where the model's inputs are from now on.
         overlap: let blocks write their output over input they need no more. Needs the plan pass to come true.
         strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
@@ -55,6 +56,7 @@ class Fuse:
     goal: Goal = NOTHING_RECOMPUTED
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
+    tile_size: tuple[int, int] | None = None
     input_mode: InputMode = InputMode.RESIDENT
     overlap: bool = True
     strips: bool = True
@@ -101,6 +103,7 @@ class Fuse:
         return SearchOptions(
             scheme=self.scheme,
             tiles=self.tiles,
+            tile_size=self.tile_size,
             alignment=16,
             input_mode=self.input_mode,
             moved=frozenset(moved),

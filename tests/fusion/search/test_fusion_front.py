@@ -281,5 +281,7 @@ def test_options_that_make_no_sense_are_refused() -> None:
             fusion_front(inverted_residuals(), options)
     with pytest.raises(UsageError, match="inverted-residual"):
         fusion_front(inverted_residuals(), SearchOptions(tiles=(2, 2)))
+    with pytest.raises(UsageError, match="inverted-residual"):
+        fusion_front(inverted_residuals(), SearchOptions(tile_size=(2, 2)))
     with pytest.raises(UsageError, match="1x1"):
         fusion_front(inverted_residuals(), SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=(0, 2)))

@@ -10,20 +10,27 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
+from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.layer_graph import Layer
-from tflite_fuse.fusion.block.stages import BlockConfig, StageKind
+from tflite_fuse.fusion.block.stages import BlockConfig, BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.block_costs import price_block
 from tflite_fuse.fusion.search.cut_graph import Residency
 from tflite_fuse.fusion.search.front import Front
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.fusion.search.schemes import Scheme, head_of
+from tflite_fuse.fusion.search.schemes import Scheme, head_of, restriction
 from tflite_fuse.fusion.search.schemes import inverted_residuals as find_inverted_residuals
 
 GRAPH = inverted_residuals((4, 4, 6, 6), size=20)
 
 
-def front_of(scheme: Scheme, tiles: tuple[int, int] | None = None) -> Front:
-    return fusion_front(GRAPH, SearchOptions(scheme=scheme, tiles=tiles))
+def front_of(scheme: Scheme, tile_size: tuple[int, int] | None = None) -> Front:
+    return fusion_front(GRAPH, SearchOptions(scheme=scheme, tile_size=tile_size))
+
+
+def tile_sizes(height: int, width: int, **options: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    driven = BlockTensor("driven", height, width, 4, 0)
+    heights, widths = restriction(GRAPH, Scheme.INVERTED_RESIDUAL, **options).tile_sizes(driven)
+    return tuple(heights), tuple(widths)
 
 
 def leaves_pixels_out(layer: Layer) -> bool:
@@ -74,13 +81,45 @@ def test_h_cache_computes_one_column_at_a_time() -> None:
 def test_inverted_residual_fuses_the_smallest_set_of_whole_blocks_that_reaches_the_best_ram() -> None:
     blocks = find_inverted_residuals(GRAPH)
     assert blocks == ((1, 4), (5, 8), (9, 11), (12, 15))
-    best = front_of(Scheme.INVERTED_RESIDUAL, tiles=(2, 2)).least_ram()
+    best = front_of(Scheme.INVERTED_RESIDUAL, tile_size=(2, 2)).least_ram()
     singles = [graph_ram(chosen, (2, 2)) for chosen in subsets(blocks)]
     least = min(ram for ram, _ in singles)
     smallest = min(len(chosen) for ram, chosen in singles if ram == least)
     assert best.ram_bytes == least
     assert len(best.blocks) == smallest
     assert {(block.operators[0], block.operators[-1]) for block in best.blocks} <= set(blocks)
+
+
+def test_tiles_given_by_number_are_as_many_along_height_and_width_as_asked_for() -> None:
+    assert tile_sizes(20, 20, tiles=(4, 2)) == ((5,), (10,))
+    assert tile_sizes(10, 10, tiles=(4, 4)) == ((3,), (3,))  # 3, 3, 3 and the remainder
+    assert tile_sizes(3, 3, tiles=(8, 1)) == ((1,), (3,))  # more tiles than rows: one row each
+    assert tile_sizes(20, 20) == tile_sizes(20, 20, tiles=(8, 8)) == ((3,), (3,))
+
+
+def test_tiles_given_by_size_are_that_large_wherever_they_lie() -> None:
+    assert tile_sizes(20, 20, tile_size=(4, 2)) == ((4,), (2,))
+    assert tile_sizes(3, 3, tile_size=(8, 1)) == ((3,), (1,))
+
+
+def test_tiles_by_number_and_by_size_agree_where_they_are_the_same_tiles() -> None:
+    by_number = fusion_front(GRAPH, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=(1, 1)))
+    by_size = fusion_front(GRAPH, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tile_size=(99, 99)))
+    assert by_number.points == by_size.points
+    assert {point.compute_factor for point in by_number.points} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tiles": (2, 2), "tile_size": (2, 2)}, "by their number or by their size"),
+        ({"tiles": (0, 2)}, "0x2 makes no tiles"),
+        ({"tile_size": (2, -1)}, "2x-1 makes no tiles"),
+    ],
+)
+def test_tiles_that_contradict_each_other_are_refused(options: dict[str, tuple[int, int]], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tile_sizes(20, 20, **options)
 
 
 def subsets(blocks: tuple[tuple[int, int], ...]) -> list[tuple[tuple[int, int], ...]]:

@@ -28,7 +28,8 @@ class SearchOptions:
 
     Attributes:
         scheme: which blocks and tiles to allow.
-        tiles: tile height and width of the scheme inverted-residual, None for its default.
+        tiles: number of tiles along height and width of the scheme inverted-residual, None for its default.
+        tile_size: their height and width in pixels instead, None where their number counts.
         chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and changes no
             arithmetic. Where MACs count, the search takes the smallest; a block below the peak then gets the largest
             that keeps it there.
@@ -48,6 +49,7 @@ class SearchOptions:
 
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
+    tile_size: tuple[int, int] | None = None
     chunks: tuple[int, ...] = (1, 2, 4, 8)
     alignment: int = 1
     input_mode: InputMode = InputMode.RESIDENT
@@ -105,7 +107,8 @@ def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _restriction(graph: LayerGraph, options: SearchOptions) -> Restriction:
-    return restriction(graph, options.scheme, options.tiles, options.strips, options.bands and options.overlap)
+    bands = options.bands and options.overlap
+    return restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips, bands)
 
 
 def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:

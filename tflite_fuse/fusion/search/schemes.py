@@ -7,7 +7,7 @@ over spent input, strips in bands share memory with it as strips from top to bot
 
     scheme              source                                              blocks                  tiles
     auto                this package                                        any                     (bands, any strip)
-    inverted-residual   fused-layer inverted residuals, Algorithm 1         whole inverted residual given TH x TW
+    inverted-residual   fused-layer inverted residuals, Algorithm 1         whole inverted residual TH x TW of them
     head-patches        MCUNetV2, patch-based inference                     one, at the head        n x n equal patches
     h-cache             msf-CNN, H-cache (turned by 90 degrees)             any                     (full, 1)
     stream-1d           StreamNet, 1-D stream buffer                        one, at the head        (full, W / n)
@@ -44,7 +44,8 @@ class Scheme(str, Enum):
 
 
 DEFAULT_TILES = (8, 8)
-"""Tile height and width of ``inverted-residual`` where none is given: the paper's."""
+"""Number of tiles along height and width of ``inverted-residual`` where nothing is given: the rate at which the paper's
+memory halves."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def restriction(
     graph: LayerGraph,
     scheme: Scheme,
     tiles: tuple[int, int] | None = None,
+    tile_size: tuple[int, int] | None = None,
     strips: bool = True,
     bands: bool = False,
 ) -> Restriction:
@@ -76,17 +78,17 @@ def restriction(
     Args:
         graph: operators in the order they will run.
         scheme: which.
-        tiles: tile height and width, ``inverted-residual`` only.
+        tiles: number of tiles along height and width (the paper's T_H and T_W), ``inverted-residual`` only.
+        tile_size: height and width of a tile in pixels instead, likewise.
         strips: whether ``auto`` may use strips; all other schemes say themselves what they use.
         bands: whether ``auto`` may run strips in bands, which is good where outputs may lie over spent input.
 
     Raises:
-        UsageError: tiles given for another scheme, or not positive; strips forbidden in another scheme.
+        UsageError: tiles given for another scheme, not positive, or by number and by size; strips forbidden in another
+            scheme.
     """
-    if tiles is not None and scheme is not Scheme.INVERTED_RESIDUAL:
+    if (tiles is not None or tile_size is not None) and scheme is not Scheme.INVERTED_RESIDUAL:
         raise UsageError(f"tiles belong to the scheme inverted-residual, not to {scheme.value}; leave them out")
-    if tiles is not None and min(tiles) < 1:
-        raise UsageError(f"tiles of {tiles[0]}x{tiles[1]} pixels are empty; give at least 1x1")
     if not strips and scheme is not Scheme.AUTO:
         raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
     if scheme is Scheme.AUTO:
@@ -96,7 +98,7 @@ def restriction(
         return Restriction(scheme, _columns, lambda first, last: True)
     if scheme is Scheme.INVERTED_RESIDUAL:
         blocks = frozenset(inverted_residuals(graph))
-        return Restriction(scheme, _fixed(tiles or DEFAULT_TILES), lambda first, last: (first, last) in blocks)
+        return Restriction(scheme, _tiled(tiles, tile_size), lambda first, last: (first, last) in blocks)
     head = head_of(graph)
     sizes = {Scheme.HEAD_PATCHES: _patches, Scheme.STREAM_1D: _strips, Scheme.STREAM_2D: _whole}[scheme]
     return Restriction(scheme, sizes, lambda first, last: first == head, paired=scheme is Scheme.HEAD_PATCHES)
@@ -204,5 +206,18 @@ def _patches(driven: BlockTensor) -> Sizes:
     return tuple(height for height, _ in sizes), tuple(width for _, width in sizes)
 
 
-def _fixed(tiles: tuple[int, int]) -> TileSizes:
-    return lambda driven: ((min(tiles[0], driven.height),), (min(tiles[1], driven.width),))
+def _tiled(tiles: tuple[int, int] | None, size: tuple[int, int] | None) -> TileSizes:
+    """The one tiling that was asked for.
+
+    Tiles given by number are made as large as their number allows, ceil(H / T_H) rows, and the last is what remains: 10
+    rows in 4 tiles are 3, 3, 3 and 1. (In the paper's Equation 3 the last takes the remainder on top, 2, 2, 2 and 4,
+    and is the largest.) Where the last would be empty there are fewer: 9 rows in 6 tiles are four of 2 and one of 1.
+    """
+    if tiles is not None and size is not None:
+        raise UsageError("tiles are given by their number or by their size, not by both; leave one of them out")
+    height, width = tiles or size or DEFAULT_TILES
+    if height < 1 or width < 1:
+        raise UsageError(f"{height}x{width} makes no tiles; give at least 1x1")
+    if size is not None:
+        return lambda driven: ((min(height, driven.height),), (min(width, driven.width),))
+    return lambda driven: ((-(-driven.height // height),), (-(-driven.width // width),))
