@@ -16,7 +16,7 @@ import pytest
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
-GLUE = library_directory() / "tflite_fuse_tflm.cpp"
+GLUE = library_directory() / "tflm" / "tflite_fuse_tflm.cpp"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 INT8, UINT8, FLOAT32 = 9, 3, 1

@@ -1,7 +1,7 @@
 /* The inline arithmetic of the C library as functions over arrays. */
 #include <stddef.h>
 
-#include "tflite_fuse_requantize.h"
+#include "kernels/tflite_fuse_requantize.h"
 
 void probe_multiply(const int32_t* values, const int32_t* multipliers, const int32_t* shifts, int32_t* results,
                     size_t count) {

@@ -146,5 +146,5 @@ def test_platformios_own_tool_packs_it(broken: bool, tmp_path: Path) -> None:
     if not broken:
         with tarfile.open(target) as archive:
             names = set(archive.getnames())
-        assert {"library.json", "src/tflite_fuse.h", "src/tflite_fuse_tflm.cpp", "LICENSE"} <= names
+        assert {"library.json", "src/tflite_fuse.h", "src/tflm/tflite_fuse_tflm.cpp", "LICENSE"} <= names
         assert any(name.startswith("examples/") for name in names)

@@ -58,6 +58,17 @@ def test_force_keeps_other_files_and_replaces_its_own(format: str, tmp_path: Pat
     assert not (kernels / "tflite_fuse_dropped_kernel.c").exists()
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_force_removes_a_library_whose_files_lay_elsewhere(format: str, tmp_path: Path) -> None:
+    """Libraries up to 0.1 had all their files in one folder, and what is in it is compiled."""
+    target = tmp_path / "model"
+    first = export_model(fused(), target, format)
+    headers = next(path.parent for path in first.files if path.name == "tflite_fuse.h")
+    (headers / "tflite_fuse_gone.c").write_text("int twice_defined;")
+    export_model(fused(), target, format, force=True)
+    assert not (headers / "tflite_fuse_gone.c").exists()
+
+
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("a file")
     for force in (False, True):

@@ -150,7 +150,7 @@ def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Pat
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}", *extra]
     include = [f"-I{folder}" for folder in folders]
     build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
-    glue = library / _LIBRARY[format] / "tflite_fuse_tflm.cpp"
+    glue = library / _LIBRARY[format] / "tflm" / "tflite_fuse_tflm.cpp"
     objects = [scratch / "data.o", *library_objects()]
     build([compiler("g++"), *flags, *include, whole, glue, *objects, "-o", scratch / "program"])
     return run([scratch / "program"])

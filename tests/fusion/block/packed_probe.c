@@ -1,5 +1,5 @@
 /* The fast scaling of packed layouts as functions over arrays; the second one exists in builds with DSP instructions. */
-#include "tflite_fuse_packed.h"
+#include "kernels/tflite_fuse_packed.h"
 
 static tflite_fuse_scale scale(const int32_t* entry, int32_t zero_point) {
   const tflite_fuse_channel channel = {entry[0], entry[1], entry[2]};

@@ -146,7 +146,7 @@ def fields_of_schema(name: str) -> list[str]:
 
 
 def fields_of_header(name: str) -> list[str]:
-    text = (ROOT / "arduino/src/tflite_fuse_format.h").read_text()
+    text = (ROOT / "arduino/src/executor/tflite_fuse_format.h").read_text()
     body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", text, re.DOTALL)
     assert body is not None
     return re.findall(r"int32_t (\w+);", body.group(1))
@@ -165,7 +165,7 @@ def test_schema_c_and_python_name_the_same_fields(desc: type[Header], schema: st
 
 
 def test_schema_c_and_python_agree_on_kinds_version_and_identifier() -> None:
-    header = (ROOT / "arduino/src/tflite_fuse_format.h").read_text()
+    header = (ROOT / "arduino/src/executor/tflite_fuse_format.h").read_text()
     kinds = {name: int(value) for name, value in re.findall(r"TFLITE_FUSE_KIND_(\w+) = (\d+)", header)}
     assert kinds == {kind.name: kind.value for kind in StageKind}
     storages = {name: int(value) for name, value in re.findall(r"TFLITE_FUSE_STORAGE_(\w+) = (\d+)", header)}

@@ -105,7 +105,8 @@ def test_nothing_to_fit_from_is_refused() -> None:
 def test_the_kernels_are_counted_as_they_are() -> None:
     """Three numbers of the C library decide which kernel a pixel gets."""
     machine, conv = (
-        (library_directory() / name).read_text() for name in ("tflite_fuse_machine.h", "tflite_fuse_conv_packed.h")
+        (library_directory() / name).read_text()
+        for name in ("executor/tflite_fuse_machine.h", "kernels/tflite_fuse_conv_packed.h")
     )
     assert re.search(r"TFLITE_FUSE_DEPTHWISE_PIXELS = (\d+)", machine)[1] == str(DEPTHWISE_AT_ONCE)
     assert re.search(r"TFLITE_FUSE_PATCH_VALUES = (\d+)", machine)[1] == str(PAIRED_VALUES)

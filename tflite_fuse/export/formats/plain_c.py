@@ -78,7 +78,7 @@ def files(model: WholeModel, title: str, directory: Path) -> Files:
         "model.h": _header(model, title),
         "model.c": _data(model),
         "main.c": _main(model, title),
-        **library.sources("", glue=False),
+        **library.flat_sources(),
         **library.licence(""),
     }
 

@@ -1,7 +1,7 @@
 """The options of a fused block as Python sees them: the structs of ``schemas/fused_block.fbs``, field by field.
 
-The schema says what each field means; names and order here, there and in ``arduino/src/tflite_fuse_format.h`` are the
-same.
+The schema says what each field means; names and order here, there and in ``tflite_fuse_format.h`` of the C library are
+the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     schedule(block, config).scratch_bytes
 
-The order is the executor's (``arduino/src/tflite_fuse_block.c``): tiles of
+The order is the executor's (``arduino/src/executor/tflite_fuse_block.c``): tiles of
 the driven tensor one after another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All
 numbers here are those of that order; only the overlaps of blocks in several tiles are bounds.
 """

@@ -2,7 +2,7 @@
  *
  * MEAN scales the sum once, by multiplier and shift; AVERAGE_POOL_2D over the whole image, which has no table, divides
  * it and rounds. Sums of small maps are kept in int16. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 void tflite_fuse_global_average_sum(const tflite_fuse_call* call, void* sums) {

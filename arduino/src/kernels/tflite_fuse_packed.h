@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-#include "tflite_fuse_dsp.h"
-#include "tflite_fuse_machine.h"
+#include "dsp/tflite_fuse_dsp.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 #if defined(__GNUC__)

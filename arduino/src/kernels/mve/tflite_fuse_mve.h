@@ -14,7 +14,7 @@
 #define TFLITE_FUSE_MVE 0
 #endif
 
-#include "tflite_fuse_packed.h"
+#include "../tflite_fuse_packed.h"
 
 #if TFLITE_FUSE_MVE
 

@@ -2,7 +2,7 @@
 #ifndef TFLITE_FUSE_CONV_PACKED_H_
 #define TFLITE_FUSE_CONV_PACKED_H_
 
-#include "tflite_fuse_mve.h"
+#include "mve/tflite_fuse_mve.h"
 #include "tflite_fuse_packed.h"
 
 /* Pixels computed together. */

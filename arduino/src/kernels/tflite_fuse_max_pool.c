@@ -1,5 +1,5 @@
 /* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 static int32_t largest(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {

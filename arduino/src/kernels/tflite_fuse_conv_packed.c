@@ -19,15 +19,6 @@ enum { PART_CHANNELS = 32, PART_VALUES = 128 };
 enum { MOST_TAPS_OF_4 = 16 };
 #endif
 
-void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, const int32_t* sums,
-                             int32_t channels, int32_t pixels) {
-  for (int32_t c = 0; c < channels && entry < j->end; ++c, ++entry) {
-    for (int32_t p = 0; p < pixels; ++p) {
-      *j->outputs[p]++ = tflite_fuse_finish(*sums++, entry, j->call);
-    }
-  }
-}
-
 /* ---- Pixels ---- */
 
 /* Memory of a call: pointers to taps, or copies of windows, or pairs, perhaps with sums. */

@@ -1,5 +1,5 @@
 /* Runs the blocks of a model one after another, in one arena. */
-#include "tflite_fuse_model.h"
+#include "../tflite_fuse_model.h"
 
 #include <stdbool.h>
 #include <string.h>

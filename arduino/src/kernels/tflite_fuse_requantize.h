@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 
 static inline int32_t tflite_fuse_wrapping_add(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
 

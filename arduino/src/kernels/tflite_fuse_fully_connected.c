@@ -1,6 +1,6 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
  * Weights: [output channel][input pixel][input channel]. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 void tflite_fuse_fully_connected_sum(const tflite_fuse_call* call, int32_t position, int32_t* sums) {

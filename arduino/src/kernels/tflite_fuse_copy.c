@@ -1,5 +1,5 @@
 /* Pixels as they are: PAD, where the pixels outside the image are the padding, and one input of CONCATENATION. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 
 void tflite_fuse_copy(const tflite_fuse_call* call) {
   const int32_t channels = call->inputs[0]->channels;

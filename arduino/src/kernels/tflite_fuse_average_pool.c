@@ -1,5 +1,5 @@
 /* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 /* At least 1: prepare has seen to it, unless a hostile caller's input lies where the padding does. */

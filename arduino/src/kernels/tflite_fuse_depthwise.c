@@ -1,6 +1,6 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
  * Plain weights: [tap row][tap column][output channel]. */
-#include "tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
 /* Four channels, each from its own input channel. */

@@ -6,7 +6,7 @@
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
 
-#include "tflite_fuse_tflm.h"
+#include "../tflite_fuse_tflm.h"
 
 #include <cstring>
 #include <type_traits>

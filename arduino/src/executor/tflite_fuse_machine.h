@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tflite_fuse.h"
+#include "../tflite_fuse.h"
 #include "tflite_fuse_format.h"
 
 /* The pixels a kernel call works on are given as pointers. Up to this many live on the C stack (384 bytes on a 32-bit
