@@ -22,6 +22,12 @@ def test_a_model_with_every_part_survives_write_and_read() -> None:
     assert load_model(serialize_model(model)) == model
 
 
+@pytest.mark.parametrize("index", [-1, 5, 2**31 - 1])
+def test_metadata_buffers_that_do_not_exist_are_refused(index: int) -> None:
+    with pytest.raises(ModelError, match="the list of metadata buffers refers to buffer"):
+        load_model(serialize_model(replace(rich_model(), metadata_buffer=(index,))))
+
+
 def test_real_models_survive_read_write_read(shared_model: Path) -> None:
     model = load_model(shared_model)
     assert load_model(serialize_model(model)) == model

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import random
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -172,3 +175,56 @@ def test_absent_and_single_array_files(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", IMAGES)
     with pytest.raises(UsageError, match="single array"):
         load_inputs(tmp_path / "one.npy", TWO)
+
+
+def _zipped(path: Path, name: str, content: bytes, *, encrypted: bool = False) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, content)
+    if encrypted:  # the flag, in the entry's own header and in the directory
+        data = bytearray(path.read_bytes())
+        data[6] |= 1
+        data[data.index(b"PK\x01\x02") + 8] |= 1
+        path.write_bytes(data)
+    return path
+
+
+def _npy(header: str) -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def test_an_encrypted_archive_is_a_sentence(tmp_path: Path) -> None:
+    path = _zipped(tmp_path / "data.npz", "x.npy", b"secret", encrypted=True)
+    with pytest.raises(UsageError, match="encrypted"):
+        load_inputs(path, IMAGE)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '|i1', 'fortran_order': False, 'shape': (1099511627776,), }",
+        "{'descr': '|i1', 'fortran_order': False, 'shape': (-1,), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': ('|i1', 4), 'fortran_order': False, 'shape': ",
+        "{'shape': 1}",
+        "((((((",
+        "\x00",
+    ],
+)
+def test_a_malformed_array_is_a_sentence(header: str, tmp_path: Path) -> None:
+    path = _zipped(tmp_path / "data.npz", "x.npy", _npy(header))
+    with pytest.raises(UsageError, match=r"data\.npz"):
+        load_inputs(path, IMAGE)
+
+
+def test_an_archive_cut_or_damaged_anywhere_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, x=np.zeros((4, 6, 5, 3), np.int8))
+    whole, rng = path.read_bytes(), random.Random(1)
+    for _ in range(400):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 4))):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        path.write_bytes(damaged[: rng.choice((len(damaged), rng.randrange(len(damaged))))])
+        with contextlib.suppress(UsageError):
+            load_inputs(path, IMAGE)

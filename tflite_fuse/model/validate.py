@@ -111,11 +111,10 @@ def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
 
 
 def _check_extras(model: Model) -> None:
-    for entry in model.metadata or ():
-        if entry.buffer >= len(model.buffers):
-            raise ModelError(
-                f"metadata {entry.name} refers to buffer {entry.buffer}, the file has {len(model.buffers)}"
-            )
+    named = [(f"metadata {entry.name}", entry.buffer) for entry in model.metadata or ()]
+    for where, buffer in (*named, *(("the list of metadata buffers", each) for each in model.metadata_buffer or ())):
+        if not 0 <= buffer < len(model.buffers):
+            raise ModelError(f"{where} refers to buffer {buffer}, the file has {len(model.buffers)}")
     for signature in model.signature_defs or ():
         if signature.subgraph_index >= len(model.subgraphs):
             raise ModelError(f"signature {signature.signature_key} refers to subgraph {signature.subgraph_index}")

@@ -6,15 +6,15 @@ Every input is a list with one array per model input, of that tensor's exact sha
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy
 
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model
@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 Field = npt.NDArray[np.float64]
 
 _LARGEST_INPUT = 1 << 28
+_LARGEST_ARCHIVE = 1 << 30
 _NUMPY_TYPES: dict[int, type[np.generic]] = {
     TensorType.FLOAT32: np.float32,
     TensorType.FLOAT16: np.float16,
@@ -259,13 +260,31 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
 
 def _read_npz(path: str | Path) -> dict[str, Array]:
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise UsageError(f"{path} is a single array; save it with numpy.savez so that it is an .npz file")
-        with archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise UsageError(f"{path} cannot be read as an .npz file: {error}") from error
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
+                raise UsageError(f"{path} holds more than {_LARGEST_ARCHIVE:,} bytes, too many to be run here")
+            return {entry.filename.removesuffix(".npy"): _read_npy(archive, entry) for entry in entries}
+    except UsageError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # zipfile and numpy trust what they read: damaged bytes raise what they hit
+        why = str(error) or type(error).__name__
+        hint = "numpy.savez writes such a file, also of a single array"
+        raise UsageError(f"{path} cannot be read as an .npz file ({why}); {hint}") from error
+
+
+def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
+    """One array; its shape is believed only as far as the entry has bytes, so that no header can ask for all memory."""
+    with archive.open(entry) as stream:
+        version = npy.read_magic(stream)
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = header(stream)
+    if dtype.hasobject or prod(shape) * dtype.itemsize > entry.file_size:
+        raise ValueError(f"{entry.filename} holds objects, or less than its shape says")
+    with archive.open(entry) as stream:
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
 
 
 def _by_input(path: str | Path, arrays: dict[str, Array], specs: tuple[InputSpec, ...]) -> list[Array]:

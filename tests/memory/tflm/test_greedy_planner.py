@@ -164,6 +164,14 @@ def test_a_plan_for_another_model_is_refused_as_the_runtime_does() -> None:
         greedy_head(grown)
 
 
+@pytest.mark.parametrize("options", [None, make_options("AddOptions"), make_options("WhileOptions")])
+def test_control_flow_without_its_options_is_refused(options: s.OptionsTable | None) -> None:
+    model = conditional_model()
+    operators = (model.main.operators[0], replace(model.main.operators[1], builtin_options=options))
+    with pytest.raises(ModelError, match="a control flow operator has no options"):
+        greedy_head(replace(model, subgraphs=(replace(model.main, operators=operators), *model.subgraphs[1:])))
+
+
 def test_subgraphs_that_call_each_other_without_end_are_refused() -> None:
     model = conditional_model()
     again = replace(model.subgraphs[1], operators=(model.main.operators[1],), tensors=model.main.tensors)

@@ -186,9 +186,10 @@ class _Lifetimes:
         # The runtime looks at the newer of the two code fields alone here, unlike everywhere else.
         fields = _CALLED.get(self._model.operator_codes[operator.opcode_index].builtin_code, ())
         options = get_options(operator) if fields else {}
-        if fields and not options:
-            raise ModelError("a control flow operator has no options")
-        return [number for field in fields if isinstance(number := options[field], int)]
+        called = [options.get(field) for field in fields]
+        if None in called:
+            raise ModelError("a control flow operator has no options, or those of another operator")
+        return [number for number in called if isinstance(number, int)]
 
     def _step(self) -> None:
         self._now += 1
