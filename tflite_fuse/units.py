@@ -1,10 +1,17 @@
-"""Sizes and tiles as people write them."""
+"""Sizes: as people write them, and rounded up."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeVar
 
 from tflite_fuse.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
 _UNITS = {"": 1, "b": 1, "kb": 1000, "k": 1000, "mb": 1000**2, "kib": 1024, "mib": 1024**2}
 
@@ -23,3 +30,8 @@ def parse_pair(text: str, what: str) -> tuple[int, int]:
     if match is None or int(match[1]) < 1 or int(match[2]) < 1:
         raise UsageError(f"{text!r} is not {what}; write height x width like 8x8")
     return int(match[1]), int(match[2])
+
+
+def round_up(size: Count, multiple: int) -> Count:
+    """The next multiple, of a number or of each of an array."""
+    return -(-size // multiple) * multiple

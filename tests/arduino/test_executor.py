@@ -18,7 +18,8 @@ from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.schedule.schedule import schedule, window_pointers
+from tflite_fuse.fusion.schedule.schedule import schedule
+from tflite_fuse.fusion.schedule.scratch_layout import window_pointers
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library, run_block
 
 WHOLE = BlockConfig(65535, 65535)

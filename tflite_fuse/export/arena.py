@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
-from tflite_fuse.memory.tflm.head_requests import round_up
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS, Build, Struct
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.schema import Model
+from tflite_fuse.units import round_up
 
 FULL_STRUCTS = replace(WIDE_ENUMS, node=Struct(44), edge_tensor=Struct(64))
 """TFLM built without ``TF_LITE_STATIC_MEMORY``, as Arduino does, which knows no flags: its structs are larger then."""
@@ -41,4 +42,6 @@ def arena_for(model: Model, build: Build) -> Arena:
     """
     head, tail = greedy_head(model), predict_tail(model, build)
     needed = max(head.bytes + tail.total, loading_bytes(model, build))
-    return Arena(head.bytes, tail.total, round_up(needed), tuple(dict.fromkeys((*head.unknown, *tail.unknown))))
+    return Arena(
+        head.bytes, tail.total, round_up(needed, ALIGNMENT), tuple(dict.fromkeys((*head.unknown, *tail.unknown)))
+    )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tflite_fuse.fusion.block.axes import AxisWindow, Ranges, Tilings, covers, make_tilings, needed
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.schedule.tiles import split_block, tile_classes
+from tflite_fuse.fusion.schedule.tiles import Tiles, split_block
 
 EMPTY = [(3, 3), (1 << 40, -(1 << 40)), (1 << 60, 0)]
 """Ways to say that a tile needs nothing."""
@@ -53,8 +53,8 @@ def test_a_strip_of_padding_alone_is_no_hole(width: int, border: int, kernel: in
     stages = (window, Stage(StageKind.PAD, (1,), 2, padding=(0, border)))
     block = Block(tensors, stages, inputs=(0,), outputs=(1, 2))
     size = min(size, tensors[2].width)
-    classes = tile_classes(block, split_block(block), BlockConfig(1, size, 1))
-    assert sum(tile.count for tile in classes) == -(-tensors[2].width // size)
+    tiles = Tiles(block, split_block(block), BlockConfig(1, size, 1))
+    assert sum(count for _, count in tiles.classes()) == -(-tensors[2].width // size)
     tilings = make_tilings(tensors[2].width, (size,))
     asked = needed(Ranges(tilings.low, tilings.high), AxisWindow(1, border, 1), inner)
     assert covers(asked, tilings, inner).all()

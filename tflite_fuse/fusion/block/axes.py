@@ -14,10 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.fusion.block.stages import Stage
+from tflite_fuse.units import Count
+
 IntArray = npt.NDArray[np.int64]
 
-_NOWHERE = 1 << 40
-"""Start of an empty range (its end is −_NOWHERE): larger than any position, so unions ignore it."""
+NOWHERE = 1 << 40
+"""Start of an empty range (its end is −NOWHERE): larger than any position, so unions ignore it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Ranges:
 
     Attributes:
         low, high: half-open, [tiles].
-        holes: whether some of them may be empty (only what lies behind a PAD can be); those have low > high.
+        holes: whether some of them are empty (only what lies behind a PAD can be); those have low > high.
     """
 
     low: IntArray
@@ -52,22 +55,41 @@ class Ranges:
 
 @dataclass(frozen=True)
 class AxisWindow:
-    """How a stage looks at one axis of its input."""
+    """How a stage looks at one axis of its input: the one place that says which positions a window covers.
+
+    Counts before 0 are padding, as are those behind the input's last one.
+    """
 
     stride: int
     padding: int
     extent: int
+
+    def first(self, position: Count) -> Count:
+        """The first input position under the window of an output position."""
+        return position * self.stride - self.padding
+
+    def end(self, end: Count) -> Count:
+        """Behind the last input position that output positions before ``end`` see, of which there is one at least."""
+        return end * self.stride + (self.extent - self.stride - self.padding)
+
+
+Windows = tuple[AxisWindow, AxisWindow]
+"""On rows and columns."""
+
+
+def stage_windows(stage: Stage) -> Windows:
+    """How a stage looks at its inputs' rows and columns."""
+    rows, columns = (AxisWindow(*axis) for axis in zip(stage.stride, stage.padding, stage.extent, strict=True))
+    return rows, columns
 
 
 def make_tilings(length: int, sizes: Iterable[int]) -> Tilings:
     """All tilings of an axis of ``length`` positions into tiles of the given ``sizes`` (the last tile may be short)."""
     chosen = [min(size, length) for size in sizes]
     starts = [np.arange(0, length, size, dtype=np.int64) for size in chosen]
-    counts = np.array([len(start) for start in starts], dtype=np.int64)
-    low = np.concatenate(starts)
-    size_of_tile = np.repeat(np.array(chosen, dtype=np.int64), counts)
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)[:-1]))
-    return Tilings(np.array(chosen, dtype=np.int64), first, low, np.minimum(low + size_of_tile, length))
+    ends = [np.minimum(start + size, length) for start, size in zip(starts, chosen, strict=True)]
+    first = np.cumsum([0, *map(len, starts[:-1])], dtype=np.int64)
+    return Tilings(np.array(chosen, dtype=np.int64), first, np.concatenate(starts), np.concatenate(ends))
 
 
 def strip_sizes(length: int) -> tuple[int, ...]:
@@ -77,13 +99,11 @@ def strip_sizes(length: int) -> tuple[int, ...]:
 
 def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
     """What a stage needs of an input axis of ``length`` positions to compute ``ranges`` of its output, clipped."""
-    low = np.maximum(ranges.low * window.stride - window.padding, 0)
-    high = np.minimum((ranges.high - 1) * window.stride + (window.extent - window.padding), length)
-    holes = ranges.holes or window.padding >= window.extent or window.extent < window.stride
-    if holes:
-        empty = low >= high
-        holes = bool(empty.any())
-        low, high = np.where(empty, _NOWHERE, low), np.where(empty, -_NOWHERE, high)
+    low = np.maximum(window.first(ranges.low), 0)
+    high = np.minimum(window.end(ranges.high), length)
+    empty = low >= high
+    if holes := bool(empty.any()):
+        low, high = np.where(empty, NOWHERE, low), np.where(empty, -NOWHERE, high)
     return Ranges(low, high, holes)
 
 

@@ -16,32 +16,24 @@ from tflite_fuse.fusion.block.axes import (
     longest_and_total,
     make_tilings,
     needed,
+    stage_windows,
     total_in_runs,
     union,
 )
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage
 from tflite_fuse.fusion.estimate.overlap_distance import Overlap, joint_fill, shared_bytes, tiled_distances, whole_fill
 from tflite_fuse.fusion.estimate.ring_capacity import (
     Reach,
     Reaches,
     Reader,
-    Windows,
     add_padding,
     fifo_pixels,
     joint_reaches,
     make_reader,
 )
 from tflite_fuse.fusion.estimate.run_lengths import row_cost, row_of_runs, rows_cost, whole_rows
-from tflite_fuse.fusion.schedule.schedule import (
-    CURSOR_BYTES,
-    POINTER_BYTES,
-    SCRATCH_ALIGNMENT,
-    accumulator_bytes,
-    aligned,
-    window_pointers,
-)
+from tflite_fuse.fusion.schedule.scratch_layout import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
 
 TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
 """From the driven tensor to the tile heights and tile widths to price."""
@@ -90,12 +82,6 @@ class BlockCosts:
     macs: IntArray
     usable: npt.NDArray[np.bool_]
     shared: IntArray
-
-
-def stage_windows(stage: Stage) -> Windows:
-    """How a stage looks at its input's rows and columns."""
-    rows, columns = (AxisWindow(stage.stride[axis], stage.padding[axis], stage.extent[axis]) for axis in (0, 1))
-    return rows, columns
 
 
 @dataclass
@@ -154,10 +140,7 @@ class Walk:
         sources = [tensor for tensor in self.demands if tensor in self.pricing.streamed]
         if any(not self._reads_all(tensor, first) for tensor in sources):
             return
-        stages = self.stages + len(sources)
-        reserved = aligned(CURSOR_BYTES * stages, POINTER_BYTES)
-        if self.pointers > STACK_POINTERS:
-            reserved += POINTER_BYTES * self.pointers
+        reserved = reserved_bytes(self.stages + len(sources), self.pointers)
         rings, usable = self.rings.ravel(), self.usable.ravel()
         for tensor in sources:
             rings, usable = rings + self._ring(self.demands[tensor]).ravel(), usable & self.whole
@@ -338,8 +321,7 @@ class Walk:
         join = self.reaches[self._meeting(demand.readers)]
         pixels = fifo_pixels(demand.readers, join, height[:, None], width[None, :], self.pricing.chunk)
         # A FIFO nobody ever fills, as all that is read lies in padding, still has room for a pixel.
-        size: IntArray = -(-np.maximum(pixels, 1) * demand.extent.channels // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
-        return size
+        return ring_bytes(np.maximum(pixels, 1), demand.extent.channels)
 
 
 class FoldedWalk(Walk):
@@ -374,10 +356,10 @@ class FoldedWalk(Walk):
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             if layer.outputs[0] != result:
-                self.tail_bytes += aligned(graph.tensors[layer.outputs[0]].channels)
+                self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].channels)
         stage = graph.layers[self.tail].stage
         if stage is not None:
-            self.sums = aligned(accumulator_bytes(replace(stage, inputs=(self.driven,)), graph.tensors))
+            self.sums = accumulator_bytes(replace(stage, inputs=(self.driven,)), graph.tensors)
 
     def _renames(self, index: int, tensors: tuple[int, ...]) -> bool:
         return self.graph.layers[index].view and self.graph.layers[index].outputs == tensors

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings
+from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings, Windows
 from tflite_fuse.fusion.block.stages import BlockTensor
-from tflite_fuse.fusion.estimate.ring_capacity import Reader, Windows
+from tflite_fuse.fusion.estimate.ring_capacity import Reader
+from tflite_fuse.units import round_up
 
 _FAR = 1 << 40
 
@@ -147,8 +148,8 @@ class Overlap:
 
 def shared_bytes(source: BlockTensor, output: BlockTensor, distances: IntArray, alignment: int) -> IntArray:
     """Bytes saved when an output lies over an input as far as each distance allows; all sizes are rounded up."""
-    whole, written = (-(-tensor.nbytes // alignment) * alignment for tensor in (source, output))
-    above = np.maximum(-(-distances // alignment) * alignment, 0)
+    whole, written = (round_up(tensor.nbytes, alignment) for tensor in (source, output))
+    above = np.maximum(round_up(distances, alignment), 0)
     shared: IntArray = whole + written - np.maximum(written, above + whole)
     return shared
 

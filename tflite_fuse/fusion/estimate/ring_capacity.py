@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import AxisWindow, IntArray
+from tflite_fuse.fusion.block.axes import AxisWindow, IntArray, Windows
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,12 @@ class Reach:
         return Reach(
             self.scale * window.stride,
             self.behind * window.stride + window.padding,
-            self.ahead * window.stride - window.padding + window.extent - 1,
+            window.end(self.ahead + 1) - 1,
         )
 
 
 Reaches = tuple[Reach, Reach]
 """Of rows and columns."""
-
-Windows = tuple[AxisWindow, AxisWindow]
-"""On rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Reader:
         The stage where all paths meet moves on by ``step``; this reader's output is about to.
         """
         reach, window = self.reaches[axis], self.windows[axis]
-        return (reach.ahead - step * (reach.scale // join.scale) + 1) * window.stride - window.padding
+        return window.first(reach.ahead - step * (reach.scale // join.scale) + 1)
 
 
 def make_reader(layer: int, windows: Windows, reaches: Reaches) -> Reader:

@@ -11,9 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tflite_fuse.fusion.block.axes import AxisWindow
+from tflite_fuse.fusion.block.axes import AxisWindow, Windows
 from tflite_fuse.fusion.block.stages import BlockTensor
-from tflite_fuse.fusion.estimate.ring_capacity import Windows
 
 
 @lru_cache(maxsize=1 << 16)

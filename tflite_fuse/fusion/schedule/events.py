@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from tflite_fuse.fusion.block.axes import IntArray, Windows
 from tflite_fuse.fusion.block.stages import Stage
-
-IntArray = npt.NDArray[np.int64]
 
 FAR = 1 << 60
 """Later than every event, behind every position."""
@@ -32,17 +30,17 @@ class TileShape:
 
     Attributes:
         extents: (rows, columns) the tile needs of each tensor; (0, 0) for none.
-        origins: for each spatial stage and each of its inputs, (row, column) of the first window in the region of the
-            input, negative on padding.
+        windows: for each spatial stage and each of its inputs, how it looks at the region of that input: what lies
+            before the region counts as padding.
     """
 
     extents: tuple[tuple[int, int], ...]
-    origins: tuple[tuple[tuple[int, int], ...], ...]
+    windows: tuple[tuple[Windows, ...], ...]
 
 
 @dataclass
-class Reader:
-    """One stage that reads a tensor: ``oldest[i]`` is what it still needs before its run i, computed at ``times[i]``.
+class Hold:
+    """What a stage that reads a tensor holds of it: before its run i, computed at ``times[i]``, all from ``oldest[i]``.
 
     ``oldest`` has one entry more than there are runs: FAR, once all are done.
     """
@@ -51,7 +49,7 @@ class Reader:
     oldest: IntArray
 
     def needs_at(self, times: IntArray) -> IntArray:
-        """The oldest position this reader still needs when an event happens (a run being computed counts as open)."""
+        """The oldest position still needed when an event happens (a run being computed counts as open)."""
         return self.oldest[np.searchsorted(self.times, times)]
 
 
@@ -71,13 +69,13 @@ class TileRun:
         capacities: for each tensor a stage writes, the pixels its ring must hold.
         produced: for each tensor a stage writes, the pixels computed.
         runs: by tensor.
-        readers: by tensor.
+        holds: by tensor.
     """
 
     capacities: dict[int, int]
     produced: dict[int, int]
     runs: dict[int, Runs]
-    readers: dict[int, list[Reader]]
+    holds: dict[int, list[Hold]]
 
 
 @dataclass
@@ -162,7 +160,7 @@ def follow_tile(
     times = clock.append(len(visits), 2)
     demands[driven].append(_Demand(times[:, 0], visits + counts))
     if sums_driven:
-        result.readers[driven].append(Reader(times[:, 1], np.append(visits, FAR)))
+        result.holds[driven].append(Hold(times[:, 1], np.append(visits, FAR)))
     for output in outputs:
         rows, columns = tile.extents[output]
         demands[output].append(_Demand(clock.append(1, 1)[:, 0], np.array([rows * columns], dtype=np.int64)))
@@ -171,7 +169,7 @@ def follow_tile(
         stage = stages[index]
         asked = _merge(demands[stage.output])
         result.produced[stage.output] = int(asked.ends[-1]) if len(asked.ends) else 0
-        result.capacities[stage.output] = _capacity(asked, result.readers[stage.output])
+        result.capacities[stage.output] = _capacity(asked, result.holds[stage.output])
         _add_stage(stage, tile, index, asked, chunk, clock, demands, result)
     return result
 
@@ -186,11 +184,11 @@ def _merge(demands: Sequence[_Demand]) -> _Demand:
     return _Demand(times[new], ends[new])
 
 
-def _capacity(asked: _Demand, readers: Sequence[Reader]) -> int:
+def _capacity(asked: _Demand, holds: Sequence[Hold]) -> int:
     """The most pixels between the end of what was just written and the oldest still needed."""
-    if not readers or not len(asked.ends):
+    if not holds or not len(asked.ends):
         return 0
-    oldest = np.min([reader.needs_at(asked.times) for reader in readers], axis=0)
+    oldest = np.min([hold.needs_at(asked.times) for hold in holds], axis=0)
     return max(0, int(np.max(asked.ends - oldest)))
 
 
@@ -212,26 +210,20 @@ def _add_stage(
     times = clock.insert(asked.times, rows_of_events, len(stage.inputs) + 1)
     result.runs[stage.output] = Runs(times[:, -1], position + count)
     for number, tensor in enumerate(stage.inputs):
-        window = _Window(stage, tile.origins[index][number], tile.extents[tensor])
-        first, end = window.under(position // width, position % width, count)
+        first, end = _seen(tile.windows[index][number], tile.extents[tensor], *np.divmod(position, width), count)
         demands[tensor].append(_Demand(times[:, number], end))
         oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
-        result.readers[tensor].append(Reader(times[:, -1], oldest))
+        result.holds[tensor].append(Hold(times[:, -1], oldest))
 
 
-@dataclass(frozen=True)
-class _Window:
-    stage: Stage
-    origin: tuple[int, int]
-    extents: tuple[int, int]
-
-    def under(self, row: IntArray, column: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
-        """First position and end of what runs see of the input: (FAR, 0) if it is padding alone."""
-        (stride_y, stride_x), (extent_y, extent_x) = self.stage.stride, self.stage.extent
-        rows, columns = self.extents
-        top, left = row * stride_y + self.origin[0], column * stride_x + self.origin[1]
-        bottom, right = top + extent_y, left + (count - 1) * stride_x + extent_x
-        seen = (bottom > 0) & (top < rows) & (right > 0) & (left < columns)
-        first = np.maximum(top, 0) * columns + np.maximum(left, 0)
-        end = (np.minimum(bottom, rows) - 1) * columns + np.minimum(right, columns)
-        return np.where(seen, first, FAR), np.where(seen, end, 0)
+def _seen(
+    windows: Windows, extents: tuple[int, int], row: IntArray, column: IntArray, count: IntArray
+) -> tuple[IntArray, IntArray]:
+    """First position and end of what runs see of an input: (FAR, 0) if it is padding alone."""
+    (height, width), (rows, columns) = extents, windows
+    top, bottom = rows.first(row), rows.end(row + 1)
+    left, right = columns.first(column), columns.end(column + count)
+    seen = (bottom > 0) & (top < height) & (right > 0) & (left < width)
+    first = np.maximum(top, 0) * width + np.maximum(left, 0)
+    end = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
+    return np.where(seen, first, FAR), np.where(seen, end, 0)

@@ -10,37 +10,17 @@ numbers here are those of that order; only the overlaps of blocks in several til
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tflite_fuse.fusion.block.check import check_config
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.schedule.events import FAR, Reader, Runs, TileRun, TileShape, follow_tile
-from tflite_fuse.fusion.schedule.tiles import (
-    Split,
-    TileSpans,
-    accumulates,
-    is_one_tile,
-    other_outputs,
-    split_block,
-    tile_classes,
-    tile_spans,
-)
-
-SCRATCH_ALIGNMENT = 4
-"""Every tensor and every accumulator in scratch starts at a multiple of this many bytes."""
-
-CURSOR_BYTES = 12
-"""What the executor remembers per spatial stage."""
-
-POINTER_BYTES = 8
-"""Bytes of each of the pointers in scratch to the pixels of a window with more than STACK_POINTERS, on every target."""
-
-_NARROW_SUMS = (2**15 - 1) // 128
-"""A global average of at most this many pixels sums in int16."""
+from tflite_fuse.fusion.schedule.events import TileRun, TileShape, follow_tile
+from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
+from tflite_fuse.fusion.schedule.scratch_layout import lay_out
+from tflite_fuse.fusion.schedule.tiles import Split, Tiles, other_outputs, split_block
 
 
 @dataclass(frozen=True)
@@ -91,25 +71,26 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
     """
     check_config(config)
     split = split_block(block)
-    tiles = [(_follow(block, split, config, tile.shape), tile.count) for tile in tile_classes(block, split, config)]
-    capacities = _capacities(block, split, [run for run, _ in tiles])
+    tiles = Tiles(block, split, config)
+    runs = [(_follow(block, split, config, shape), count) for shape, count in tiles.classes()]
+    capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
-    pixels = [sum(run.produced[stage.output] * count for run, count in tiles) for stage in _spatial(block, split)]
-    pixels += [1] * (len(block.stages) - split.spatial)
+    pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]
+    pixels += [1] * len(split.tail)
     macs = [count * macs_per_pixel(stage, block.tensors) for stage, count in zip(block.stages, pixels, strict=True)]
     return Schedule(
         config=config,
         driven=split.driven,
-        spatial_stages=split.spatial,
+        spatial_stages=len(split.spatial),
         capacities=capacities,
         offsets=layout.offsets,
         accumulator_offsets=layout.accumulator_offsets,
-        reserved_bytes=reserved_bytes(block.stages, split.spatial),
+        reserved_bytes=layout.reserved_bytes,
         scratch_bytes=layout.scratch_bytes,
         stage_pixels=tuple(pixels),
         stage_macs=tuple(macs),
-        stage_runs=tuple(_run_lengths(stage.output, tiles) for stage in _spatial(block, split)),
-        overlaps=_overlaps(block, split, config, tiles[0][0]),
+        stage_runs=tuple(_run_lengths(stage.output, runs) for stage in split.spatial),
+        overlaps=overlap_distances(block, split, tiles, runs[0][0]),
     )
 
 
@@ -132,15 +113,8 @@ def products_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
     return counts.get(stage.kind, 0)
 
 
-def _spatial(block: Block, split: Split) -> tuple[Stage, ...]:
-    return block.stages[: split.spatial]
-
-
 def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) -> TileRun:
-    sums_driven = split.spatial < len(block.stages)
-    return follow_tile(
-        _spatial(block, split), tile, split.driven, sums_driven, other_outputs(block, split), config.chunk
-    )
+    return follow_tile(split.spatial, tile, split.driven, bool(split.tail), other_outputs(block, split), config.chunk)
 
 
 def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
@@ -154,142 +128,8 @@ def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int,
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:
     """Pixels of every ring: the most any tile asks for, one for the single pixels of the tail."""
-    spatial = {stage.output for stage in _spatial(block, split)}
-    return tuple(
-        0
-        if tensor.storage is not Storage.SCRATCH
-        else max([1, *(run.capacities[index] for run in runs)])
-        if index in spatial
-        else 1
-        for index, tensor in enumerate(block.tensors)
-    )
-
-
-# ---- Scratch ----
-
-
-@dataclass(frozen=True)
-class ScratchLayout:
-    """Where things lie in scratch, in bytes; −1 for what is not in it."""
-
-    offsets: tuple[int, ...]
-    accumulator_offsets: tuple[int, ...]
-    scratch_bytes: int
-
-
-def aligned(size: int, alignment: int = SCRATCH_ALIGNMENT) -> int:
-    """``size`` rounded up to a multiple of ``alignment``."""
-    return -(-size // alignment) * alignment
-
-
-def window_pointers(stage: Stage) -> int:
-    """Pixel pointers the executor needs to compute one output pixel of a stage."""
-    operands = 2 if stage.kind is StageKind.ADD else 1
-    return stage.kernel_size[0] * stage.extent[1] + operands
-
-
-def reserved_bytes(stages: Sequence[Stage], spatial: int) -> int:
-    """Bytes at the start of scratch for cursors, and for the pointers of a window too large for the C stack."""
-    pointers = max((window_pointers(stage) for stage in stages if stage.kind is not StageKind.SOURCE), default=0)
-    return aligned(CURSOR_BYTES * spatial, POINTER_BYTES) + (
-        POINTER_BYTES * pointers if pointers > STACK_POINTERS else 0
-    )
-
-
-def accumulator_bytes(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Bytes of a stage's sums, 0 if it keeps none."""
-    if not accumulates(stage, tensors):
-        return 0
-    narrow = stage.kind is StageKind.GLOBAL_AVERAGE and tensors[stage.inputs[0]].pixels <= _NARROW_SUMS
-    return tensors[stage.output].channels * (2 if narrow else 4)
-
-
-def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLayout:
-    """Places rings and accumulators one behind the other.
-
-    When the tail runs, the rings of the spatial stages are done: what the tail writes lies over them, behind the sums
-    it reads.
-    """
-    offsets, sums = [-1] * len(block.tensors), [-1] * len(block.stages)
-    end = reserved_bytes(block.stages, split.spatial)
-    tail = range(split.spatial, len(block.stages))
-    for index in tail:
-        if accumulates(block.stages[index], block.tensors) and block.stages[index].inputs[0] == split.driven:
-            sums[index] = end
-            end += aligned(accumulator_bytes(block.stages[index], block.tensors))
-    tail_end = end
-    for stage in _spatial(block, split):
-        end = _place(block, stage.output, capacities, offsets, end)
-    for index in tail:
-        stage = block.stages[index]
-        tail_end = _place(block, stage.output, capacities, offsets, tail_end)
-        if accumulates(stage, block.tensors) and sums[index] < 0:
-            sums[index] = tail_end
-            tail_end += aligned(accumulator_bytes(stage, block.tensors))
-    return ScratchLayout(tuple(offsets), tuple(sums), max(end, tail_end))
-
-
-def _place(block: Block, index: int, capacities: Sequence[int], offsets: list[int], end: int) -> int:
-    if block.tensors[index].storage is not Storage.SCRATCH:
-        return end
-    offsets[index] = end
-    return end + aligned(capacities[index] * block.tensors[index].channels)
-
-
-# ---- Output over input ----
-
-
-def _overlaps(block: Block, split: Split, config: BlockConfig, run: TileRun) -> dict[tuple[int, int], int]:
-    """How far each output must lie below each input. ``run`` is any tile: the tail runs behind all of them."""
-    pairs = [(source, output) for source in block.inputs for output in block.outputs]
-    distances = {pair: _distance(block, split, run, *pair) for pair in pairs}
-    if not is_one_tile(block.tensors[split.driven], config):
-        spans, spatial = tile_spans(block, split, config), {stage.output for stage in _spatial(block, split)}
-        distances |= {
-            (source, output): max(_tiled_distance(block, spans, source, output), _tail_distance(block, split, source))
-            for source, output in pairs
-            if output in spatial
-        }
-    return distances
-
-
-def _tiled_distance(block: Block, spans: TileSpans, source: int, output: int) -> int:
-    """The most bytes by which a tile's end of the output is ahead of the first input it or a later tile needs."""
-    read, written = block.tensors[source], block.tensors[output]
-    rows, columns = spans.first_rows[source][:, None], spans.first_columns[source][None, :]
-    oldest = np.where((rows < FAR) & (columns < FAR), rows * read.width + columns, FAR).ravel()
-    oldest = np.minimum.accumulate(oldest[::-1])[::-1]
-    ends = (spans.end_rows[output][:, None] - 1) * written.width + spans.end_columns[output][None, :]
-    ends = np.maximum.accumulate(ends.ravel())
-    lead = np.where(oldest < FAR, ends * written.channels - oldest * read.channels, -read.nbytes)
-    return max(-read.nbytes, int(lead.max()))
-
-
-def _tail_distance(block: Block, split: Split, source: int) -> int:
-    """What the tail still needs of an input when all tiles are done keeps every output off it."""
-    needed = any(True for _ in _tail_readers(block, split, source))
-    largest = max(block.tensors[output].nbytes for output in block.outputs)
-    return largest if needed else -block.tensors[source].nbytes
-
-
-def _distance(block: Block, split: Split, run: TileRun, source: int, output: int) -> int:
-    """The most bytes by which what is written of the output is ahead of what the input is still needed for.
-
-    A run counts as written while its inputs are still needed, as does all the tail for what the tail reads.
-    """
-    pixel, needed = block.tensors[output].channels, block.tensors[source].channels
-    distance = -block.tensors[source].nbytes
-    runs = run.runs.get(output, Runs(np.full(1, FAR), np.ones(1, np.int64)))
-    readers = [*run.readers.get(source, ()), *_tail_readers(block, split, source)]
-    for reader in readers:
-        oldest = reader.needs_at(runs.times)
-        open_ = oldest < FAR
-        if open_.any():
-            distance = max(distance, int(np.max(runs.ends[open_] * pixel - oldest[open_] * needed)))
-    return distance
-
-
-def _tail_readers(block: Block, split: Split, source: int) -> Iterator[Reader]:
-    for stage in block.stages[split.spatial :]:
-        if source in stage.inputs and not (accumulates(stage, block.tensors) and source == split.driven):
-            yield Reader(np.full(1, FAR + 1), np.array([0, FAR], np.int64))
+    capacities = [int(tensor.storage is Storage.SCRATCH) for tensor in block.tensors]
+    for stage in split.spatial:
+        if capacities[stage.output]:
+            capacities[stage.output] = max(1, *(run.capacities[stage.output] for run in runs))
+    return tuple(capacities)

@@ -1,7 +1,7 @@
 """How a block is cut into tiles: which tensor is driven, which stages run per tile, and what each tile needs of each.
 
 Rows and columns of a region never mix, so both axes are worked out on their own, for all tiles at once. Most tiles of a
-block differ only in where they lie; ``tile_shapes`` groups those that do.
+block differ only in where they lie; ``Tiles.classes`` groups those that do.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.axes import Ranges, covers, make_tilings
+from tflite_fuse.fusion.block.axes import (
+    NOWHERE,
+    AxisWindow,
+    Ranges,
+    covers,
+    make_tilings,
+    needed,
+    stage_windows,
+    union,
+)
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.schedule.events import FAR, IntArray, TileShape
+from tflite_fuse.fusion.schedule.events import TileShape
 
 
 @dataclass(frozen=True)
@@ -23,11 +32,13 @@ class Split:
 
     Attributes:
         driven: the tensor that is computed tile by tile.
-        spatial: stages[:spatial] run tile by tile, stages[spatial:] are the tail: one pixel each.
+        spatial: the stages that run tile by tile.
+        tail: those behind them, which make one pixel each.
     """
 
     driven: int
-    spatial: int
+    spatial: tuple[Stage, ...]
+    tail: tuple[Stage, ...] = ()
 
 
 def accumulates(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
@@ -48,17 +59,16 @@ def split_block(block: Block) -> Split:
     """
     summing = [accumulates(stage, block.tensors) for stage in block.stages]
     if not any(summing):
-        return Split(block.stages[-1].output, len(block.stages))
-    spatial = summing.index(True)
-    driven = block.stages[spatial].inputs[0]
-    inside = {stage.output for stage in block.stages[:spatial]}
-    for stage, sums in zip(block.stages[spatial:], summing[spatial:], strict=True):
+        return Split(block.stages[-1].output, block.stages)
+    spatial, tail = block.stages[: summing.index(True)], block.stages[summing.index(True) :]
+    driven, inside = tail[0].inputs[0], {stage.output for stage in spatial}
+    for stage in tail:
         name = block.tensors[stage.output].name
         if block.tensors[stage.output].pixels != 1:
             raise BlockError(
                 f"The block computes {name}, more than one pixel, behind a stage that sums; split it there."
             )
-        if sums and stage.inputs[0] == driven:
+        if accumulates(stage, block.tensors) and stage.inputs[0] == driven:
             continue
         for tensor in stage.inputs:
             if tensor in inside or block.tensors[tensor].pixels != 1:
@@ -66,7 +76,7 @@ def split_block(block: Block) -> Split:
                     f"The stage that computes {name} reads {block.tensors[tensor].name} behind a stage that sums over "
                     f"{block.tensors[driven].name}; split the block there."
                 )
-    return Split(driven, spatial)
+    return Split(driven, spatial, tail)
 
 
 def is_one_tile(driven: BlockTensor, config: BlockConfig) -> bool:
@@ -74,136 +84,88 @@ def is_one_tile(driven: BlockTensor, config: BlockConfig) -> bool:
     return config.tile_height >= driven.height and config.tile_width >= driven.width
 
 
-@dataclass(frozen=True)
-class TileClass:
-    """Tiles that differ only in where they lie: their shape and how many there are."""
-
-    shape: TileShape
-    count: int
-
-
-def tile_classes(block: Block, split: Split, config: BlockConfig) -> list[TileClass]:
-    """All tiles of a block, equal ones together.
-
-    Raises:
-        BlockError: under this tiling an output of the block other than the driven tensor would be left with holes.
-    """
-    one_tile = is_one_tile(block.tensors[split.driven], config)
-    rows = _Axis(block, split, 0, config.tile_height, one_tile)
-    columns = _Axis(block, split, 1, config.tile_width, one_tile)
-    for index in other_outputs(block, split):
-        if not (rows.covers(index) and columns.covers(index)):
-            raise BlockError(
-                f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
-                f"{config.tile_width}; run the block in one tile."
-            )
-    return [
-        TileClass(TileShape(_pairs(row.extents, column.extents), _origins(row, column)), row.count * column.count)
-        for row in rows.classes()
-        for column in columns.classes()
-    ]
-
-
-@dataclass(frozen=True)
-class TileSpans:
-    """What the tiles need or write of each tensor, by its index.
-
-    Attributes:
-        first_rows, end_rows: of every band of tiles, from top to bottom.
-        first_columns, end_columns: of every strip, from left to right. Where nothing is needed, the first is FAR.
-    """
-
-    first_rows: dict[int, IntArray]
-    end_rows: dict[int, IntArray]
-    first_columns: dict[int, IntArray]
-    end_columns: dict[int, IntArray]
-
-
-def tile_spans(block: Block, split: Split, config: BlockConfig) -> TileSpans:
-    """The spans of all tiles of a block that runs in several."""
-    rows = _Axis(block, split, 0, config.tile_height, False)
-    columns = _Axis(block, split, 1, config.tile_width, False)
-    return TileSpans(rows.low, rows.high, columns.low, columns.high)
-
-
 def other_outputs(block: Block, split: Split) -> list[int]:
     """Outputs the spatial stages write besides the driven tensor, in the order in which they are completed."""
-    written = [stage.output for stage in block.stages[: split.spatial]]
+    written = [stage.output for stage in split.spatial]
     return [t for t in written if t != split.driven and block.tensors[t].storage is Storage.OUTPUT]
 
 
-def _pairs(rows: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    return tuple((y, x) if y and x else (0, 0) for y, x in zip(rows, columns, strict=True))
+class Tiles:
+    """All tiles of a block.
+
+    Attributes:
+        one: whether there is but one.
+        rows, columns: what its bands and its strips need.
+    """
+
+    def __init__(self, block: Block, split: Split, config: BlockConfig) -> None:
+        """Raises BlockError: an output of the block other than the driven tensor would be left with holes."""
+        self.one = is_one_tile(block.tensors[split.driven], config)
+        self.rows = Axis(block, split, 0, config.tile_height, self.one)
+        self.columns = Axis(block, split, 1, config.tile_width, self.one)
+        for index in other_outputs(block, split):
+            if not (self.rows.covers(index) and self.columns.covers(index)):
+                raise BlockError(
+                    f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
+                    f"{config.tile_width}; run the block in one tile."
+                )
+
+    def classes(self) -> Iterator[tuple[TileShape, int]]:
+        """Tiles that differ only in where they lie: their shape and how many there are."""
+        columns = list(self.columns.classes())
+        for row_extents, row_windows, bands in self.rows.classes():
+            for column_extents, column_windows, strips in columns:
+                pairs = zip(row_extents, column_extents, strict=True)
+                extents = tuple((rows, columns) if rows and columns else (0, 0) for rows, columns in pairs)
+                windows = tuple(
+                    tuple(zip(*axes, strict=True)) for axes in zip(row_windows, column_windows, strict=True)
+                )
+                yield TileShape(extents, windows), bands * strips
 
 
-def _origins(row: _AxisClass, column: _AxisClass) -> tuple[tuple[tuple[int, int], ...], ...]:
-    pairs = zip(row.origins, column.origins, strict=True)
-    return tuple(tuple(zip(ys, xs, strict=True)) for ys, xs in pairs)
+class Axis:
+    """One axis of all tiles.
 
-
-@dataclass(frozen=True)
-class _AxisClass:
-    """One axis of a ``TileShape`` and the number of bands (or strips) it stands for."""
-
-    extents: tuple[int, ...]
-    origins: tuple[tuple[int, ...], ...]
-    count: int
-
-
-class _Axis:
-    """The ranges [low, high) all bands (or strips) of a tiling need of every tensor; empty where low >= high."""
+    Attributes:
+        tiling: the bands (or strips) of the driven tensor.
+        ranges: what each of them needs, by tensor.
+    """
 
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
-        self.block, self.split, self.axis = block, split, axis
-        length = self._length(split.driven)
-        self.tiling = make_tilings(length, (size,))
-        start = self.tiling.low
-        self.low = {index: np.full_like(start, FAR) for index in range(len(block.tensors))}
-        self.high = {index: np.zeros_like(start) for index in range(len(block.tensors))}
-        self._widen(split.driven, start, self.tiling.high)
-        if one_tile:
-            for index, tensor in enumerate(block.tensors):
-                if tensor.storage is not Storage.SCRATCH:
-                    self._widen(index, np.zeros_like(start), np.full_like(start, self._length(index)))
-        for stage in reversed(block.stages[: split.spatial]):
+        """Args: one_tile: an only tile also reads and completes all the tensors that are stored whole."""
+        self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
+        self.looking = [(stage, stage_windows(stage)[axis]) for stage in split.spatial]
+        self.tiling = make_tilings(self.lengths[split.driven], (size,))
+        nothing = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
+        self.ranges = [nothing for _ in block.tensors]
+        self.ranges[split.driven] = Ranges(self.tiling.low, self.tiling.high)
+        for index, tensor in enumerate(block.tensors if one_tile else ()):
+            if tensor.storage is not Storage.SCRATCH:
+                self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
+        for stage, window in reversed(self.looking):
             for index in stage.inputs:
-                self._widen(index, *self._under(stage, index))
-
-    def _length(self, index: int) -> int:
-        tensor = self.block.tensors[index]
-        return (tensor.height, tensor.width)[self.axis]
-
-    def _widen(self, index: int, low: IntArray, high: IntArray) -> None:
-        seen = low < high
-        self.low[index] = np.where(seen, np.minimum(self.low[index], low), self.low[index])
-        self.high[index] = np.where(seen, np.maximum(self.high[index], high), self.high[index])
-
-    def _first_window(self, stage: Stage) -> IntArray:
-        return self.low[stage.output] * stage.stride[self.axis] - stage.padding[self.axis]
-
-    def _under(self, stage: Stage, index: int) -> tuple[IntArray, IntArray]:
-        empty = self.low[stage.output] >= self.high[stage.output]
-        stride, padding, extent = stage.stride[self.axis], stage.padding[self.axis], stage.extent[self.axis]
-        low = np.maximum(self._first_window(stage), 0)
-        high = np.minimum((self.high[stage.output] - 1) * stride - padding + extent, self._length(index))
-        return np.where(empty, FAR, low), np.where(empty, 0, high)
+                asked = needed(self.ranges[stage.output], window, self.lengths[index])
+                self.ranges[index] = union(self.ranges[index], asked)
 
     def covers(self, index: int) -> bool:
         """Whether the ranges, in order, leave no position of a tensor out."""
-        ranges = Ranges(self.low[index], self.high[index])
-        return bool(covers(ranges, self.tiling, self._length(index))[0])
+        return bool(covers(self.ranges[index], self.tiling, self.lengths[index])[0])
 
-    def classes(self) -> Iterator[_AxisClass]:
-        count = len(self.block.tensors)
-        empty = {index: self.low[index] >= self.high[index] for index in range(count)}
-        table = [np.where(empty[i], 0, self.high[i] - self.low[i]) for i in range(count)]
-        stages = self.block.stages[: self.split.spatial]
-        for stage in stages:
-            for index in stage.inputs:
-                origin = self._first_window(stage) - self.low[index]
-                table.append(np.where(empty[stage.output] | empty[index], 0, origin))
-        kinds, counts = np.unique(np.stack(table), axis=1, return_counts=True)
-        for column, repeats in zip(kinds.T.tolist(), counts.tolist(), strict=True):
-            numbers = iter(column[count:])
-            origins = tuple(tuple(next(numbers) for _ in stage.inputs) for stage in stages)
-            yield _AxisClass(tuple(column[:count]), origins, repeats)
+    def classes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[AxisWindow, ...], ...], int]]:
+        """Extents by tensor, windows by stage and input as ``TileShape`` has them, how many bands (strips) are so."""
+        extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
+        reads = [(stage, window, index) for stage, window in self.looking for index in stage.inputs]
+        padding = [
+            np.where(
+                (extents[stage.output] > 0) & (extents[index] > 0),
+                self.ranges[index].low - window.first(self.ranges[stage.output].low),
+                0,
+            )
+            for stage, window, index in reads
+        ]
+        kinds, counts = np.unique(np.stack(extents + padding), axis=1, return_counts=True)
+        for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+            found = zip(reads, column[len(extents) :], strict=True)
+            looks = iter(AxisWindow(window.stride, before, window.extent) for (_, window, _), before in found)
+            windows = tuple(tuple(next(looks) for _ in stage.inputs) for stage, _ in self.looking)
+            yield tuple(column[: len(extents)]), windows, count

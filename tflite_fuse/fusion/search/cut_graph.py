@@ -24,6 +24,7 @@ from tflite_fuse.fusion.estimate.block_costs import block_costs
 from tflite_fuse.fusion.estimate.growing_block import BlockCosts, Pricing
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.units import round_up
 
 
 @dataclass(frozen=True)
@@ -114,17 +115,17 @@ class Residency:
         """Args: graph: sizes of its tensors are rounded up to ``alignment`` bytes, as the arena planner does."""
         count = len(graph.layers)
         self.alignment = alignment
-        self.start = sum(self.rounded(graph.sizes[tensor]) for tensor in graph.inputs)
+        self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
         self._held = np.zeros(count + 1, dtype=np.int64)
         self._left = np.zeros((count, count), dtype=np.int64)
         self._results = np.zeros((count, count), dtype=np.int64)
         for tensor, size in enumerate(graph.sizes):
-            producer, end = graph.producer[tensor], self._end(graph, tensor)
-            self._held[producer + 1 : end + 1] += self.rounded(size)
+            producer, end, size = graph.producer[tensor], self._end(graph, tensor), round_up(size, alignment)
+            self._held[producer + 1 : end + 1] += size
             if producer >= 0:
                 self._results[: producer + 1, producer : max(end, producer + 1)] += 1
-                self._left[: producer + 1, producer:end] += self.rounded(size)
-                self._left[: producer + 1, producer] += self.rounded(size) if end == producer else 0
+                self._left[: producer + 1, producer:end] += size
+                self._left[: producer + 1, producer] += size if end == producer else 0
 
     @staticmethod
     def _end(graph: LayerGraph, tensor: int) -> int:
@@ -133,9 +134,6 @@ class Residency:
             return len(graph.layers)
         readers = graph.consumers[tensor]
         return readers[-1] if readers else graph.producer[tensor]
-
-    def rounded(self, size: int) -> int:
-        return -(-size // self.alignment) * self.alignment
 
     def held(self, cut: int) -> int:
         """Bytes of all tensors written before the cut and needed after it."""
@@ -155,9 +153,8 @@ class Residency:
 
     def while_running(self, costs: BlockCosts) -> IntArray:
         """Bytes live while a block runs, under every tiling."""
-        scratch = -(-costs.scratch // self.alignment) * self.alignment
-        ram: IntArray = self.outside(costs.first, costs.last) + scratch - costs.shared
-        return ram
+        scratch = round_up(costs.scratch, self.alignment)
+        return self.outside(costs.first, costs.last) + scratch - costs.shared
 
 
 def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules()) -> Cuts:

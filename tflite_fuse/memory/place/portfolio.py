@@ -14,6 +14,7 @@ from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height
 from tflite_fuse.memory.place.local_search import search
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem
+from tflite_fuse.units import round_up
 
 _SEARCH_WORK = 2_000_000
 _STEPS_PER_ITEM = 16
@@ -94,7 +95,7 @@ def place(
 
 def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
     """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
-    return replace(graph, sizes=tuple(-(-size // alignment) * alignment for size in graph.sizes))
+    return replace(graph, sizes=tuple(round_up(size, alignment) for size in graph.sizes))
 
 
 _MOST_SETTLED = 120

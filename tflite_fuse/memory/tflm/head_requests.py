@@ -17,6 +17,7 @@ from tflite_fuse.model.operators import get_options
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
 from tflite_fuse.model.validate import COMPRESSION_METADATA
+from tflite_fuse.units import round_up
 
 _UNTOUCHED = -1
 _MOST_STEPS = 1_000_000
@@ -63,11 +64,6 @@ class Requests:
     unknown: tuple[str, ...] = ()
 
 
-def round_up(size: int) -> int:
-    """The next multiple of 16 bytes."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def arena_requests(model: Model, *, pointer_bytes: int = 4) -> Requests:
     """The buffers of a model that the runtime places in the head of the arena, with the reference kernels.
 
@@ -95,7 +91,7 @@ def _tensors(model: Model, lifetimes: _Lifetimes) -> Iterator[BufferRequest]:
             kept_elsewhere = (tensor.is_variable and offset == ONLINE) or index in handles
             if size and not kept_elsewhere:
                 first, last = lifetimes.of(number, index)
-                yield BufferRequest(round_up(size), first, last, offset, number, tensor=index)
+                yield BufferRequest(round_up(size, ALIGNMENT), first, last, offset, number, tensor=index)
 
 
 def _tensor_size(model: Model, tensor: Tensor) -> int:
@@ -132,7 +128,9 @@ def _scratch(
                 unknown.append(f"{operator_name(model, operator).removeprefix('CUSTOM:')}_{index}")
                 continue
             first, last = lifetimes.of_operator(number, index)
-            found += [BufferRequest(round_up(size), first, last, subgraph=number, operator=index) for size in sizes]
+            found += [
+                BufferRequest(round_up(size, ALIGNMENT), first, last, subgraph=number, operator=index) for size in sizes
+            ]
     return tuple(found), tuple(unknown)
 
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import prod
 
-from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests, round_up
+from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
 from tflite_fuse.memory.tflm.kernel_scratch import element_bytes
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan, tensor_count
 from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.units import round_up
 
 _INT = 4
 _LUT_ENTRIES = 513
@@ -116,13 +117,14 @@ def loading_bytes(model: Model, build: Build = ARM) -> int:
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
     wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
     notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
-    planning = round_up(wishes + notes) + round_up(_BYTES_PER_PLANNED_BUFFER * len(requests.buffers))
+    planning = round_up(wishes + notes, ALIGNMENT)
+    planning += round_up(_BYTES_PER_PLANNED_BUFFER * len(requests.buffers), ALIGNMENT)
     preparing = wishes + max(
         (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
         default=0,
     )
     tail = predict_tail(model, build)
-    return round_up(max(planning, preparing)) + round_up(tail.total - tail.edges)
+    return round_up(max(planning, preparing), ALIGNMENT) + round_up(tail.total - tail.edges, ALIGNMENT)
 
 
 def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:

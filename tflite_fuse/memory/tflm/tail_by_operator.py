@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflite_fuse.memory.tflm.head_requests import round_up
 from tflite_fuse.memory.tflm.kernel_scratch import scratch_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, Build
@@ -17,6 +16,7 @@ from tflite_fuse.memory.tflm.tail import kernel_buffers, predict_tail
 from tflite_fuse.model.edit import prune, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.units import round_up
 
 _CONSTANTS_AND_SCRATCH = 2
 
@@ -55,7 +55,7 @@ def tail_shares(model: Model, build: Build = ARM) -> TailShares:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    block = build.node.bytes + _CONSTANTS_AND_SCRATCH * build.tensor.bytes + round_up(FUSED_BLOCK_BYTES)
+    block = build.node.bytes + _CONSTANTS_AND_SCRATCH * build.tensor.bytes + round_up(FUSED_BLOCK_BYTES, ALIGNMENT)
     operators = tuple(_share(model, operator, build) for operator in model.main.operators)
     return TailShares(operators, block, build.tensor.bytes, _fixed(model, build))
 
@@ -67,8 +67,8 @@ def _share(model: Model, operator: Operator, build: Build) -> int:
     total = build.node.bytes + own * build.tensor.bytes
     sizes = build.operators.get(name)
     if sizes is not None and sizes.options is not None:
-        total += _rounded(sizes.options.bytes, build.pointer)
-    total += sum(round_up(size) for _, size in kernel_buffers(model, graph, operator, build))
+        total += round_up(sizes.options.bytes, build.pointer)
+    total += sum(round_up(size, ALIGNMENT) for _, size in kernel_buffers(model, graph, operator, build))
     handles = scratch_requests(model, graph, operator, pointer_bytes=build.pointer) or ()
     return total + build.pointer * len(handles)
 
@@ -85,7 +85,3 @@ def _fixed(model: Model, build: Build) -> int:
     variables = sum(tensor.is_variable for tensor in model.main.tensors)
     kept = predict_tail(model, build).variables - bare.variables + variables * build.tensor.bytes
     return bare.total - counted_twice * build.tensor.bytes + kept + 2 * (ALIGNMENT - 1)
-
-
-def _rounded(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
