@@ -11,8 +11,8 @@ from random import Random
 
 import numpy as np
 
+from tflite_fuse.fusion.block.kinds.add import AddParameters
 from tflite_fuse.fusion.block.stages import (
-    AddParameters,
     Block,
     BlockConfig,
     BlockTensor,
@@ -151,7 +151,7 @@ class BlockMaker:
         add = AddParameters(20, multipliers[0], shifts[0], multipliers[1], shifts[1], multipliers[2], shifts[2])
         self.newest = newest
         shape = (self.source.height, self.source.width, self.source.channels)
-        self.add_stage(Stage(StageKind.ADD, inputs, -1, add=add), shape)
+        self.add_stage(Stage(StageKind.ADD, inputs, -1, parameters=add), shape)
 
     def concatenation(self) -> None:
         newest = self.newest

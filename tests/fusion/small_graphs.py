@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, stage_macs
+from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
+from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 
@@ -73,7 +74,7 @@ class GraphMaker:
         index = len(self.layers)
         self.tensors.append(BlockTensor(f"t{len(self.tensors)}", height, width, channels, 0))
         name = f"{stage.kind.name.lower()}_{index}"
-        macs = stage_macs(stage, self.tensors)
+        macs = self.tensors[stage.output].pixels * macs_per_pixel(stage, self.tensors)
         self.layers.append(Layer(name, stage.inputs, (stage.output,), macs, stage))
         return stage.output
 

@@ -60,7 +60,7 @@ def assert_same_stage(got: Stage, expected: Stage, channels: int) -> None:
         "dilation",
         "padding",
         "depth_multiplier",
-        "add",
+        "parameters",
     ):
         assert getattr(got, field) == getattr(expected, field), field
     assert (got.activation_min, got.activation_max) == (expected.activation_min, expected.activation_max)

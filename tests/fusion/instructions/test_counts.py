@@ -11,13 +11,12 @@ import pytest
 
 from tests.fusion.random_blocks import random_block, random_config
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
-from tflite_fuse.fusion.block.packing import can_pack
+from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
+from tflite_fuse.fusion.block.limits import MAX_PATCH_VALUES, STACK_POINTERS
+from tflite_fuse.fusion.block.packing import DEPTHWISE_PIXELS, can_pack
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.instructions.counts import (
     COUNTS,
-    DEPTHWISE_AT_ONCE,
-    PAIRED_VALUES,
     block_counts,
     conv_at_once,
     fit_costs,
@@ -108,8 +107,8 @@ def test_the_kernels_are_counted_as_they_are() -> None:
         (library_directory() / name).read_text()
         for name in ("executor/tflite_fuse_machine.h", "kernels/tflite_fuse_conv_packed.h")
     )
-    assert re.search(r"TFLITE_FUSE_DEPTHWISE_PIXELS = (\d+)", machine)[1] == str(DEPTHWISE_AT_ONCE)
-    assert re.search(r"TFLITE_FUSE_PATCH_VALUES = (\d+)", machine)[1] == str(PAIRED_VALUES)
+    assert re.search(r"TFLITE_FUSE_DEPTHWISE_PIXELS = (\d+)", machine)[1] == str(DEPTHWISE_PIXELS)
+    assert re.search(r"TFLITE_FUSE_PATCH_VALUES = (\d+)", machine)[1] == str(MAX_PATCH_VALUES)
     assert re.findall(r"TFLITE_FUSE_CONV_AT_ONCE = (\d+)", conv) == [
         str(conv_at_once("cortex-m7")),
         str(conv_at_once("rv32imc")),
@@ -179,6 +178,6 @@ def test_a_depthwise_convolution_by_hand() -> None:
 def test_weights_of_one_take_as_long_as_others() -> None:
     tensor = BlockTensor("x", 6, 6, 2, zero_point=0)
     ones = Stage(StageKind.DEPTHWISE, (0,), 1, weights=np.ones((1, 1, 2), np.int8))
-    assert ones.only_adds
+    assert macs_per_pixel(ones, [tensor, tensor]) == 0
     others = replace(ones, weights=np.full((1, 1, 2), 2, np.int8))
     assert counted(ones, tensor, tensor, {6: 6}, 2) == counted(others, tensor, tensor, {6: 6}, 2)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier
+from tflite_fuse.fusion.block.kinds.add import AddParameters
 from tflite_fuse.fusion.block.stages import (
-    AddParameters,
     Block,
     BlockTensor,
     Requantization,
@@ -152,7 +152,7 @@ def test_fully_connected_reads_rows_then_columns_then_channels() -> None:
 
 def test_add_pad_and_concatenation() -> None:
     half = AddParameters(20, 2**30, 0, 2**30, -1, 2**30, -19)
-    add = Stage(StageKind.ADD, (0, 1), 2, add=half, activation_min=-5)
+    add = Stage(StageKind.ADD, (0, 1), 2, parameters=half, activation_min=-5)
     pad = Stage(StageKind.PAD, (2,), 3, padding=(1, 0), pad_value=-7)
     concatenation = Stage(StageKind.CONCATENATION, (3, 4), 5)
     tensors = (

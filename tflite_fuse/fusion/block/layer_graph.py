@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from tflite_fuse.errors import ModelError
+from tflite_fuse.fusion.block.entry import Kind, Window
+from tflite_fuse.fusion.block.kinds.table import KINDS, macs_per_pixel
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 
@@ -122,14 +124,11 @@ class LayerGraph:
         return tensor
 
     def accumulates(self, layer: int) -> bool:
-        """Whether a layer sums over its whole input before it writes its one pixel.
-
-        A fully connected layer of a single pixel does not: it is a 1x1 convolution.
-        """
+        """Whether a layer sums over its whole input before it writes its one pixel."""
         stage = self.layers[layer].stage
-        if stage is not None and stage.kind is StageKind.FULLY_CONNECTED:
-            return self.tensors[self.through_views(self.layers[layer].inputs[0])].pixels > 1
-        return stage is not None and stage.kind is StageKind.GLOBAL_AVERAGE
+        if stage is None or not stage.inputs:
+            return False
+        return KINDS[stage.kind].accumulates(self.tensors[self.through_views(self.layers[layer].inputs[0])])
 
     @property
     def macs(self) -> int:
@@ -143,29 +142,7 @@ class LayerGraph:
         return replace(self, sizes=sizes)
 
 
-def stage_macs(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Multiply-accumulates of the whole stage, padding taps counted; additions, pools and copies count none."""
-    source, out = tensors[stage.inputs[0]], tensors[stage.output]
-    taps = stage.kernel_size[0] * stage.kernel_size[1]
-    if stage.kind is StageKind.CONV:
-        return out.nbytes * taps * source.channels
-    if stage.kind is StageKind.DEPTHWISE:
-        return out.nbytes * taps
-    if stage.kind is StageKind.FULLY_CONNECTED:
-        return source.nbytes * out.nbytes
-    return 0
-
-
-_KINDS = {
-    "conv": StageKind.CONV,
-    "pw": StageKind.CONV,
-    "dw": StageKind.DEPTHWISE,
-    "add": StageKind.ADD,
-    "avgpool": StageKind.AVERAGE_POOL,
-    "maxpool": StageKind.MAX_POOL,
-    "fc": StageKind.FULLY_CONNECTED,
-    "concat": StageKind.CONCATENATION,
-}
+_KINDS = {name: kind for kind in KINDS.values() for name in kind.layers}
 
 
 def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
@@ -189,7 +166,7 @@ def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
         sources = (index,) if entry.get("residual_from") is None else (index, entry["residual_from"] + 1)
         tensors.append(_tensor(name, entry["out"]))
         stage = _stage(kind, entry, sources, index + 1, tensors[index])
-        macs = stage_macs(stage, tensors)
+        macs = tensors[stage.output].pixels * macs_per_pixel(stage, tensors)
         layers.append(Layer(name, sources, (index + 1,), macs, replace(stage, operator=index)))
     sizes = tuple(tensor.nbytes for tensor in tensors)
     return LayerGraph(tuple(tensors), sizes, tuple(layers), (0,), (len(layers),))
@@ -200,16 +177,14 @@ def _tensor(name: str, shape: Sequence[int]) -> BlockTensor:
     return BlockTensor(name, height, width, channels, zero_point=0)
 
 
-def _stage(
-    kind: StageKind, entry: Mapping[str, Any], sources: tuple[int, ...], output: int, source: BlockTensor
-) -> Stage:
+def _stage(kind: Kind, entry: Mapping[str, Any], sources: tuple[int, ...], output: int, source: BlockTensor) -> Stage:
     kernel, stride = _pair(entry["kernel"]), _pair(entry["stride"])
-    if kind in (StageKind.ADD, StageKind.FULLY_CONNECTED, StageKind.CONCATENATION):
-        return Stage(kind, sources, output)
-    if kind is StageKind.AVERAGE_POOL and kernel == (source.height, source.width):
+    if kind.window is Window.PIXEL:
+        return Stage(kind.number, sources, output)
+    if kind.number is StageKind.AVERAGE_POOL and kernel == (source.height, source.width):
         return Stage(StageKind.GLOBAL_AVERAGE, sources, output)
     top, _, left, _ = entry["pad"]
-    return Stage(kind, sources, output, kernel_size=kernel, stride=stride, padding=(top, left))
+    return Stage(kind.number, sources, output, kernel_size=kernel, stride=stride, padding=(top, left))
 
 
 def _pair(value: int | Sequence[int]) -> tuple[int, int]:

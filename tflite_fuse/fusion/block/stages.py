@@ -85,28 +85,12 @@ class Requantization:
 
 
 @dataclass(frozen=True)
-class AddParameters:
-    """Quantized addition as TFLM's reference kernel does it (left_shift = 20).
-
-    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's.
-    """
-
-    left_shift: int
-    multiplier_0: int
-    shift_0: int
-    multiplier_1: int
-    shift_1: int
-    output_multiplier: int
-    output_shift: int
-
-
-@dataclass(frozen=True)
 class Stage:
     """One step of a block: reads pixels of its inputs, writes pixels of its output.
 
     Attributes:
         kind: what it computes.
-        inputs: tensor indices: one, two for ADD, two or more for CONCATENATION, none for SOURCE.
+        inputs: tensor indices, as many as its kind takes.
         output: tensor index.
         operator: index of the model's operator it came from (for reports).
         kernel_size, stride, dilation: (height, width); (1, 1) where they do not apply.
@@ -117,8 +101,8 @@ class Stage:
         weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
         bias: int32 [Cout] or None.
         requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
-        add: ADD only.
         pad_value: PAD only: the int8 value outside the input.
+        parameters: what its kind alone needs, of a type its entry defines; else None.
     """
 
     kind: StageKind
@@ -135,8 +119,8 @@ class Stage:
     weights: Int8Array | None = None
     bias: Int32Array | None = None
     requantization: Requantization | None = None
-    add: AddParameters | None = None
     pad_value: int = 0
+    parameters: object | None = None
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -145,11 +129,6 @@ class Stage:
             (self.kernel_size[0] - 1) * self.dilation[0] + 1,
             (self.kernel_size[1] - 1) * self.dilation[1] + 1,
         )
-
-    @property
-    def only_adds(self) -> bool:
-        """Whether it is a DEPTHWISE of weights 1: what a QUANTIZE, a RELU or a MEAN over rows becomes in a block."""
-        return self.kind is StageKind.DEPTHWISE and self.weights is not None and bool((self.weights == 1).all())
 
 
 @dataclass(frozen=True)
@@ -165,6 +144,11 @@ class Block:
     stages: tuple[Stage, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    @property
+    def sourced(self) -> tuple[int, ...]:
+        """The tensors whose pixels a callback brings: what SOURCE stages write."""
+        return tuple(stage.output for stage in self.stages if stage.kind is StageKind.SOURCE)
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,18 @@ Everything is taken to be hostile: whatever the bytes hold, the answer is a bloc
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
+from tflite_fuse.fusion.block.entry import StoredTables
+from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_STAGES, MAX_TENSORS
-from tflite_fuse.fusion.block.packing import WeightLayout, packed_size, undo_down_table, unpack_weights
-from tflite_fuse.fusion.block.stages import (
-    AddParameters,
-    Block,
-    BlockConfig,
-    BlockTensor,
-    Int8Array,
-    Requantization,
-    Stage,
-    StageKind,
-    Storage,
-)
-from tflite_fuse.fusion.encoding.encode import folded_bias, operand_numbers, outside_tensors
+from tflite_fuse.fusion.block.packing import WeightLayout
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
 from tflite_fuse.fusion.encoding.structs import IDENTIFIER, NONE, VERSION, Header, Options, StageDesc, TensorDesc
 
 
@@ -208,103 +196,20 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         raise BlockError(f"Stage {index} of the fused block reads beyond the list of inputs.")
     if not all(0 <= number < len(tensors) for number in (desc.output, *inputs)):
         raise BlockError(f"Stage {index} of the fused block names a tensor that does not exist.")
-    return _StageReader(desc, inputs, tensors, constants).read()
-
-
-class _StageReader:
-    """Puts a stage together with its constants."""
-
-    def __init__(
-        self, desc: StageDesc, inputs: tuple[int, ...], tensors: Sequence[BlockTensor], constants: bytes
-    ) -> None:
-        self.desc, self.inputs, self.tensors, self.constants = desc, inputs, tensors, constants
-        self.kind, self.output = StageKind(desc.kind), tensors[desc.output]
-        self.layout = WeightLayout(desc.weight_layout)
-
-    def read(self) -> Stage:
-        desc = self.desc
-        multiplier, shift, bias = self._table()
-        plain = Stage(
-            kind=self.kind,
-            inputs=self.inputs,
-            output=desc.output,
-            kernel_size=(desc.kernel_height, desc.kernel_width),
-            stride=(desc.stride_height, desc.stride_width),
-            dilation=(desc.dilation_height, desc.dilation_width),
-            padding=(desc.pad_top, desc.pad_left),
-            depth_multiplier=desc.depth_multiplier,
-            activation_min=desc.activation_min,
-            activation_max=desc.activation_max,
-            weights=self._weights(),
-            requantization=None if multiplier is None or shift is None else Requantization(multiplier, shift),
-            add=self._addition(),
-            pad_value=self._pad_value(),
-        )
-        return plain if bias is None else self._with_bias(plain, bias)
-
-    def _with_bias(self, stage: Stage, folded: npt.NDArray[np.int32]) -> Stage:
-        """Takes the input's zero point out of the bias again."""
-        if not self.inputs:
-            raise BlockError("A stage of the fused block has weights but reads nothing.")
-        bias = folded.astype(np.int64) - folded_bias(stage, self.tensors[self.inputs[0]])
-        if self.kind is StageKind.GLOBAL_AVERAGE:
-            if bias.any():
-                raise BlockError("A global average of the fused block has the wrong zero point in its table.")
-            return stage
-        return replace(stage, bias=bias.astype(np.uint32).astype(np.int32))
-
-    def _section(self, offset: int, size: int) -> bytes:
-        if offset < 0 or size < 0 or offset + size > len(self.constants):
-            raise BlockError(f"A section of {size} bytes at {offset} lies outside the fused block's constants.")
-        return self.constants[offset : offset + size]
-
-    def _int32(self, count: int) -> npt.NDArray[np.int32]:
-        return np.frombuffer(self._section(self.desc.table_offset, 4 * count), "<i4").astype(np.int32)
-
-    def _weights(self) -> Int8Array | None:
-        if not self.inputs:
-            return None
-        source, channels = self.tensors[self.inputs[0]], self.output.channels
-        window = (self.desc.kernel_height, self.desc.kernel_width)
-        shapes = {
-            StageKind.CONV: (channels, *window, source.channels),
-            StageKind.DEPTHWISE: (*window, channels),
-            StageKind.FULLY_CONNECTED: (channels, source.nbytes),
-        }
-        if self.kind not in shapes:
-            return None
-        shape = shapes[self.kind]
-        if min(shape) < 1:
-            raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
-        packed = self.layout is not WeightLayout.PLAIN
-        size = packed_size(self.kind, shape, source) if packed else math.prod(shape)
-        weights = np.frombuffer(self._section(self.desc.weights_offset, size), np.int8)
-        return unpack_weights(weights, self.kind, shape, source) if packed else weights.reshape(shape)
-
-    def _table(
-        self,
-    ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[np.int32] | None, npt.NDArray[np.int32] | None]:
-        """Multipliers, shifts and folded biases."""
-        counts = {
-            StageKind.CONV: self.output.channels,
-            StageKind.DEPTHWISE: self.output.channels,
-            StageKind.FULLY_CONNECTED: self.output.channels,
-            StageKind.GLOBAL_AVERAGE: 1,
-        }
-        average = self.kind is StageKind.GLOBAL_AVERAGE and self.desc.table_offset == NONE
-        if self.kind not in counts or average:
-            return None, None, None
-        table = self._int32(3 * counts[self.kind]).reshape(-1, 3)
-        if self.layout is WeightLayout.PACKED_DOWN:
-            table = undo_down_table(table)
-        return table[:, 1].copy(), table[:, 2].copy(), table[:, 0].copy()
-
-    def _addition(self) -> AddParameters | None:
-        if self.kind is not StageKind.ADD:
-            return None
-        return AddParameters(*self._int32(7).tolist())
-
-    def _pad_value(self) -> int:
-        if self.kind is not StageKind.PAD or self.desc.pad_offset == NONE:
-            return 0
-        return int(np.frombuffer(self._section(self.desc.pad_offset, 1), np.int8)[0])
+    kind = KINDS[StageKind(desc.kind)]
+    if not kind.inputs[0] <= len(inputs) <= kind.inputs[1]:
+        raise BlockError(f"Stage {index} of the fused block reads {len(inputs)} tensors.")
+    stage = Stage(
+        kind=kind.number,
+        inputs=inputs,
+        output=desc.output,
+        kernel_size=(desc.kernel_height, desc.kernel_width),
+        stride=(desc.stride_height, desc.stride_width),
+        dilation=(desc.dilation_height, desc.dilation_width),
+        padding=(desc.pad_top, desc.pad_left),
+        depth_multiplier=desc.depth_multiplier,
+        activation_min=desc.activation_min,
+        activation_max=desc.activation_max,
+    )
+    offsets = desc.weights_offset, desc.table_offset, desc.pad_offset
+    return kind.decode_table(stage, tensors, StoredTables(constants, WeightLayout(desc.weight_layout), *offsets))

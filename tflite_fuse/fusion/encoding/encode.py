@@ -6,18 +6,18 @@ and padding, every section at a multiple of 16.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import flatbuffers
 import numpy as np
-import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.check import check_block, check_config, leaves_image
-from tflite_fuse.fusion.block.limits import MAX_BYTES, STACK_POINTERS
-from tflite_fuse.fusion.block.packing import WeightLayout, can_pack, down_table, pack_weights
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.check import check_block, check_config
+from tflite_fuse.fusion.block.entry import Tables, Window
+from tflite_fuse.fusion.block.kinds.table import KINDS
+from tflite_fuse.fusion.block.limits import MAX_BYTES
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.encoding.structs import (
     ALIGNMENT,
     IDENTIFIER,
@@ -59,11 +59,14 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
     """
     check_block(block)
     check_config(schedule.config)
-    constants = _Constants(block)
+    tables = [KINDS[stage.kind].encode_table(stage, block.tensors) for stage in block.stages]
+    constants = _Constants(block, tables)
     starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
     stages = tuple(
-        _describe_stage(block, stage, first, accumulator, constants)
-        for stage, first, accumulator in zip(block.stages, starts, schedule.accumulator_offsets, strict=False)
+        _describe_stage(block, stage, first, accumulator, found, constants)
+        for stage, first, accumulator, found in zip(
+            block.stages, starts, schedule.accumulator_offsets, tables, strict=False
+        )
     )
     options = Options(
         header=Header(
@@ -113,11 +116,12 @@ def operand_numbers(block: Block) -> dict[int, int]:
 def outside_tensors(block: Block) -> tuple[list[int], list[int]]:
     """The block's external tensors, and those its SOURCE stages write."""
     external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
-    return external, [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
+    return external, list(block.sourced)
 
 
-def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, constants: _Constants) -> StageDesc:
-    layout = _layout(block, stage)
+def _describe_stage(
+    block: Block, stage: Stage, first: int, accumulator: int, tables: Tables, constants: _Constants
+) -> StageDesc:
     return StageDesc(
         kind=int(stage.kind),
         output=stage.output,
@@ -134,9 +138,9 @@ def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, co
         depth_multiplier=stage.depth_multiplier,
         activation_min=stage.activation_min,
         activation_max=stage.activation_max,
-        weight_layout=layout,
-        weights_offset=_add_weights(block, stage, layout, constants),
-        table_offset=_add_table(block, stage, layout, constants),
+        weight_layout=tables.layout,
+        weights_offset=constants.add(tables.weights) if tables.weights else NONE,
+        table_offset=constants.add(tables.table) if tables.table else NONE,
         pad_offset=constants.pad(stage),
         accumulator_offset=accumulator,
     )
@@ -148,11 +152,14 @@ def _describe_stage(block: Block, stage: Stage, first: int, accumulator: int, co
 class _Constants:
     """Sections of bytes; pixels of padding are shared between the stages that need the same value."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, tables: Sequence[Tables]) -> None:
         self._data = bytearray()
         self._pads: dict[int, int] = {}
-        self._padding = {stage.output: padding_value(stage, block.tensors[stage.inputs[0]]) for stage in _padded(block)}
-        self._pad_channels = max((block.tensors[stage.inputs[0]].channels for stage in _padded(block)), default=0)
+        pairs = zip(block.stages, tables, strict=True)
+        padded = [stage for stage, found in pairs if found.looks_outside or _leaves_input(stage, block.tensors)]
+        sources = {stage.output: (stage, block.tensors[stage.inputs[0]]) for stage in padded}
+        self._padding = {out: KINDS[stage.kind].outside(stage, source) for out, (stage, source) in sources.items()}
+        self._pad_channels = max((source.channels for _, source in sources.values()), default=0)
 
     def add(self, section: bytes) -> int:
         offset = len(self._data)
@@ -172,69 +179,16 @@ class _Constants:
         return bytes(self._data) or bytes(ALIGNMENT)
 
 
-def _layout(block: Block, stage: Stage) -> WeightLayout:
-    """The fastest layout a stage can have."""
-    if stage.weights is None or not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS):
-        return WeightLayout.PLAIN
-    table = down_table(stage, folded_bias(stage, block.tensors[stage.inputs[0]]))
-    return WeightLayout.PACKED if table is None else WeightLayout.PACKED_DOWN
-
-
-def _add_weights(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
-    if stage.weights is None:
-        return NONE
-    packed = layout is not WeightLayout.PLAIN
-    weights = pack_weights(stage, block.tensors[stage.inputs[0]]) if packed else stage.weights
-    return constants.add(weights.tobytes())
-
-
-def _add_table(block: Block, stage: Stage, layout: WeightLayout, constants: _Constants) -> int:
-    if stage.add is not None:
-        add = stage.add
-        numbers = (add.left_shift, add.multiplier_0, add.shift_0, add.multiplier_1, add.shift_1)
-        return constants.add(_int32([*numbers, add.output_multiplier, add.output_shift]))
-    table = stage.requantization
-    if table is None:
-        return NONE
-    bias = folded_bias(stage, block.tensors[stage.inputs[0]])
-    down = down_table(stage, bias) if layout is WeightLayout.PACKED_DOWN else None
-    entries = np.stack([bias, table.multiplier, table.shift], axis=1) if down is None else down
-    surplus = 0 if layout is WeightLayout.PLAIN else len(entries) % 2
-    return constants.add(_int32(np.pad(entries, ((0, surplus), (0, 0)))))
-
-
-def folded_bias(stage: Stage, source: BlockTensor) -> npt.NDArray[np.int64]:
-    """The bias for sums over raw int8 values: the input's zero point times all weights is taken off beforehand."""
-    if stage.kind is StageKind.GLOBAL_AVERAGE:
-        return np.array([-source.zero_point * source.pixels], np.int64)
-    if stage.weights is None:
-        raise BlockError(f"The {stage.kind.name} stage has a requantization table but no weights.")
-    weights = stage.weights.astype(np.int64)
-    axes = (0, 1) if stage.kind is StageKind.DEPTHWISE else tuple(range(1, weights.ndim))
-    bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
-    return np.asarray(bias - source.zero_point * weights.sum(axis=axes), np.int64)
-
-
-def padding_value(stage: Stage, source: BlockTensor) -> int:
-    """The value every pixel outside the input has for a stage."""
-    values = {StageKind.PAD: stage.pad_value, StageKind.MAX_POOL: -128, StageKind.AVERAGE_POOL: 0}
-    return values.get(stage.kind, source.zero_point)
-
-
-def _padded(block: Block) -> Iterator[Stage]:
-    """The stages whose windows see pixels outside their input."""
-    for stage in block.stages:
-        if stage.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED):
-            continue
-        source, output = block.tensors[stage.inputs[0]], block.tensors[stage.output]
-        together = stage.kind is StageKind.DEPTHWISE and _layout(block, stage) is not WeightLayout.PLAIN
-        if together or leaves_image(stage, source, output):
-            yield stage
-
-
-def _int32(values: npt.ArrayLike) -> bytes:
-    """Little-endian int32; what does not fit wraps, as sums do on the device."""
-    return np.asarray(values, np.int64).astype(np.uint32).astype("<u4").tobytes()
+def _leaves_input(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
+    """Whether any window of a stage sees pixels outside its input."""
+    if KINDS[stage.kind].window is Window.PIXEL:
+        return False
+    source, output = tensors[stage.inputs[0]], tensors[stage.output]
+    return (
+        max(stage.padding) > 0
+        or (output.height - 1) * stage.stride[0] + stage.extent[0] > source.height
+        or (output.width - 1) * stage.stride[1] + stage.extent[1] > source.width
+    )
 
 
 # ---- FlatBuffer ----

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.encoding.decode import DecodedBlock, decode
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
@@ -41,9 +40,8 @@ def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
     """
     found: dict[int, tuple[InputMode, int]] = {}
     for decoded in blocks_in(model).values():
-        sourced = {stage.output for stage in decoded.block.stages if stage.kind is StageKind.SOURCE}
         for index, number in decoded.outside.items():
-            mode = InputMode.STREAMED if index in sourced else InputMode.EXTERNAL
+            mode = InputMode.STREAMED if index in decoded.block.sourced else InputMode.EXTERNAL
             found[number] = mode, decoded.block.tensors[index].nbytes
     return found
 

@@ -7,60 +7,23 @@ What a stage does is counted per kind and shape: multiply-accumulates, outputs (
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import ceil, prod
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
-from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind
-from tflite_fuse.fusion.schedule.schedule import products_per_pixel, schedule
-from tflite_fuse.fusion.schedule.tiles import accumulates
+from tflite_fuse.fusion.block.kinds.table import COUNTS as KINDS_COUNT
+from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage
+from tflite_fuse.fusion.schedule.schedule import schedule
 
-COUNTS = (
-    "conv macs",
-    "conv outputs",
-    "conv pair macs",
-    "conv pair outputs",
-    "conv single macs",
-    "conv single outputs",
-    "conv part macs",
-    "conv part outputs",
-    "conv taps",
-    "depthwise macs",
-    "depthwise outputs",
-    "depthwise pair macs",
-    "depthwise pair outputs",
-    "depthwise single macs",
-    "depthwise single outputs",
-    "plain macs",
-    "plain outputs",
-    "plain taps",
-    "dense macs",
-    "dense outputs",
-    "other values",
-    "other outputs",
-    "columns",
-    "runs",
-)
+COUNTS = (*KINDS_COUNT, "columns", "runs")
 """What is counted of a block. ``pair``, ``single``: of two pixels or one that are left over beside the groups kernels
 compute together; ``part``: of pixels whose windows are too large to be made pairs of at once, on cores that make pairs;
-``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: every kind without weights,
-values being those it reads; ``columns``: pixels of inputs that runs look up."""
-
-DEPTHWISE_AT_ONCE = 4
-"""Pixels the depthwise kernels compute together, TFLITE_FUSE_DEPTHWISE_PIXELS; a group may lack some, which takes as
-long."""
-
-PAIRED_VALUES = 160
-"""Values of two windows each that the convolution with pairs keeps as pairs, TFLITE_FUSE_PATCH_VALUES."""
-
-_OWN_KERNEL = 3
-"""Width of the depthwise window for which few pixels left over have kernels of their own."""
+``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: kinds that count no work of
+their own, values being those they read; ``columns``: pixels of inputs that runs look up."""
 
 
 def conv_at_once(core: str) -> int:
@@ -91,48 +54,7 @@ def block_counts(block: Block, config: BlockConfig, at_once: int) -> dict[str, i
 def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
     """What a stage does in runs of these lengths, each so many times."""
     counts = {"runs": sum(runs.values()), "columns": _columns(stage, runs)}
-    channels, pixels = tensors[stage.output].channels, sum(length * times for length, times in runs.items())
-    macs, taps = products_per_pixel(stage, tensors), pixels * prod(stage.kernel_size)
-    if stage.kind is StageKind.FULLY_CONNECTED:
-        return counts | {"dense macs": macs, "dense outputs": channels}
-    if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE):
-        return counts | {"other values": _values(tensors, stage, taps), "other outputs": pixels * channels}
-    kind = _kernel(tensors, stage)
-    if kind == "plain":
-        return counts | {"plain macs": pixels * macs, "plain outputs": pixels * channels, "plain taps": taps}
-    computed = _conv_pixels(stage, tensors, runs, at_once) if kind == "conv" else _depthwise_pixels(stage, runs)
-    for way, number in computed.items():
-        counts |= {f"{way} macs": number * macs, f"{way} outputs": number * channels}
-    return counts | ({"conv taps": taps} if kind == "conv" else {})
-
-
-def _conv_pixels(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
-    """Pixels by how the packed convolution computes them."""
-    found = Counter[str]()
-    row = stage.kernel_size[1] * tensors[stage.inputs[0]].channels
-    values = stage.kernel_size[0] * ceil(row / 4) * 4
-    for length, times in runs.items():
-        rest = length % at_once
-        found["conv"] += (length - rest) * times
-        found["conv pair"] += (rest - rest % 2) * times
-        found["conv single"] += rest % 2 * times
-    if at_once == 2 and values > PAIRED_VALUES:
-        found["conv part"] = found.pop("conv")
-        if values > 2 * PAIRED_VALUES:
-            found["conv part"] += 2 * found.pop("conv single")  # twice the same pixel
-    return found
-
-
-def _depthwise_pixels(stage: Stage, runs: Mapping[int, int]) -> dict[str, int]:
-    """Pixels by how the packed depthwise convolution computes them; those a group lacks count too."""
-    found = Counter[str]()
-    for length, times in runs.items():
-        left_over = length % DEPTHWISE_AT_ONCE
-        few = stage.kernel_size[1] == _OWN_KERNEL and 0 < left_over <= 3 - stage.stride[1]
-        found["depthwise"] += (length // DEPTHWISE_AT_ONCE + (left_over > 0 and not few)) * DEPTHWISE_AT_ONCE * times
-        if few:
-            found["depthwise single" if left_over == 1 else "depthwise pair"] += left_over * times
-    return found
+    return counts | KINDS[stage.kind].work(stage, tensors, runs, at_once)
 
 
 def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
@@ -140,19 +62,6 @@ def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
     (height, _), (_, stride), (_, extent) = stage.kernel_size, stage.stride, stage.extent
     across = sum(((length - 1) * stride + extent) * times for length, times in runs.items())
     return height * across * len(stage.inputs)
-
-
-def _kernel(tensors: Sequence[BlockTensor], stage: Stage) -> str:
-    source = tensors[stage.inputs[0]]
-    if not can_pack(stage, source, STACK_POINTERS):
-        return "plain"
-    return "conv" if packs_as_conv(stage.kind, source) else "depthwise"
-
-
-def _values(tensors: Sequence[BlockTensor], stage: Stage, taps: int) -> int:
-    if stage.kind is StageKind.GLOBAL_AVERAGE:
-        return tensors[stage.inputs[0]].nbytes
-    return sum(taps * tensors[source].channels for source in stage.inputs)
 
 
 def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:

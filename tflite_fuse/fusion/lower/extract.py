@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
@@ -206,7 +207,7 @@ class _Assembly:
         shapes = [self.tensors[position] for position in inputs]
         height, width, channels = lowered.output_shape
         assert lowered.stage is not None
-        if lowered.fit is Fit.PIXELS and lowered.stage.kind is not StageKind.GLOBAL_AVERAGE:
+        if lowered.fit is Fit.PIXELS and not KINDS[lowered.stage.kind].accumulates(shapes[0]):
             height, width = shapes[0].height, shapes[0].width
             if any((tensor.height, tensor.width) != (height, width) for tensor in shapes):
                 raise self.piece.refusal(index, "its inputs were reshaped differently")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import NOWHERE
+from tflite_fuse.fusion.block.kinds.table import accumulates
 from tflite_fuse.fusion.block.stages import Block
 from tflite_fuse.fusion.schedule.events import FAR, Hold, Runs, TileRun
-from tflite_fuse.fusion.schedule.tiles import Split, Tiles, accumulates
+from tflite_fuse.fusion.schedule.tiles import Split, Tiles
 
 
 def overlap_distances(block: Block, split: Split, tiles: Tiles, run: TileRun) -> dict[tuple[int, int], int]:

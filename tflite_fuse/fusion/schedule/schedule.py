@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block.check import check_config
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
 from tflite_fuse.fusion.schedule.events import TileRun, TileShape, follow_tile
 from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
 from tflite_fuse.fusion.schedule.scratch_layout import lay_out
@@ -92,25 +93,6 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
         stage_runs=tuple(_run_lengths(stage.output, runs) for stage in split.spatial),
         overlaps=overlap_distances(block, split, tiles, runs[0][0]),
     )
-
-
-def macs_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Multiply-accumulates per output pixel; additions, pools and copies count none, nor does a depthwise of ones."""
-    return 0 if stage.only_adds else products_per_pixel(stage, tensors)
-
-
-def products_per_pixel(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Products a stage's kernel adds up per output pixel, those with weights of one included."""
-    if stage.kind is StageKind.SOURCE:
-        return 0
-    source, output = tensors[stage.inputs[0]], tensors[stage.output]
-    taps = stage.kernel_size[0] * stage.kernel_size[1]
-    counts = {
-        StageKind.CONV: taps * source.channels * output.channels,
-        StageKind.DEPTHWISE: taps * output.channels,
-        StageKind.FULLY_CONNECTED: source.nbytes * output.channels,
-    }
-    return counts.get(stage.kind, 0)
 
 
 def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) -> TileRun:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, sum_bytes
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.schedule.tiles import Split, accumulates
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
+from tflite_fuse.fusion.schedule.tiles import Split
 from tflite_fuse.units import Count, round_up
 
 SCRATCH_ALIGNMENT = 4
@@ -18,9 +19,6 @@ CURSOR_BYTES = 12
 
 POINTER_BYTES = 8
 """Of a pixel pointer kept in scratch, the same on every target."""
-
-_NARROW_SUMS = (2**15 - 1) // 128
-"""A global average of at most this many pixels sums in int16."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +37,12 @@ def ring_bytes(pixels: Count, channels: int) -> Count:
 
 
 def window_pointers(stage: Stage) -> int:
-    """Pixel pointers the executor needs to compute one output pixel of a stage."""
-    operands = 2 if stage.kind is StageKind.ADD else 1
-    return stage.kernel_size[0] * stage.extent[1] + operands
+    """Pixel pointers the executor needs to compute one output pixel of a stage: its window's and the output's.
+
+    Kinds that read two tensors at once need one more.
+    """
+    fewest, _ = KINDS[stage.kind].inputs
+    return stage.kernel_size[0] * stage.extent[1] + fewest
 
 
 def reserved_bytes(spatial_stages: int, pointers: int) -> int:
@@ -56,11 +57,8 @@ def reserved_bytes(spatial_stages: int, pointers: int) -> int:
 
 
 def accumulator_bytes(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Bytes of a stage's sums, 0 if it keeps none."""
-    if not accumulates(stage, tensors):
-        return 0
-    narrow = stage.kind is StageKind.GLOBAL_AVERAGE and tensors[stage.inputs[0]].pixels <= _NARROW_SUMS
-    return round_up(tensors[stage.output].channels * (2 if narrow else 4), SCRATCH_ALIGNMENT)
+    """Bytes a stage's sums take in scratch, 0 if it keeps none."""
+    return round_up(sum_bytes(stage, tensors), SCRATCH_ALIGNMENT)
 
 
 def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLayout:
@@ -70,8 +68,7 @@ def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLay
     it reads.
     """
     offsets, sums = [-1] * len(block.tensors), [-1] * len(block.stages)
-    pointers = (window_pointers(stage) for stage in block.stages if stage.kind is not StageKind.SOURCE)
-    reserved = end = reserved_bytes(len(split.spatial), max(pointers, default=0))
+    reserved = end = reserved_bytes(len(split.spatial), max(map(window_pointers, block.stages)))
     for index, stage in enumerate(split.tail, len(split.spatial)):
         if accumulates(stage, block.tensors) and stage.inputs[0] == split.driven:
             sums[index] = end

@@ -6,7 +6,7 @@ block differ only in where they lie; ``Tiles.classes`` groups those that do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,8 @@ from tflite_fuse.fusion.block.axes import (
     stage_windows,
     union,
 )
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.schedule.events import TileShape
 
 
@@ -39,16 +40,6 @@ class Split:
     driven: int
     spatial: tuple[Stage, ...]
     tail: tuple[Stage, ...] = ()
-
-
-def accumulates(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
-    """Whether a stage sums over its whole input before it writes its one pixel.
-
-    A fully connected layer of a single pixel does not: it is a 1x1 convolution.
-    """
-    if stage.kind is StageKind.FULLY_CONNECTED:
-        return tensors[stage.inputs[0]].pixels > 1
-    return stage.kind is StageKind.GLOBAL_AVERAGE
 
 
 def split_block(block: Block) -> Split:

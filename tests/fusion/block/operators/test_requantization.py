@@ -11,13 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.add import add_parameters
 from tflite_fuse.fusion.block.operators.requantization import (
     NO_ACTIVATION,
     RELU,
     RELU6,
     RELU_N1_TO_1,
     activation_range,
-    add_parameters,
     convolution_requantization,
     fully_connected_requantization,
     mean_requantization,

@@ -12,13 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import AddParameters, Requantization
+from tflite_fuse.fusion.block.stages import Requantization
 
 NO_ACTIVATION, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 """Numbers of ``ActivationFunctionType`` in the TensorFlow Lite schema."""
-
-ADD_LEFT_SHIFT = 20
-"""Bits by which ADD scales its int8 operands up before it rescales them."""
 
 MAX_LEFT_SHIFT = 30
 """Largest left shift of a requantization: one more and 32-bit accumulators hold nothing but their lowest bit."""
@@ -120,20 +117,6 @@ def rescale_requantization(input_scale: float, output_scale: float, channels: in
 def relu_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:
     """Table of a RELU that stands alone: the quotient in single precision."""
     return _table([float(np.float32(input_scale) / np.float32(output_scale))] * channels)
-
-
-def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: float) -> AddParameters:
-    """Parameters of an int8 ADD, all in double precision.
-
-    Raises:
-        BlockError: the output's scale is so small beside the inputs' that TFLM stops.
-    """
-    twice_largest = 2.0 * max(float(input_scale_0), float(input_scale_1))
-    multiplier_0, shift_0 = quantize_multiplier_below_one(float(input_scale_0) / twice_largest)
-    multiplier_1, shift_1 = quantize_multiplier_below_one(float(input_scale_1) / twice_largest)
-    output_scale_up = (1 << ADD_LEFT_SHIFT) * float(output_scale)
-    output_multiplier, output_shift = quantize_multiplier_below_one(twice_largest / output_scale_up)
-    return AddParameters(ADD_LEFT_SHIFT, multiplier_0, shift_0, multiplier_1, shift_1, output_multiplier, output_shift)
 
 
 def activation_range(activation: int, scale: float, zero_point: int) -> tuple[int, int]:

@@ -74,6 +74,13 @@ class OperatorView:
                 raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4")
         return source, output
 
+    def elementwise(self) -> tuple[Activation, Activation]:
+        """Input and output of an operator that maps value by value."""
+        source, output = self.read(), self.write()
+        if source.shape != output.shape:
+            raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
+        return source, output
+
     def option(self, name: str, default: int | None = None) -> int:
         """An option; ``default`` stands in for a missing options table."""
         value = self.options.get(name, default)
@@ -92,6 +99,14 @@ class OperatorView:
         """The int8 range its fused activation leaves."""
         number = self.option("fused_activation_function", default=NO_ACTIVATION)
         return activation_range(number, output.scale, output.zero_point)
+
+
+def rename(view: OperatorView) -> Lowered:
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another name."""
+    source, output = view.read(), view.write()
+    if source.elements != output.elements:
+        raise BlockError(f"it maps {source.elements} to {output.elements} values")
+    return Lowered(None, (source,), output)
 
 
 def same_padding(size: int, extent: int, stride: int) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""One entry per kind of stage, and the table of them."""

@@ -1,0 +1,101 @@
+"""ADD: two tensors of equal shape and different scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
+from tflite_fuse.fusion.block.entry import Kind, Operand, StoredTables, Tables, Tensors, int32_bytes, parameters_of
+from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier_below_one
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+
+LEFT_SHIFT = 20
+"""Bits by which TFLM scales int8 operands up before it rescales them; more would leave 32 bits."""
+
+
+@dataclass(frozen=True)
+class AddParameters:
+    """Quantized addition as TFLM's reference kernel does it (left_shift = 20).
+
+    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's.
+    """
+
+    left_shift: int
+    multiplier_0: int
+    shift_0: int
+    multiplier_1: int
+    shift_1: int
+    output_multiplier: int
+    output_shift: int
+
+
+def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: float) -> AddParameters:
+    """Parameters of an int8 ADD, all in double precision.
+
+    Raises:
+        BlockError: the output's scale is so small beside the inputs' that TFLM stops.
+    """
+    twice_largest = 2.0 * max(float(input_scale_0), float(input_scale_1))
+    first = quantize_multiplier_below_one(float(input_scale_0) / twice_largest)
+    second = quantize_multiplier_below_one(float(input_scale_1) / twice_largest)
+    output = quantize_multiplier_below_one(twice_largest / ((1 << LEFT_SHIFT) * float(output_scale)))
+    return AddParameters(LEFT_SHIFT, *first, *second, *output)
+
+
+def _check(check: StageCheck) -> None:
+    for source in check.sources:
+        check.same_shape(source)
+    add = parameters_of(check.stage, AddParameters)
+    multipliers = (add.multiplier_0, add.multiplier_1, add.output_multiplier)
+    shifts = (add.shift_0, add.shift_1, add.output_shift)
+    sound = 0 <= add.left_shift <= LEFT_SHIFT and all(0 <= multiplier < 2**31 for multiplier in multipliers)
+    check.require(sound and all(-31 <= shift <= 0 for shift in shifts), f"has impossible parameters {add}")
+
+
+def _scaled(values: Int64Array, multiplier: int, shift: int) -> Int64Array:
+    return multiply_by_quantized_multiplier(values, np.asarray(multiplier, np.int64), np.asarray(shift, np.int64))
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    (tensor_0, values_0), (tensor_1, values_1) = operands
+    add = parameters_of(stage, AddParameters)
+    term_0 = _scaled((values_0 - tensor_0.zero_point) << add.left_shift, add.multiplier_0, add.shift_0)
+    term_1 = _scaled((values_1 - tensor_1.zero_point) << add.left_shift, add.multiplier_1, add.shift_1)
+    return _scaled(term_0 + term_1, add.output_multiplier, add.output_shift) + output.zero_point
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    return Tables(table=int32_bytes(astuple(parameters_of(stage, AddParameters))))
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    return replace(stage, parameters=AddParameters(*stored.table(7).tolist()))
+
+
+def _lower(view: OperatorView) -> Lowered:
+    """ADD of equal shapes."""
+    first, second, output = view.read(0), view.read(1), view.write()
+    if not first.shape == second.shape == output.shape:
+        raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
+    low, high = view.clamp(output)
+    parameters = add_parameters(first.scale, second.scale, output.scale)
+    stage = Stage(StageKind.ADD, (), -1, activation_min=low, activation_max=high, parameters=parameters)
+    return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
+
+
+ADD = Kind(
+    StageKind.ADD,
+    inputs=(2, 2),
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    lowerings={"ADD": _lower},
+    layers=("add",),
+)

@@ -1,0 +1,150 @@
+"""DEPTHWISE: every output channel sums over one input channel under the window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array
+from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StoredTables, Tensors, Window, required
+from tflite_fuse.fusion.block.kinds.convolution import CONV_COUNTS, PLAIN_COUNTS, by_way, packed_conv_work, plain_work
+from tflite_fuse.fusion.block.kinds.weighted import (
+    add_bias,
+    check_weights,
+    decode_weighted,
+    encode_weighted,
+    requantize,
+    window_stage,
+)
+from tflite_fuse.fusion.block.kinds.windows import taps
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.operators.operands import read_filter
+from tflite_fuse.fusion.block.operators.requantization import (
+    RELU,
+    activation_range,
+    convolution_requantization,
+    relu_requantization,
+    rescale_requantization,
+)
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.packing import DEPTHWISE_PIXELS, can_pack, packs_as_conv
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
+
+_OWN_KERNEL = 3
+"""Width of the window for which few pixels left over have kernels of their own."""
+
+
+def _check(check: StageCheck) -> None:
+    channels, multiplier = check.sources[0].channels, check.stage.depth_multiplier
+    check.require(
+        multiplier >= 1 and channels * multiplier == check.output.channels,
+        f"makes {check.output.channels} channels of {channels} with multiplier {multiplier}",
+    )
+    check_weights(check, (*check.stage.kernel_size, check.output.channels))
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = np.zeros((output.height, output.width, weights.shape[2]), np.int64)
+    for ky, kx, seen in taps(stage, values - tensor.zero_point, output, fill=0):
+        sums += np.repeat(seen, stage.depth_multiplier, axis=2) * weights[ky, kx]
+    return requantize(stage, add_bias(stage, sums), output)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    return decode_weighted(stage, tensors, stored, (*stage.kernel_size, tensors[stage.output].channels))
+
+
+def _products(stage: Stage, tensors: Tensors) -> int:
+    return prod(stage.kernel_size) * tensors[stage.output].channels
+
+
+def _macs(stage: Stage, tensors: Tensors) -> int:
+    """Weights of 1 multiply nothing: what a MEAN over rows becomes only adds."""
+    only_adds = stage.weights is not None and bool((stage.weights == 1).all())
+    return 0 if only_adds else _products(stage, tensors)
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+    source, macs = tensors[stage.inputs[0]], _products(stage, tensors)
+    if not can_pack(stage, source, STACK_POINTERS):
+        return plain_work(stage, tensors, runs, macs)
+    if packs_as_conv(stage.kind, source):
+        return packed_conv_work(stage, tensors, runs, at_once, macs)
+    found = Counter[str]()  # pixels that a group lacks take as long as those it has
+    for length, times in runs.items():
+        left_over = length % DEPTHWISE_PIXELS
+        few = stage.kernel_size[1] == _OWN_KERNEL and 0 < left_over <= 3 - stage.stride[1]
+        found["depthwise"] += (length // DEPTHWISE_PIXELS + (left_over > 0 and not few)) * DEPTHWISE_PIXELS * times
+        if few:
+            found["depthwise single" if left_over == 1 else "depthwise pair"] += left_over * times
+    return by_way(found, macs, tensors[stage.output].channels)
+
+
+def _lower(view: OperatorView) -> Lowered:
+    """DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
+    source, output = view.image()
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=3, rank=4)
+    batch, height, width, channels = weights.shape
+    multiplier = view.option("depth_multiplier")
+    if batch != 1 or channels != source.shape[2] * multiplier:
+        raise BlockError(
+            f"its weights of shape {list(weights.shape)} do not fit {source.shape[2]} input channels and depth "
+            f"multiplier {multiplier}"
+        )
+    table = convolution_requantization(source.scale, scales, output.scale, channels)
+    return window_stage(view, StageKind.DEPTHWISE, weights[0], table, (height, width), multiplier)
+
+
+def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> Stage:
+    """The sum of each window's values without their zero point, rescaled by a table of one entry."""
+    return Stage(
+        StageKind.DEPTHWISE,
+        (),
+        -1,
+        kernel_size=window,
+        weights=np.ones((*window, channels), np.int8),
+        requantization=Requantization(np.repeat(table.multiplier, channels), np.repeat(table.shift, channels)),
+    )
+
+
+def _relu(view: OperatorView) -> Lowered:
+    """RELU as an operator of its own, which TFLM rescales from its input's to its output's quantization."""
+    source, output = view.elementwise()
+    low, high = activation_range(RELU, output.scale, output.zero_point)
+    table = relu_requantization(source.scale, output.scale, 1)
+    stage = replace(sum_stage((1, 1), source.shape[2], table), activation_min=low, activation_max=high)
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+
+def _quantize(view: OperatorView) -> Lowered:
+    """QUANTIZE from int8 to int8."""
+    source, output = view.elementwise()
+    table = rescale_requantization(source.scale, output.scale, 1)
+    return Lowered(sum_stage((1, 1), source.shape[2], table), (source,), output, output.shape, Fit.PIXELS)
+
+
+DEPTHWISE = Kind(
+    StageKind.DEPTHWISE,
+    window=Window.SLIDING,
+    check=_check,
+    reference=_reference,
+    encode_table=encode_weighted,
+    decode_table=_decode,
+    macs=_macs,
+    work=_work,
+    counts=(
+        *(f"depthwise{way} {what}" for way in ("", " pair", " single") for what in ("macs", "outputs")),
+        *CONV_COUNTS,
+        *PLAIN_COUNTS,
+    ),
+    lowerings={"DEPTHWISE_CONV_2D": _lower, "QUANTIZE": _quantize, "RELU": _relu},
+    layers=("dw",),
+)

@@ -1,0 +1,109 @@
+"""FULLY_CONNECTED: every output channel of one pixel sums over all values of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array
+from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StoredTables, Tensors, required
+from tflite_fuse.fusion.block.kinds.weighted import (
+    add_bias,
+    check_weights,
+    decode_weighted,
+    encode_weighted,
+    matmul,
+    requantize,
+)
+from tflite_fuse.fusion.block.limits import MAX_AVERAGED
+from tflite_fuse.fusion.block.operators.operands import read_bias, read_filter
+from tflite_fuse.fusion.block.operators.requantization import convolution_requantization, fully_connected_requantization
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+
+
+def _sum_bytes(source: BlockTensor) -> int:
+    """That of a single pixel is a 1x1 convolution and keeps no sums."""
+    return 4 if source.pixels > 1 else 0
+
+
+def _check(check: StageCheck) -> None:
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"reads more than {MAX_AVERAGED} pixels")
+    check_weights(check, (check.output.channels, check.sources[0].nbytes))
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = matmul(values.reshape(1, 1, -1) - tensor.zero_point, weights)
+    return requantize(stage, add_bias(stage, sums), output)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    shape = (tensors[stage.output].channels, tensors[stage.inputs[0]].nbytes)
+    return decode_weighted(stage, tensors, stored, shape)
+
+
+def _macs(stage: Stage, tensors: Tensors) -> int:
+    return tensors[stage.inputs[0]].nbytes * tensors[stage.output].channels
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+    return {"dense macs": _macs(stage, tensors), "dense outputs": tensors[stage.output].channels}
+
+
+def _lower(view: OperatorView) -> Lowered:
+    """FULLY_CONNECTED of one image: all values of the input, rows then columns then channels, to one pixel."""
+    source, output = view.read(), view.write()
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=2)
+    channels, depth = weights.shape
+    if view.option("weights_format", default=0) != 0:
+        raise BlockError("its weights are stored shuffled")
+    if source.elements != depth or output.elements != channels:
+        raise BlockError(f"it maps {source.elements} to {output.elements} values with weights of {depth} to {channels}")
+    if len(scales) > 1:
+        table = convolution_requantization(source.scale, scales, output.scale, channels)
+    else:
+        bias_scale = _bias_scale(view)
+        table = fully_connected_requantization(source.scale, scales[0], bias_scale, output.scale, channels)
+    low, high = view.clamp(output)
+    stage = Stage(
+        StageKind.FULLY_CONNECTED,
+        (),
+        -1,
+        activation_min=low,
+        activation_max=high,
+        weights=weights,
+        bias=read_bias(view.model, view.operand(2), channels),
+        requantization=table,
+    )
+    return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
+
+
+def _bias_scale(view: OperatorView) -> float | None:
+    """What TFLM reads as the scale of a bias: None without a bias, 0 where the file gives none."""
+    if view.operand(2) < 0:
+        return None
+    quantization = view.model.main.tensors[view.operand(2)].quantization
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        return 0.0
+    return float(np.float32(quantization.scale[0]))
+
+
+FULLY_CONNECTED = Kind(
+    StageKind.FULLY_CONNECTED,
+    sum_bytes=_sum_bytes,
+    check=_check,
+    reference=_reference,
+    encode_table=encode_weighted,
+    decode_table=_decode,
+    macs=_macs,
+    work=_work,
+    counts=("dense macs", "dense outputs"),
+    lowerings={"FULLY_CONNECTED": _lower},
+    layers=("fc",),
+)

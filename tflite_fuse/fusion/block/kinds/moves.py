@@ -1,0 +1,132 @@
+"""Kinds that compute nothing: PAD, CONCATENATION along channels, and SOURCE, whose pixels come from a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array
+from tflite_fuse.fusion.block.entry import Kind, Operand, StoredTables, Tensors, Window
+from tflite_fuse.fusion.block.limits import MAX_TENSORS
+from tflite_fuse.fusion.block.operators.operands import Activation, read_constant, read_quantization, tensor_name
+from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.model.types import TensorType
+
+_MAX_CONCATENATION_INPUTS = 10
+
+# ---- PAD ----
+
+
+def _check_pad(check: StageCheck) -> None:
+    source, (top, left) = check.sources[0], check.stage.padding
+    inside = top + source.height <= check.output.height and left + source.width <= check.output.width
+    check.require(inside and source.channels == check.output.channels, f"cuts {source.name}")
+
+
+def _pad(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    top, left = stage.padding
+    bottom, right = output.height - top - values.shape[0], output.width - left - values.shape[1]
+    if min(top, left, bottom, right) < 0:
+        raise BlockError(f"A PAD stage cannot make {output.name} smaller than its input.")
+    return np.pad(values, ((top, bottom), (left, right), (0, 0)), constant_values=stage.pad_value)
+
+
+def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    return replace(stage, pad_value=stored.pad_value() or 0)
+
+
+def _lower_pad(view: OperatorView) -> Lowered:
+    """PAD and PADV2 of rows and columns; one that adds nothing only renames its input."""
+    source, output = view.read(), view.write()
+    paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
+    amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
+    grown = tuple(dim + before + after for dim, (before, after) in zip(source.dims, amounts, strict=False))
+    if grown != output.dims:
+        raise BlockError(f"its paddings {amounts} do not lead from {list(source.dims)} to {list(output.dims)}")
+    if any(amount < 0 for pair in amounts for amount in pair):
+        raise BlockError("it cuts its input (negative paddings)")
+    value = _pad_value(view, output) if view.operand(2) >= 0 else output.zero_point
+    if not any(map(any, amounts)):
+        return Lowered(None, (source,), output)
+    rows, columns, channels = ([0, 0], [0, 0], [0, 0], *amounts[1:])[-3:]
+    if any(amounts[0]) or any(channels):
+        raise BlockError("it pads batch or channels")
+    stage = Stage(StageKind.PAD, (), -1, padding=(rows[0], columns[0]), pad_value=value)
+    return Lowered(stage, (source,), output, output.shape)
+
+
+def _pad_value(view: OperatorView, output: Activation) -> int:
+    index = view.operand(2)
+    values = read_constant(view.model, index, TensorType.INT8, "pad value")
+    if values.size != 1 or read_quantization(view.model, index) != ((output.scale,), (output.zero_point,)):
+        raise BlockError(f"its pad value {tensor_name(view.model, index)} is not quantized as its output is")
+    return int(values.ravel()[0])
+
+
+PAD = Kind(
+    StageKind.PAD,
+    window=Window.SHIFTED,
+    outside=lambda stage, source: stage.pad_value,
+    check=_check_pad,
+    reference=_pad,
+    decode_table=_decode_pad,
+    lowerings={"PAD": _lower_pad, "PADV2": _lower_pad},
+)
+
+# ---- CONCATENATION ----
+
+
+def _check_concatenation(check: StageCheck) -> None:
+    for source in check.sources:
+        check.same_shape(source, channels=False)
+    joined = sum(source.channels for source in check.sources)
+    check.require(joined == check.output.channels, f"joins {joined} channels into {check.output.channels}")
+
+
+def _concatenation(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    return np.concatenate([values for _, values in operands], axis=2)
+
+
+def _lower_concatenation(view: OperatorView) -> Lowered:
+    """CONCATENATION along channels."""
+    output = view.write()
+    parts = tuple(view.read(position) for position in range(len(view.inputs)))
+    axis, rank = view.option("axis", default=0), len(output.dims)
+    if not 2 <= len(parts) <= _MAX_CONCATENATION_INPUTS:
+        raise BlockError(f"it joins {len(parts)} tensors")
+    if axis not in (rank - 1, -1) or any(len(part.dims) != rank for part in parts):
+        raise BlockError(f"it joins along axis {axis}, not along channels")
+    if view.option("fused_activation_function", default=NO_ACTIVATION) != NO_ACTIVATION:
+        raise BlockError("it has a fused activation, which TFLM refuses")
+    if any((part.scale, part.zero_point) != (output.scale, output.zero_point) for part in parts):
+        raise BlockError("its inputs and output are quantized differently, which TFLM refuses")
+    channels = sum(part.shape[2] for part in parts)
+    if any(part.shape[:2] != output.shape[:2] for part in parts) or channels != output.shape[2]:
+        raise BlockError(f"its inputs do not add up to its output {output.name}")
+    return Lowered(Stage(StageKind.CONCATENATION, (), -1), parts, output, output.shape, Fit.PIXELS)
+
+
+CONCATENATION = Kind(
+    StageKind.CONCATENATION,
+    inputs=(1, MAX_TENSORS),
+    check=_check_concatenation,
+    reference=_concatenation,
+    lowerings={"CONCATENATION": _lower_concatenation},
+    layers=("concat",),
+)
+
+# ---- SOURCE ----
+
+
+def _check_source(check: StageCheck) -> None:
+    check.require(check.output.storage is Storage.SCRATCH, "does not write to scratch")
+
+
+SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source)

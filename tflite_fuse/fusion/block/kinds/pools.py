@@ -1,0 +1,212 @@
+"""AVERAGE_POOL and MAX_POOL under a window, GLOBAL_AVERAGE over the whole map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array, rounding_divide
+from tflite_fuse.fusion.block.entry import (
+    NOWHERE,
+    Kind,
+    Operand,
+    Runs,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    int32_bytes,
+    without_weights,
+)
+from tflite_fuse.fusion.block.kinds.depthwise import sum_stage
+from tflite_fuse.fusion.block.kinds.weighted import requantize
+from tflite_fuse.fusion.block.kinds.windows import taps
+from tflite_fuse.fusion.block.limits import MAX_AVERAGED
+from tflite_fuse.fusion.block.operators.operands import Activation, read_constant
+from tflite_fuse.fusion.block.operators.requantization import RELU6, activation_range, mean_requantization
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.model.types import TensorType
+
+_SCALE_TOLERANCE = 1e-6
+_NARROW_SUMS = (2**15 - 1) // 128
+"""A global average of at most this many pixels sums in int16."""
+
+
+def _check_pool(check: StageCheck) -> None:
+    source, stage, output = check.sources[0], check.stage, check.output
+    check.same_channels()
+    check.require(stage.dilation == (1, 1), "has a dilated window")
+    sides = zip(
+        (source.height, source.width),
+        (output.height, output.width),
+        stage.kernel_size,
+        stage.stride,
+        stage.padding,
+        strict=True,
+    )
+    for length, size, kernel, stride, padding in sides:
+        inside = padding < kernel and (size - 1) * stride - padding < length
+        check.require(inside, "has a window with no pixel of its input")
+
+
+def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    total = sum(seen for _, _, seen in taps(stage, values, output, fill=0))
+    inside = np.ones((*values.shape[:2], 1), np.int64)
+    count = sum(seen for _, _, seen in taps(stage, inside, output, fill=0))
+    return rounding_divide(np.asarray(total), np.asarray(count))
+
+
+def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    return np.asarray(np.max([seen for _, _, seen in taps(stage, values, output, fill=-128)], axis=0))
+
+
+def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map becomes an accumulator."""
+
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.image()
+        difference = abs(float(np.float32(source.scale) - np.float32(output.scale)))
+        if source.zero_point != output.zero_point or difference > _SCALE_TOLERANCE:
+            raise BlockError("its input and output are quantized differently, which TFLM refuses")
+        if source.shape[2] != output.shape[2]:
+            raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
+        low, high = view.clamp(output)
+        stage = Stage(
+            kind,
+            (),
+            -1,
+            kernel_size=view.positive("filter_height", "filter_width"),
+            stride=view.positive("stride_h", "stride_w"),
+            activation_min=low,
+            activation_max=high,
+        )
+        stage = replace(stage, padding=window_padding(view, source, output, stage))
+        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and _covers(stage, source):
+            stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, activation_min=low, activation_max=high)
+            return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+        return Lowered(stage, (source,), output, output.shape, window_fit(stage))
+
+    return lower
+
+
+def _covers(stage: Stage, source: Activation) -> bool:
+    """Whether the stage's first window reaches over the whole map."""
+    sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
+    return all(extent - before >= size for extent, before, size in sides)
+
+
+def _relu6(view: OperatorView) -> Lowered:
+    """RELU6 as an operator of its own: TFLM clamps bytes by its input's quantization and ignores its output's."""
+    source, output = view.elementwise()
+    low, high = activation_range(RELU6, source.scale, source.zero_point)
+    stage = Stage(StageKind.MAX_POOL, (), -1, activation_min=low, activation_max=high)
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+
+# ---- The whole map ----
+
+
+def _sum_bytes(source: BlockTensor) -> int:
+    return 2 if source.pixels <= _NARROW_SUMS else 4
+
+
+def _check_global(check: StageCheck) -> None:
+    check.same_channels()
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"averages more than {MAX_AVERAGED} pixels")
+    table = check.stage.requantization
+    one = table is None or table.multiplier.shape == table.shift.shape == (1,)
+    check.require(one, "needs one multiplier and shift")
+    check.requantization()
+
+
+def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    total = values.sum(axis=(0, 1), keepdims=True)
+    pixels = values.shape[0] * values.shape[1]
+    if stage.requantization is None:
+        return rounding_divide(total, pixels)
+    return requantize(stage, total - tensor.zero_point * pixels, output)
+
+
+def _encode_global(stage: Stage, tensors: Tensors) -> Tables:
+    """One entry, or none where the sum is divided by the number of pixels."""
+    source, table = tensors[stage.inputs[0]], stage.requantization
+    if table is None:
+        return Tables()
+    return Tables(table=int32_bytes([-source.zero_point * source.pixels, *table.multiplier, *table.shift]))
+
+
+def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    if stored.table_offset == NOWHERE:
+        return stage
+    source, entry = tensors[stage.inputs[0]], stored.table(3)
+    if int(np.int64(-source.zero_point * source.pixels).astype(np.int32)) != int(entry[0]):
+        raise BlockError("A global average of the fused block has the wrong zero point in its table.")
+    return replace(stage, requantization=Requantization(entry[1:2], entry[2:3]))
+
+
+def _work_global(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+    return without_weights(stage, tensors, runs, at_once) | {"other values": tensors[stage.inputs[0]].nbytes}
+
+
+def _mean(view: OperatorView) -> Lowered:
+    """MEAN over the whole map as an accumulator, over its rows or columns alone as a depthwise stage of ones."""
+    source, output = view.read(), view.write()
+    rank = len(source.dims)
+    listed = read_constant(view.model, view.operand(1), TensorType.INT32, "axes").ravel().tolist()
+    if not all(-rank <= axis < rank for axis in listed):
+        raise BlockError(f"its axes {listed} are outside the {rank} dimensions of its input")
+    axes = {axis % rank for axis in listed}
+    height, width, channels = source.shape
+    if rank - 1 in axes and channels > 1:
+        raise BlockError("it averages over channels")
+    rows = height if rank == 4 and 1 in axes else 1
+    columns = width if rank >= 3 and rank - 2 in axes else 1
+    shape = (height // rows, width // columns, channels)
+    if output.elements != shape[0] * shape[1] * channels:
+        raise BlockError(f"its output {output.name} has the shape {list(output.dims)} after axes {sorted(axes)}")
+    table = mean_requantization(source.scale, output.scale, rows * columns)
+    if shape[:2] == (1, 1):
+        stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, requantization=table)
+        return Lowered(stage, (source,), output, shape, Fit.PIXELS)
+    return Lowered(sum_stage((rows, columns), channels, table), (source,), output, shape)
+
+
+AVERAGE_POOL = Kind(
+    StageKind.AVERAGE_POOL,
+    window=Window.SLIDING,
+    outside=lambda stage, source: 0,
+    check=_check_pool,
+    reference=_average,
+    lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
+    layers=("avgpool",),
+)
+
+MAX_POOL = Kind(
+    StageKind.MAX_POOL,
+    window=Window.SLIDING,
+    outside=lambda stage, source: -128,
+    check=_check_pool,
+    reference=_max,
+    lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL), "RELU6": _relu6},
+    layers=("maxpool",),
+)
+
+GLOBAL_AVERAGE = Kind(
+    StageKind.GLOBAL_AVERAGE,
+    sum_bytes=_sum_bytes,
+    check=_check_global,
+    reference=_global_average,
+    encode_table=_encode_global,
+    decode_table=_decode_global,
+    work=_work_global,
+    lowerings={"MEAN": _mean},
+)

@@ -1,0 +1,57 @@
+"""The table of stage kinds: whoever must know something of a kind asks its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+from tflite_fuse.fusion.block.entry import Kind, Tensors
+from tflite_fuse.fusion.block.kinds.add import ADD
+from tflite_fuse.fusion.block.kinds.convolution import CONV
+from tflite_fuse.fusion.block.kinds.depthwise import DEPTHWISE
+from tflite_fuse.fusion.block.kinds.fully_connected import FULLY_CONNECTED
+from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
+from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
+from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
+from tflite_fuse.fusion.block.stages import Stage, StageKind
+
+KINDS: Mapping[StageKind, Kind] = {
+    kind.number: kind
+    for kind in (
+        CONV,
+        DEPTHWISE,
+        ADD,
+        PAD,
+        AVERAGE_POOL,
+        MAX_POOL,
+        GLOBAL_AVERAGE,
+        FULLY_CONNECTED,
+        CONCATENATION,
+        SOURCE,
+    )
+}
+
+LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), rename),
+    **dict(chain.from_iterable(kind.lowerings.items() for kind in KINDS.values())),
+}
+"""How each operator a block can hold becomes a stage, by its name in TFLite's schema."""
+
+COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.counts for kind in KINDS.values())))
+"""What kinds count of their work."""
+
+
+def accumulates(stage: Stage, tensors: Tensors) -> bool:
+    """Whether a stage sums over its whole input before it writes its one pixel."""
+    return sum_bytes(stage, tensors) > 0
+
+
+def sum_bytes(stage: Stage, tensors: Tensors) -> int:
+    """Bytes of the sums a stage keeps, 0 if it keeps none."""
+    each = KINDS[stage.kind].sum_bytes(tensors[stage.inputs[0]]) if stage.inputs else 0
+    return each * tensors[stage.output].channels
+
+
+def macs_per_pixel(stage: Stage, tensors: Tensors) -> int:
+    """Multiply-accumulates per output pixel, taps on padding counted; additions, pools and copies have none."""
+    return KINDS[stage.kind].macs(stage, tensors)

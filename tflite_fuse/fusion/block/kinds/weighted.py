@@ -1,0 +1,154 @@
+"""What kinds with weights share: their checks, their table of biases and multipliers, and what comes after the sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
+from tflite_fuse.fusion.block.entry import StoredTables, Tables, Tensors, int32_bytes, required
+from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.operators.operands import read_bias
+from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.fusion.block.packing import (
+    WeightLayout,
+    can_pack,
+    down_table,
+    pack_weights,
+    packed_size,
+    packs_as_conv,
+    undo_down_table,
+    unpack_weights,
+)
+from tflite_fuse.fusion.block.stage_check import StageCheck
+from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Requantization, Stage, StageKind
+
+# ---- Checks ----
+
+
+def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
+    """Weights of this shape, a bias or none, and a table entry, for each output channel."""
+    weights, bias, table, channels = (
+        check.stage.weights,
+        check.stage.bias,
+        check.stage.requantization,
+        check.output.channels,
+    )
+    check.require(
+        weights is not None and weights.shape == shape and weights.dtype == np.int8,
+        f"needs int8 weights of shape {list(shape)}",
+    )
+    check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
+    check.require(
+        table is not None and table.multiplier.shape == table.shift.shape == (channels,),
+        f"needs {channels} multipliers and shifts",
+    )
+    check.requantization()
+
+
+# ---- Tables ----
+
+
+def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
+    """The bias for sums over raw int8 values: the input's zero point times all weights is taken off beforehand."""
+    weights = required(stage.weights, stage, "weights").astype(np.int64)
+    bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
+    axes = (0, 1) if stage.kind is StageKind.DEPTHWISE else tuple(range(1, weights.ndim))
+    return np.asarray(bias - source.zero_point * weights.sum(axis=axes), np.int64)
+
+
+def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
+    """Weights and table in the fastest layout the stage can have."""
+    source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
+    bias = folded_bias(stage, source)
+    entries = np.stack([bias, table.multiplier, table.shift], axis=1)
+    if not can_pack(stage, source, STACK_POINTERS):
+        return Tables(WeightLayout.PLAIN, required(stage.weights, stage, "weights").tobytes(), int32_bytes(entries))
+    down = down_table(stage, bias)
+    entries = entries if down is None else down
+    return Tables(
+        WeightLayout.PACKED if down is None else WeightLayout.PACKED_DOWN,
+        pack_weights(stage, source).tobytes(),
+        int32_bytes(np.pad(entries, ((0, len(entries) % 2), (0, 0)))),
+        looks_outside=not packs_as_conv(stage.kind, source),
+    )
+
+
+def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape: tuple[int, ...]) -> Stage:
+    """The stage with weights of this shape, its table, and its bias without the input's zero point."""
+    source, channels = tensors[stage.inputs[0]], tensors[stage.output].channels
+    if min(shape) < 1:
+        raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+    if stored.layout is WeightLayout.PLAIN:
+        weights = stored.weights(math.prod(shape)).reshape(shape)
+    else:
+        weights = unpack_weights(stored.weights(packed_size(stage.kind, shape, source)), stage.kind, shape, source)
+    entries = stored.table(3 * channels).reshape(-1, 3)
+    if stored.layout is WeightLayout.PACKED_DOWN:
+        entries = undo_down_table(entries)
+    stage = replace(stage, weights=weights, requantization=Requantization(entries[:, 1].copy(), entries[:, 2].copy()))
+    bias = entries[:, 0].astype(np.int64) - folded_bias(stage, source)
+    return replace(stage, bias=bias.astype(np.uint32).astype(np.int32))
+
+
+# ---- Reference ----
+
+
+def matmul(values: Int64Array, weights: Int8Array) -> Int64Array:
+    """Sum over the last axis of both: [..., K] with [Cout, K] to [..., Cout].
+
+    Doubles make this a fast library call and stay exact: every partial sum is an integer below 2⁵³.
+    """
+    return (values.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
+
+
+def add_bias(stage: Stage, sums: Int64Array) -> Int64Array:
+    """The sums, [..., Cout], with the stage's bias if it has one."""
+    return sums if stage.bias is None else sums + stage.bias.astype(np.int64)
+
+
+def requantize(stage: Stage, accumulator: Int64Array, output: BlockTensor) -> Int64Array:
+    """From int32 accumulators [..., Cout] to output values before the clamp."""
+    table = required(stage.requantization, stage, "requantization table")
+    scaled = multiply_by_quantized_multiplier(
+        wrap_int32(accumulator), table.multiplier.astype(np.int64), table.shift.astype(np.int64)
+    )
+    return wrap_int32(scaled + output.zero_point)
+
+
+# ---- Lowering ----
+
+
+def window_stage(
+    view: OperatorView,
+    kind: StageKind,
+    weights: Int8Array,
+    table: Requantization,
+    kernel: tuple[int, int],
+    multiplier: int = 1,
+) -> Lowered:
+    """A convolution of either kind from its operator's options; ``weights`` and ``kernel`` as in ``Stage``."""
+    source, output = view.image()
+    channels = len(table.multiplier)
+    if output.shape[2] != channels:
+        raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
+    low, high = view.clamp(output)
+    stage = Stage(
+        kind,
+        (),
+        -1,
+        kernel_size=kernel,
+        stride=view.positive("stride_h", "stride_w"),
+        dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
+        depth_multiplier=multiplier,
+        activation_min=low,
+        activation_max=high,
+        weights=np.ascontiguousarray(weights),
+        bias=read_bias(view.model, view.operand(2), channels),
+        requantization=table,
+    )
+    stage = replace(stage, padding=window_padding(view, source, output, stage))
+    return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=True)
