@@ -1,22 +1,57 @@
-# Sourced by scripts/demo and scripts/test: a virtual environment in .venv with this checkout and the named extras.
-# Usage: prepare_environment verify,optimal,dev   (sets $python)
+# Sourced by the other shell scripts: a virtual environment with this checkout, and the checks of the project as steps.
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit 1
+
+# prepare_environment EXTRAS: .venv with this checkout and the named extras, as verify,optimal,dev. Sets $python.
 prepare_environment() {
-    local extras=$1 root stamp
-    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-    cd "$root" || exit 1
+    local extras=$1 stamp
     python=$root/.venv/bin/python
-    if [ ! -x "$python" ]; then
-        echo "Setting up a Python environment in .venv (once) ..." >&2
-        if ! python3 -m venv .venv >&2; then
-            rm -rf .venv
-            echo "python3 cannot make virtual environments here: install Debian's python3-venv and run this again." >&2
-            exit 2
-        fi
-    fi
+    make_environment .venv
     stamp=.venv/installed-$(cat setup.cfg pyproject.toml | sha256sum | cut -c1-16)-$extras
     if [ ! -e "$stamp" ]; then
         "$python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]" || exit 2
         touch "$stamp"
     fi
+}
+
+# make_environment FOLDER: an empty virtual environment, where there is none yet.
+make_environment() {
+    if [ ! -x "$1/bin/python" ]; then
+        echo "Setting up a Python environment in $1 (once) ..." >&2
+        if ! python3 -m venv "$1" >&2; then
+            rm -rf "$1"
+            echo "python3 cannot make virtual environments here: install Debian's python3-venv and run this again." >&2
+            exit 2
+        fi
+    fi
+}
+
+check_lint() { "$python" -m ruff check .; }
+check_format() { "$python" -m ruff format --check .; }
+check_types() { "$python" -m mypy; }
+check_tests() { "$python" -m pytest --numprocesses auto; }
+
+step_times=()
+step_running=
+
+# step NAME COMMAND ...: says what runs, runs it, notes how long it took; a command that fails ends the script.
+step() {
+    step_running=$1
+    shift
+    local start=$SECONDS
+    printf '\n== %s\n' "$step_running"
+    "$@"
+    step_times+=("$(printf '%4d s  %s' $((SECONDS - start)) "$step_running")")
+    step_running=
+}
+
+# report_steps: for a trap on EXIT, what ran, for how long, and where it ended.
+report_steps() {
+    local code=$?
+    printf '\n== times\n'
+    [ ${#step_times[@]} -eq 0 ] || printf '%s\n' "${step_times[@]}"
+    printf '%4d s  in all\n' "$SECONDS"
+    [ -z "$step_running" ] || printf 'failed: %s\n' "$step_running"
+    return "$code"
 }

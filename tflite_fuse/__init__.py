@@ -34,7 +34,7 @@ from tflite_fuse.errors import (
 )
 from tflite_fuse.passes.goal import Goal
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DEFAULT_PASSES",
