@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.figures import measured_head
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
+from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.passes.base import Pass, run_passes
@@ -65,8 +66,7 @@ def measure(name: str, model: Model, fuse: Fuse, inputs: int) -> Measured:
         Reorder(),
         SinkTranspose(),
         replace(fuse, order=Reorder()),
-        Reorder(),
-        Plan(measure_head=_head, overlaps=block_overlaps if fuse.overlap else None),
+        Plan(ArenaOptions(measure=_head), block_overlaps if fuse.overlap else None),
     ]
     print(f"{name}, input {fuse.input_mode.value} ...", file=sys.stderr, flush=True)
     rewritten, results = run_passes(model, passes)

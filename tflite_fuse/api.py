@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
@@ -14,6 +14,8 @@ from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.fusion_front import fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.memory.arena import ArenaOptions
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model.file import load_model, save_model, serialize_model
@@ -24,7 +26,7 @@ from tflite_fuse.passes.fuse import Fuse, FuseResult
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.insert_blocks import InsertedBlock
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.plan import Plan, PlanResult
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.sink_transpose import SinkTranspose
 from tflite_fuse.report.front import FrontReport
@@ -130,6 +132,8 @@ def rewrite(
     model = load_model(source)
     goal = _goal(goal, scheme, tiles or tile_size, passes, target)
     overlap = overlap and "plan" in passes
+    budget = Budget(seconds=time_limit)
+    arena = ArenaOptions(in_place, planned="plan" in passes)
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
         goal,
@@ -140,15 +144,18 @@ def rewrite(
         overlap=overlap,
         strips=strips,
         order=order if "reorder" in passes else None,
+        arena=arena,
+        budget=budget,
         target=_target(target),
     )
-    steps = _make_passes(passes, order, fuse, time_limit)
+    steps = _make_passes(passes, order, fuse)
     if int8_io:
         steps.insert(0, Int8Borders())
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
     verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
-    before, after = figures(model, data), figures(rewritten, output)
+    planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
+    before, after = figures(model, data), figures(rewritten, output, planned)
     if goal.max_ram is not None and after.arena_bytes > goal.max_ram:
         raise LimitError(
             f"an arena of {goal.max_ram:,} bytes cannot be reached with the passes {', '.join(passes)}: "
@@ -324,17 +331,12 @@ def _goal(
     return goal
 
 
-def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse, time_limit: float) -> list[Pass]:
-    plan = Plan(
-        measure_head=lambda model: measured_head(serialize_model(model)),
-        time_limit=time_limit,
-        in_place=reorder.in_place,
-        overlaps=block_overlaps if fuse.overlap else None,
-    )
+def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse) -> list[Pass]:
+    measured = replace(fuse.arena, measure=lambda model: measured_head(serialize_model(model)))
     made: dict[str, list[Pass]] = {
         "reorder": [reorder],
-        "fuse": [SinkTranspose(), fuse, reorder] if "reorder" in names else [SinkTranspose(), fuse],
-        "plan": [plan],
+        "fuse": [SinkTranspose(), fuse],
+        "plan": [Plan(measured, block_overlaps if fuse.overlap else None, fuse.budget)],
     }
     unknown = [name for name in names if name not in made]
     if unknown:
@@ -348,7 +350,10 @@ def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse, time_limit:
 
 def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
     """Of several runs of a pass the last one counts."""
-    return {result.proves: result.optimal for result in results if result.proves and result.optimal is not None}
+    ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
+    return {
+        result.proves: result.optimal for result in [*results, *ordered] if result.proves and result.optimal is not None
+    }
 
 
 def _estimate(results: Sequence[PassResult]) -> int | None:

@@ -9,12 +9,8 @@ from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs, 
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.fusion.search.front import Front, Point
+from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.place.portfolio import place, rounded
-from tflite_fuse.memory.tflm.greedy_planner import head_bytes
-from tflite_fuse.memory.tflm.offline_plan import has_plan
-from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
@@ -36,34 +32,31 @@ def measured_head(data: bytes) -> int | None:
         return None
 
 
-def figures(model: Model, data: bytes) -> Figures:
+def figures(model: Model, data: bytes, arena: Arena | None = None) -> Figures:
     """Figures of a model whose file is ``data``.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        arena: what it needs, where that is known already.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     graph = memory_graph(model)
-    head, source = measured_head(data), tflm.RUNTIME_NAME
-    if head is None:
-        head, source = head_bytes(model), "computed"
-    tail = predict_tail(model).total
+    if arena is None:
+        arena = as_it_stands(model, block_overlaps(model), ArenaOptions(measure=lambda _: measured_head(data)))
     return Figures(
         peak_bytes=peak(graph),
-        lower_bound_bytes=_lower_bound(model, graph),
-        head_bytes=head,
-        head_source=source,
-        tail_bytes=tail,
-        arena_bytes=head + tail,
+        lower_bound_bytes=arena.proof.bound_bytes,
+        head_bytes=arena.head,
+        head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
+        tail_bytes=arena.tail,
+        arena_bytes=arena.total,
         macs=sum(executed_macs(model)),
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
-
-
-def _lower_bound(model: Model, graph: MemoryGraph) -> int:
-    """What no plan of this order undercuts; where the file has a plan, blocks may write over their input."""
-    overlaps = block_overlaps(model) if has_plan(model) else ()
-    return place(graph, overlaps).lower_bound if overlaps else peak(rounded(graph))
 
 
 def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:

@@ -12,6 +12,7 @@ from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
 from tests.memory.tflm.test_greedy_planner import conditional_model
 from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import arena_tensors, memory_graph
 from tflite_fuse.memory.overlap import Overlap
@@ -62,7 +63,7 @@ def test_the_pass_is_a_pass() -> None:
 @shared_models("mlperf_tiny_vww96_int8")
 def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
     model = load_model(path)
-    result = Plan(measure_head=measured).run(model)
+    result = Plan(ArenaOptions(measure=measured)).run(model)
     assert measured(model) == 73_728
     assert measured(result.model) == 55_296
     assert (result.changed, result.optimal) == (True, True)
@@ -82,7 +83,7 @@ def test_every_shared_model_meets_the_bound(shared_model: Path) -> None:
 @given(random_models(most_operators=12, variables=True))
 @settings(max_examples=15, deadline=None)
 def test_random_models_need_no_more_and_compute_the_same(model: Model) -> None:
-    result = Plan(measure_head=measured).run(model)
+    result = Plan(ArenaOptions(measure=measured)).run(model)
     before, after = measured(model), measured(result.model)
     assert before is not None and after is not None
     assert after < before if result.changed else result.model is model
@@ -116,14 +117,14 @@ def test_the_measured_head_decides() -> None:
     def stubborn(model: Model) -> int | None:
         return 999 if has_plan(model) else 998
 
-    result = Plan(measure_head=stubborn).run(GREEDY_FAILS)
+    result = Plan(ArenaOptions(measure=stubborn)).run(GREEDY_FAILS)
     assert result.model is GREEDY_FAILS
     assert not result.changed
     assert "with it the runtime would need 999 B, without it 998 B" in result.notes[-1]
 
 
 def test_a_runtime_that_cannot_tell_is_recomputed() -> None:
-    result = Plan(measure_head=lambda model: None).run(GREEDY_FAILS)
+    result = Plan(ArenaOptions(measure=lambda model: None)).run(GREEDY_FAILS)
     assert result.changed
     assert result.model == Plan().run(GREEDY_FAILS).model
 
@@ -147,7 +148,7 @@ def test_room_is_left_for_scratch_buffers() -> None:
 @settings(max_examples=8, deadline=None)
 def test_scratch_never_makes_a_planned_model_larger(model: Model) -> None:
     larger = _with_two_scratch_buffers(model)
-    result = Plan(measure_head=measured).run(larger)
+    result = Plan(ArenaOptions(measure=measured)).run(larger)
     before, after = measured(larger), measured(result.model)
     assert before is not None and after is not None and after <= before
     if result.changed:
@@ -215,8 +216,8 @@ def test_a_damaged_plan_is_dropped() -> None:
 
 def test_a_sound_plan_that_is_better_stays() -> None:
     model = add_chain()
-    planned = Plan(in_place="reference").run(model).model
-    result = Plan(in_place="reference", measure_head=_first_is_best(planned)).run(planned)
+    planned = Plan(ArenaOptions("reference")).run(model).model
+    result = Plan(ArenaOptions("reference", measure=_first_is_best(planned))).run(planned)
     assert result.model is planned
     assert not result.changed
     assert "was kept" in result.notes[-1]
@@ -244,7 +245,10 @@ def add_chain() -> Model:
 @needs_wheel
 def test_in_place_is_opt_in() -> None:
     model = add_chain()
-    plain, shared = Plan(measure_head=measured).run(model), Plan(measure_head=measured, in_place="reference").run(model)
+    plain, shared = (
+        Plan(ArenaOptions(measure=measured)).run(model),
+        Plan(ArenaOptions("reference", measure=measured)).run(model),
+    )
     assert measured(plain.model) == 768
     assert measured(shared.model) == 512
     assert same_bytes(model, shared.model)
@@ -256,7 +260,7 @@ def test_in_place_saves_where_it_can() -> None:
     x = builder.input((1, 8, 8, 4))
     y = builder.input((1, 8, 8, 4))
     model = builder.build([builder.softmax(builder.add(x, y))])
-    result = Plan(measure_head=measured, in_place="reference").run(model)
+    result = Plan(ArenaOptions("reference", measure=measured)).run(model)
     assert (measured(model), measured(result.model)) == (768, 512)
     assert result.optimal
     assert same_bytes(model, result.model)
@@ -264,7 +268,7 @@ def test_in_place_saves_where_it_can() -> None:
 
 def test_an_unknown_kernel_set_is_refused() -> None:
     with pytest.raises(UsageError, match="no kernel set"):
-        Plan(in_place="mkl").run(GREEDY_FAILS)
+        Plan(ArenaOptions("mkl")).run(GREEDY_FAILS)
 
 
 def test_overlaps_from_outside_are_used() -> None:
@@ -305,7 +309,7 @@ def test_control_flow_with_a_plan_keeps_it() -> None:
 def test_other_subgraphs_are_left_to_the_runtime() -> None:
     extra = s.SubGraph(GREEDY_FAILS.main.tensors[:1], (0,), (0,), (), "extra")
     model = replace(GREEDY_FAILS, subgraphs=(GREEDY_FAILS.main, extra))
-    result = Plan(measure_head=measured).run(model)
+    result = Plan(ArenaOptions(measure=measured)).run(model)
     offsets = read_plan(result.model)
     assert result.changed
     assert offsets is not None

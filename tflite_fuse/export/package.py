@@ -92,4 +92,4 @@ def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str)
     if found.arena.unknown:
         names = ", ".join(found.arena.unknown)
         notes = (f"what {names} needs of the arena is not known: the declared size may be too small",)
-    return _Content(room.files(found, target), found.arena.total, notes)
+    return _Content(room.files(found, target), found.arena.needed, notes)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
 from tflite_fuse.fusion.encoding.in_model import block_overlaps
-from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
-from tflite_fuse.memory.place.portfolio import place
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
@@ -21,8 +20,6 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 _LEFT_OUT_BEFORE = frozenset({"QUANTIZE"})
 _LEFT_OUT_BEHIND = frozenset({"DEQUANTIZE", "QUANTIZE", "SOFTMAX"})
-_PLACING_SECONDS = 10.0
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -90,16 +87,14 @@ def whole_model(model: Model) -> WholeModel:
         _require_runnable(model, index)
     _require_int8(model)
     inputs, outputs = model_ports(model)
-    graph, overlaps = memory_graph(model), block_overlaps(model)
-    placement = place(graph, overlaps, alignment=_ALIGNMENT, time_limit=_PLACING_SECONDS)
-    check_plan(graph, placement.offsets, overlaps, alignment=_ALIGNMENT, height=placement.height)
-    places = [Place(max(offset, 0), graph.sizes[tensor]) for tensor, offset in enumerate(placement.offsets)]
+    arena, sizes = realise(model, block_overlaps(model), ArenaOptions(alone=True)), memory_graph(model).sizes
+    places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), sizes, strict=False)]
     return WholeModel(
         steps=tuple(_step(model, index, places) for index in range(len(model.main.operators))),
         inputs=tuple((port, places[tensor]) for port, tensor in zip(inputs, model.main.inputs, strict=True)),
         outputs=tuple((port, places[tensor]) for port, tensor in zip(outputs, model.main.outputs, strict=True)),
         outside=checked_outside(model),
-        arena_bytes=max(placement.height, _ALIGNMENT),
+        arena_bytes=max(arena.needed, ALIGNMENT),
         notes=notes,
     )
 

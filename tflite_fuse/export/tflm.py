@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
-from tflite_fuse.export.arena import Arena, arena_for
+from tflite_fuse.export.arena import arena_for
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
@@ -172,7 +173,6 @@ def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, st
 
 def _data_header(model: TflmModel) -> str:
     arena = model.arena
-    used = arena.head + arena.tail
     exact = "Optimised kernel sets may want more scratch memory for operators that are not fused."
     if arena.unknown:
         exact = f"What {comment(', '.join(arena.unknown))} needs is not known: AllocateTensors tells if it is more."
@@ -181,9 +181,11 @@ def _data_header(model: TflmModel) -> str:
         size=len(model.data),
         head=arena.head,
         tail=arena.tail,
-        loading="" if arena.total - used < 16 else f";\n * while it loads the runtime needs {arena.total} for a moment",
+        loading=""
+        if arena.needed - arena.total < 16
+        else f";\n * while it loads the runtime needs {arena.needed} for a moment",
         exact=exact,
-        arena=arena.total,
+        arena=arena.needed,
         ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
     )
 

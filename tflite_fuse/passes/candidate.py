@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
 from tflite_fuse.fusion.search.front import Point
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.place.portfolio import place
-from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
+from tflite_fuse.memory.arena import Arena
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.insert_blocks import InsertedBlock, insert_blocks
+from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 
 @dataclass(frozen=True)
@@ -22,6 +19,7 @@ class Candidate:
     """A point as a model.
 
     Attributes:
+        ordered: how its operators were put in order.
         arena: what its arena really needs, bytes.
         compute: its multiply-accumulates; where instructions count, what its blocks' exact schedules are expected to
             take, of which the search knows an estimate.
@@ -30,6 +28,7 @@ class Candidate:
     point: Point
     model: Model
     blocks: tuple[InsertedBlock, ...]
+    ordered: ReorderResult | None
     arena: int
     compute: int
 
@@ -41,27 +40,36 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Site:
-    """A model about to be fused, which of its inputs leave the arena, what its operators cost alone."""
+    """A model about to be fused.
+
+    Attributes:
+        model: without an offline plan.
+        mode: where the inputs ``moved`` are from now on.
+        moved: tensors among the model's inputs.
+        count_tail: whether an arena is all of it or its head alone.
+        arena: works out what a model needs.
+        order: puts operators in order once blocks are in; None leaves them as they come.
+        target: the core whose instructions count; None counts multiply-accumulates.
+        alone: what each operator costs by itself.
+    """
 
     model: Model
     mode: InputMode
     moved: tuple[int, ...]
-    overlap: bool
     count_tail: bool
-    order: Pass | None
+    arena: Callable[[Model], Arena]
+    order: Reorder | None
     target: Target | None
     alone: tuple[int, ...]
 
     def realise(self, point: Point) -> Candidate:
         """Insert a point's blocks, put the operators in order and place the tensors."""
         rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
-        if self.order is not None:
-            rewritten = self.order.run(rewritten).model
-        overlaps = block_overlaps(rewritten) if self.overlap else ()
-        arena = place(memory_graph(rewritten), overlaps).height
-        if self.count_tail:
-            arena = max(arena + predict_tail(rewritten).total, loading_bytes(rewritten))
-        return Candidate(point, rewritten, blocks, arena, self._compute(point, blocks))
+        ordered = None if self.order is None else replace(self.order, arena=self.arena).run(rewritten)
+        rewritten = rewritten if ordered is None else ordered.model
+        arena = self.arena(rewritten) if ordered is None or ordered.arena is None else ordered.arena
+        needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head
+        return Candidate(point, rewritten, blocks, ordered, needed, self._compute(point, blocks))
 
     def _compute(self, point: Point, blocks: Sequence[InsertedBlock]) -> int:
         if self.target is None:

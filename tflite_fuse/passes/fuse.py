@@ -6,33 +6,39 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tflite_fuse.fusion.encoding.in_model import block_overlaps
 from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, realise
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.base import Pass, PassResult
+from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.candidate import Candidate, Site
 from tflite_fuse.passes.choose import Chooser
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 
 @dataclass(frozen=True)
 class FuseResult(PassResult):
     """What fusion did: the blocks in execution order, the point they are, the whole front.
 
-    ``prediction`` is what the blocks are expected to take where instructions were counted.
+    ``prediction`` is what the blocks are expected to take where instructions were counted, ``ordered`` how the
+    operators were put in order with the blocks in.
     """
 
     blocks: tuple[InsertedBlock, ...] = ()
     point: Point | None = None
     front: Front | None = None
     prediction: Prediction | None = None
+    ordered: ReorderResult | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Fuse:
             For the scheme ``auto``.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
         order: what puts the operators in order once blocks are in; None leaves them as they come.
+        arena: under which conditions the arena of blocks is worked out.
+        budget: what their placement takes its work from; None for one of its own for each.
         target: the core whose predicted instructions count as compute; None counts MACs.
     """
 
@@ -61,7 +69,9 @@ class Fuse:
     overlap: bool = True
     strips: bool = True
     count_tail: bool = True
-    order: Pass | None = None
+    order: Reorder | None = None
+    arena: ArenaOptions = AS_USUAL
+    budget: Budget | None = None
     target: Target | None = None
 
     name: ClassVar[str] = "fuse"
@@ -79,7 +89,7 @@ class Fuse:
         options = self.search_options(moved)
         front = fusion_front(bare, options)
         alone = tuple(layer.macs for layer in front.graph.layers)
-        site = Site(bare, self.input_mode, moved, self.overlap, self.count_tail, self.order, self.target, alone)
+        site = Site(bare, self.input_mode, moved, self.count_tail, self._arena, self.order, self.target, alone)
         chooser = Chooser(self.goal, site, options)
         chosen = chooser.with_longer_runs(chooser.choose(front))
         unfused = front.explain(chosen.point, self.goal.max_ram)
@@ -89,7 +99,13 @@ class Fuse:
             return FuseResult(model, False, notes, optimal, "fusion", (), chosen.point, front)
         expected = self._prediction(front, chosen)
         notes += () if expected is None else (_expectation(expected),)
-        return FuseResult(chosen.model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected)
+        notes += () if chosen.ordered is None else chosen.ordered.notes
+        return FuseResult(
+            chosen.model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected, chosen.ordered
+        )
+
+    def _arena(self, model: Model) -> Arena:
+        return realise(model, block_overlaps(model) if self.overlap else (), self.arena, self.budget)
 
     def _prediction(self, front: Front, chosen: Candidate) -> Prediction | None:
         if self.target is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
@@ -21,9 +23,11 @@ class ReorderResult(PassResult):
 
     Attributes:
         order: the order it found and what is proven about it; sizes are rounded up to the pass's alignment.
+        arena: of the result, where the pass works it out.
     """
 
     order: OrderResult | None = None
+    arena: Arena | None = None
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ class Reorder:
         time_limit: seconds for the search; None to go on until the optimum is proven.
         in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
+        arena: works out what a model needs. The least peak counts every tensor whole; where blocks write over their
+            input the order there was may need less, and then it stays.
     """
 
     time_limit: float | None = None
     in_place: str | None = None
     alignment: int = 16
+    arena: Callable[[Model], Arena] | None = None
 
     name: ClassVar[str] = "reorder"
 
@@ -60,12 +67,22 @@ class Reorder:
         shares = self.in_place is not None
         result = minimal_peak_order(graph, self.time_limit, in_place=shares)
         note = _note(result, peak(graph, in_place=shares))
+        unchanged = ReorderResult(model, False, (note,), result.optimal, "order", result)
         if result.order == tuple(range(len(graph.ops))):
-            return ReorderResult(model, False, (note,), result.optimal, "order", result)
-        notes = (note, "the offline memory plan in the file belonged to the old order and was dropped")
+            return unchanged if self.arena is None else replace(unchanged, arena=self.arena(model))
         operators = [model.main.operators[index] for index in result.order]
         reordered = replace_operators(remove_plan(model), operators)
-        return ReorderResult(reordered, True, notes if has_plan(model) else notes[:1], result.optimal, "order", result)
+        arena = None
+        if self.arena is not None:
+            arena, before = self.arena(reordered), self.arena(model)
+            if before.total < arena.total:
+                why = f"order of operators kept: it needs {before.total:,} B, that of least peak {arena.total:,} B"
+                return replace(unchanged, notes=(why,), arena=before)
+        notes = (
+            note,
+            *("the offline memory plan in the file belonged to the old order and was dropped",) * has_plan(model),
+        )
+        return ReorderResult(reordered, True, notes, result.optimal, "order", result, arena)
 
 
 def _note(result: OrderResult, before: int) -> str:

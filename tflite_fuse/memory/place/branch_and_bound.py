@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.fit import UNPLACED, Offsets, height
 from tflite_fuse.memory.place.problem import Problem
 
@@ -21,21 +22,23 @@ class _Search:
     problem: Problem
     best: int
     nodes_left: int
+    budget: Budget
     found: Offsets | None = None
     offsets: Offsets = field(default_factory=list)
 
 
-def prove(problem: Problem, offsets: Offsets, *, nodes: int = 20_000) -> tuple[Offsets, bool]:
+def prove(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 20_000) -> tuple[Offsets, bool]:
     """A placement at least as good as the one given, and whether it is proven optimal.
 
     Args:
         problem: what to place. With sharing, or more than 30 items, nothing is tried.
         offsets: a placement of it.
+        budget: what it takes its work from.
         nodes: positions to try before giving up.
     """
     if problem.shares or len(problem.sizes) > _MOST_ITEMS:
         return offsets, False
-    search = _Search(problem, height(problem, offsets), nodes, offsets=[UNPLACED] * len(problem.sizes))
+    search = _Search(problem, height(problem, offsets), nodes, budget, offsets=[UNPLACED] * len(problem.sizes))
     _extend(search, [0] * len(problem.sizes), 0)
     return search.found or offsets, search.nodes_left > 0
 
@@ -52,7 +55,7 @@ def _extend(search: _Search, floors: list[int], lowest: int) -> None:
     for item in sorted(waiting, key=lambda i: (floors[i], -problem.sizes[i])):
         if floors[item] < lowest:
             continue
-        search.nodes_left -= 1
+        search.nodes_left = search.nodes_left - 1 if search.budget.spend(len(problem.sizes)) else 0
         if search.nodes_left <= 0 or search.best <= problem.lower_bound:
             return
         search.offsets[item] = floors[item]

@@ -8,14 +8,16 @@ from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.memory.place.fit import Offsets, height
 from tflite_fuse.memory.place.problem import Problem, Rule
 
+_DETERMINISTIC_SECONDS = 10.0
 
-def solve(problem: Problem, offsets: Offsets, *, time_limit: float, seed: int) -> tuple[Offsets, int]:
+
+def solve(problem: Problem, offsets: Offsets, *, time_limit: float | None, seed: int) -> tuple[Offsets, int]:
     """A placement at least as good as the one given, and a proven lower bound, both in units.
 
     Args:
         problem: what to place.
         offsets: a placement to start from.
-        time_limit: seconds. The answer depends on the machine's speed only if it is hit.
+        time_limit: seconds; None for a fixed amount of the solver's own work, the same on every machine.
         seed: of the solver.
 
     Raises:
@@ -39,7 +41,9 @@ def solve(problem: Problem, offsets: Offsets, *, time_limit: float, seed: int) -
                 _add_rule(model, starts[item], starts[rule.other], rule)
     model.minimize(top)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = time_limit
+    solver.parameters.max_deterministic_time = _DETERMINISTIC_SECONDS
+    if time_limit is not None:
+        solver.parameters.max_time_in_seconds = max(0.1, time_limit)
     solver.parameters.random_seed = seed
     solver.parameters.num_workers = 1
     status = solver.solve(model)

@@ -9,15 +9,14 @@ and driven by a seeded generator: the same problem gives the same answer on ever
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height
 from tflite_fuse.memory.place.problem import Problem
 
 _LONG_MOVES = 0.3
 _MEAN_SHORT_MOVE = 8
-_STEPS_BETWEEN_CLOCKS = 16
 
 
 def search(
@@ -27,7 +26,7 @@ def search(
     target: int,
     steps: int,
     seed: int,
-    deadline: float,
+    budget: Budget,
     choice: Choice = Choice.LOWEST,
     share: bool = False,
 ) -> Offsets:
@@ -39,7 +38,7 @@ def search(
         target: height to aim at; the search ends when it is reached.
         steps: placements to try.
         seed: of the random generator.
-        deadline: ``time.monotonic()`` at which to stop even earlier.
+        budget: what it takes its work from; it may stop even earlier.
         choice: which free position an item takes.
         share: place by ``fit(share=True)``.
     """
@@ -47,8 +46,8 @@ def search(
     order = list(order)
     best = fit(problem, order, choice, ceiling=target, share=share)
     offsets, seen = best, {tuple(order)}
-    for step in range(steps):
-        if height(problem, best) <= target or (step % _STEPS_BETWEEN_CLOCKS == 0 and time.monotonic() > deadline):
+    for _ in range(steps):
+        if height(problem, best) <= target or not budget.spend(problem.pairs):
             break
         _promote(problem, order, offsets, target, generator)
         if tuple(order) in seen:

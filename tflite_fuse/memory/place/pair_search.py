@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.fit import Offsets, height
 from tflite_fuse.memory.place.problem import Problem, Rule
 
@@ -23,19 +24,21 @@ class _Search:
     problem: Problem
     best: int
     nodes_left: int
+    budget: Budget
     found: Offsets | None = None
     above: list[list[tuple[int, int]]] = field(default_factory=list)
 
 
-def settle(problem: Problem, offsets: Offsets, *, nodes: int = 4_000) -> tuple[Offsets, bool]:
+def settle(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 4_000) -> tuple[Offsets, bool]:
     """A placement at least as good as the one given, and whether it is proven optimal.
 
     Args:
         problem: what to place.
         offsets: a placement of it.
+        budget: what it takes its work from.
         nodes: decisions to try before giving up.
     """
-    search = _Search(problem, height(problem, offsets), nodes, above=[[] for _ in problem.sizes])
+    search = _Search(problem, height(problem, offsets), nodes, budget, above=[[] for _ in problem.sizes])
     _decide(search, [0] * len(problem.sizes))
     return search.found or offsets, search.nodes_left > 0
 
@@ -53,7 +56,7 @@ def _decide(search: _Search, starts: Offsets) -> None:
         if raised is not None:
             options.append((height(search.problem, raised), sum(raised), bounds, raised))
     for top, _, bounds, raised in sorted(options, key=lambda option: option[:2]):
-        search.nodes_left -= 1
+        search.nodes_left = search.nodes_left - 1 if search.budget.spend(search.problem.pairs) else 0
         if top >= search.best or search.nodes_left <= 0:
             continue
         for low, high, gap in bounds:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.branch_and_bound import prove
@@ -47,21 +47,20 @@ def place(
     overlaps: Sequence[Overlap] = (),
     *,
     alignment: int = 16,
-    time_limit: float = 10.0,
+    budget: Budget | None = None,
     seed: int = 0,
     use_cpsat: bool = False,
 ) -> Placement:
     """Plan the arena for operators in their given order.
 
     Orders of first and best fit come first, then a local search over orders, then exact searches, which end soon on
-    small graphs only; each stage runs only if the one before did not meet the lower bound. All are deterministic as
-    long as the time limit is not hit.
+    small graphs only; each stage runs only if the one before did not meet the lower bound.
 
     Args:
         graph: operators in execution order. Outputs may share memory with inputs by ``MemoryOp.in_place``.
         overlaps: further permissions to share memory.
         alignment: bytes; offsets are multiples of it and sizes round up to it.
-        time_limit: seconds for everything together.
+        budget: what the searches take their work from; None for one of its own.
         seed: of the searches.
         use_cpsat: try CP-SAT (extra ``optimal``) as a last stage.
 
@@ -69,25 +68,25 @@ def place(
         PlanError: an overlap joins tensors that are not input and output of one operator.
         RuntimeUnavailableError: ``use_cpsat`` without OR-Tools.
     """
-    deadline = time.monotonic() + time_limit
+    budget = Budget() if budget is None else budget
     problem = build_problem(graph, overlaps, alignment)
-    starts = _by_order(problem, deadline)
+    starts = _by_order(problem, budget)
     best = starts[0]
     if best.top > problem.lower_bound:
-        best = _by_search(problem, starts, deadline, seed)
+        best = _by_search(problem, starts, budget, seed)
     bound = problem.lower_bound
     if best.top > bound:
-        offsets, proven = prove(problem, best.offsets)
+        offsets, proven = prove(problem, best.offsets, budget)
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
         bound = best.top if proven else bound
     if best.top > bound and problem.shares and len(problem.sizes) <= _MOST_SETTLED:
-        offsets, proven = settle(problem, best.offsets)
+        offsets, proven = settle(problem, best.offsets, budget)
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
         bound = best.top if proven else bound
     if best.top > bound and use_cpsat:
-        offsets, bound = solve(problem, best.offsets, time_limit=max(0.1, deadline - time.monotonic()), seed=seed)
+        offsets, bound = solve(problem, best.offsets, time_limit=budget.seconds(), seed=seed)
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "CP-SAT", best.order, best.choice)
     return _placement(graph, problem, best, bound, alignment)
@@ -118,7 +117,7 @@ def _placement(graph: MemoryGraph, problem: Problem, best: _Candidate, bound: in
     return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
 
 
-def _by_order(problem: Problem, deadline: float) -> list[_Candidate]:
+def _by_order(problem: Problem, budget: Budget) -> list[_Candidate]:
     """The best placements of a few fixed orders, best first."""
     candidates: list[_Candidate] = []
     for share in (False, True) if problem.shares else (False,):
@@ -130,7 +129,7 @@ def _by_order(problem: Problem, deadline: float) -> list[_Candidate]:
                 candidates.append(_Candidate(height(problem, offsets), offsets, method, order, choice))
                 if candidates[-1].top <= problem.lower_bound:
                     return [candidates[-1]]
-                if time.monotonic() > deadline:
+                if not budget.spend(problem.pairs):
                     break
     return sorted(candidates, key=lambda candidate: candidate.top)[:_STARTS]
 
@@ -160,11 +159,10 @@ def _pressure(problem: Problem) -> list[int]:
     return [max(alive[first + 1 : last + 2]) for first, last in problem.lives]
 
 
-def _by_search(problem: Problem, starts: Sequence[_Candidate], deadline: float, seed: int) -> _Candidate:
+def _by_search(problem: Problem, starts: Sequence[_Candidate], budget: Budget, seed: int) -> _Candidate:
     """Many short local searches: from different orders, with different ways to place, each with its own seed."""
     best = starts[0]
-    work = len(problem.sizes) + sum(len(rules) for rules in problem.rules)
-    steps = max(1, min(_STEPS_PER_ITEM * len(problem.sizes), _SEARCH_WORK // (work * _SEARCHES)))
+    steps = max(1, min(_STEPS_PER_ITEM * len(problem.sizes), _SEARCH_WORK // (problem.pairs * _SEARCHES)))
     choices = tuple(Choice)
     for turn in range(_SEARCHES):
         start = starts[turn % len(starts)]
@@ -178,12 +176,12 @@ def _by_search(problem: Problem, starts: Sequence[_Candidate], deadline: float, 
             target=target,
             steps=steps,
             seed=seed + turn,
-            deadline=deadline,
+            budget=budget,
             choice=choice,
             share=share,
         )
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "local search", start.order, choice)
-        if best.top <= problem.lower_bound or time.monotonic() > deadline:
+        if best.top <= problem.lower_bound or budget.is_over():
             break
     return best

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.overlap import Overlap, graph_overlaps, require_sound
@@ -53,10 +54,15 @@ class Problem:
     rules: tuple[tuple[Rule, ...], ...]
     lower_bound: int
 
-    @property
+    @cached_property
     def shares(self) -> bool:
         """Whether any pair may share memory."""
         return any(rule.sharing for rules in self.rules for rule in rules)
+
+    @cached_property
+    def pairs(self) -> int:
+        """What placing everything once costs: items, and pairs alive together seen from both sides."""
+        return len(self.sizes) + sum(len(rules) for rules in self.rules)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflite_fuse.memory.tflm.head_requests import BufferRequest, arena_requests
 from tflite_fuse.memory.tflm.offline_plan import ONLINE
@@ -46,8 +46,23 @@ def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
     """
     requests = arena_requests(model, pointer_bytes=pointer_bytes)
     offsets = greedy_offsets(requests.buffers)
-    height = max((offset + buffer.size for offset, buffer in zip(offsets, requests.buffers, strict=True)), default=0)
-    return GreedyHead(height, requests.buffers, offsets, requests.unknown)
+    return GreedyHead(_height(requests.buffers, offsets), requests.buffers, offsets, requests.unknown)
+
+
+def greedy_height(buffers: Sequence[BufferRequest], fixed: Sequence[int] | None) -> int:
+    """Bytes of the head when the offsets of the first subgraph's tensors are fixed; None for those the buffers have."""
+    if fixed is not None:
+        buffers = [
+            replace(buffer, offset=fixed[buffer.tensor])
+            if buffer.subgraph == 0 and buffer.tensor is not None
+            else buffer
+            for buffer in buffers
+        ]
+    return _height(buffers, greedy_offsets(buffers))
+
+
+def _height(buffers: Sequence[BufferRequest], offsets: Sequence[int]) -> int:
+    return max((offset + buffer.size for offset, buffer in zip(offsets, buffers, strict=True)), default=0)
 
 
 def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:

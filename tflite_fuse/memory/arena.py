@@ -1,0 +1,316 @@
+"""What an arena needs: the one recipe, for candidates, plans, figures and exported programs.
+
+    realise(model, overlaps).head       with the best offsets that can be found for this order of operators
+    as_it_stands(model).head            with those in its file, or none
+
+The head is what the runtime's planner takes: offsets fixed beforehand stay, and what it places itself (scratch buffers
+of its kernels, other subgraphs) goes around them. So offsets are judged by the head they lead to, not by their own
+height, and where they save nothing none are given. Whoever makes fused blocks says by ``Overlap`` what they allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tflite_fuse.errors import PlanError
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.memory.place.portfolio import Placement, place
+from tflite_fuse.memory.place.problem import build_problem
+from tflite_fuse.memory.tflm.greedy_planner import greedy_height
+from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
+from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
+from tflite_fuse.memory.tflm.offline_plan import (
+    ALIGNMENT,
+    ONLINE,
+    has_plan,
+    read_plan,
+    remove_plan,
+    tensor_count,
+    write_plan,
+)
+from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
+from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.units import round_up
+
+_CALLS_SUBGRAPHS = frozenset(
+    {"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_CASE", "STABLEHLO_WHILE", "STABLEHLO_COMPOSITE"}
+)
+
+Offsets = tuple[int, ...]
+"""Bytes from the start of the head, one per tensor of all subgraphs; −1 for what the runtime places."""
+
+
+@dataclass(frozen=True)
+class ArenaOptions:
+    """Under which conditions an arena is worked out.
+
+    Attributes:
+        in_place: kernel set whose operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
+        planned: whether offsets are fixed in the file; else the runtime's planner is on its own.
+        alone: whether there is no runtime at all, but the C library: then every tensor gets an offset, whatever a
+            runtime's planner would need.
+        measure: bytes of the head that a real runtime uses for a model, None where it cannot tell. Without it, or where
+            it cannot tell, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
+        build: struct sizes of the runtime.
+        use_cpsat: try CP-SAT (extra ``optimal``) where nothing else meets the lower bound.
+    """
+
+    in_place: str | None = None
+    planned: bool = True
+    alone: bool = False
+    measure: Callable[[Model], int | None] | None = field(default=None, compare=False)
+    build: Build = ARM
+    use_cpsat: bool = False
+
+
+AS_USUAL = ArenaOptions()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known about the least head for an order of operators.
+
+    Attributes:
+        bound_bytes: no offsets need less.
+        proven: whether the head is the least.
+    """
+
+    bound_bytes: int
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Bytes the runtime needs for a model on a 32-bit target.
+
+    Attributes:
+        head: activations and scratch.
+        tail: what the runtime keeps for itself.
+        while_loading: for a moment before the first inference; small models need more then than head + tail.
+        offsets: to be fixed in the file; None where the runtime needs no more without.
+        proof: of the head.
+        measured: whether a real runtime told the head.
+        unknown: operators whose needs are not known, by name; empty = the figures are exact.
+        left_alone: whether the model is best left as it is: nothing can be planned, or its own offsets are better.
+        notes: why there are offsets or none, one sentence each.
+    """
+
+    head: int
+    tail: int
+    while_loading: int
+    offsets: Offsets | None
+    proof: Proof
+    measured: bool = False
+    unknown: tuple[str, ...] = ()
+    left_alone: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Head and tail."""
+        return self.head + self.tail
+
+    @property
+    def needed(self) -> int:
+        """What a program must declare, or ``AllocateTensors`` fails: a multiple of 16."""
+        return round_up(max(self.total, self.while_loading), ALIGNMENT)
+
+
+def as_it_stands(model: Model, overlaps: Sequence[Overlap] = (), options: ArenaOptions = AS_USUAL) -> Arena:
+    """The arena of a model with the offsets in its file, or without any where it has none.
+
+    Args:
+        model: a model as loaded.
+        overlaps: what fused blocks allow where there are offsets.
+        options: conditions.
+
+    Raises:
+        PlanError: the offline plan is damaged, so that the runtime refuses the model.
+        ModelError: a dynamic shape.
+    """
+    site = _Site(model, options)
+    offsets = read_plan(model)
+    problem = build_problem(site.graph(), overlaps if offsets is not None else (), ALIGNMENT)
+    head = site.head(offsets)
+    bound = min(ALIGNMENT * problem.lower_bound, head)
+    return site.arena(head, offsets, Proof(bound, bound == head), ())
+
+
+def realise(
+    model: Model,
+    overlaps: Sequence[Overlap] = (),
+    options: ArenaOptions = AS_USUAL,
+    budget: Budget | None = None,
+) -> Arena:
+    """The least arena that can be found for a model's order of operators.
+
+    Offsets are fixed for every tensor of the first subgraph; variables, constants and other subgraphs are left to the
+    runtime. Offsets already in the file stay where they are sound and better. Models with control flow keep what they
+    have.
+
+    Args:
+        model: operators in the order they run.
+        overlaps: what fused blocks allow.
+        options: conditions.
+        budget: for the searches; None for one of its own.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape or elements without a size.
+        UsageError: an unknown kernel set.
+        RuntimeUnavailableError: ``use_cpsat`` without OR-Tools.
+    """
+    obstacle = _obstacle(model)
+    if obstacle is not None:
+        kept = "; the plan in the file was left as it is" if has_plan(model) else ""
+        arena = as_it_stands(model, overlaps, options)
+        return replace(arena, left_alone=True, notes=(f"not planned: {obstacle}{kept}",))
+    if not options.planned:
+        return as_it_stands(remove_plan(model), overlaps, options)
+    site, allowed = _Site(remove_plan(model), options), tuple(overlaps)
+    plans = [site.plan(scratch, allowed, budget or Budget()) for scratch in site.scratch_variants()]
+    best = min(plans, key=lambda plan: plan.head)
+    # The first variant knows of all scratch buffers, so its bound is the one that counts.
+    reference = plans[0].placement
+    bound = reference.height if reference.optimal else reference.lower_bound
+    if options.alone:
+        return site.arena(best.head, best.offsets, Proof(bound, best.head <= bound), ())
+    unplanned = site.head(None)
+    old, notes = _sound_plan(model, site.graph(), allowed)
+    if old is not None and (head := site.head(old, model)) < min(unplanned, best.head):
+        kept = f"the plan in the file was kept: it needs {head:,} B, a new one {min(unplanned, best.head):,} B"
+        arena = site.arena(head, old, Proof(min(bound, head), head <= bound), (kept,))
+        return replace(arena, left_alone=True)
+    proof = Proof(min(bound, unplanned), min(best.head, unplanned) <= bound)
+    notes = (*notes, *site.admitted(), _verdict(unplanned, best, proof))
+    head, offsets = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
+    return site.arena(head, offsets, proof, notes)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    head: int
+    offsets: Offsets
+    placement: Placement
+
+
+class _Site:
+    """A model and what the runtime asks for to run it."""
+
+    def __init__(self, model: Model, options: ArenaOptions) -> None:
+        self.model, self.options = model, options
+        self.requests = arena_requests(model, pointer_bytes=options.build.pointer)
+        self._measure = options.measure
+
+    def graph(self) -> MemoryGraph:
+        """What is to be placed, in-place pairs included."""
+        graph = _sized(memory_graph(self.model), self.requests)
+        kernels = self.options.in_place
+        return graph if kernels is None else with_in_place(graph, self.model, kernels)
+
+    def scratch_variants(self) -> list[list[tuple[int, int]]]:
+        """(operator, bytes) of the scratch buffers to leave room for: none, and all, if there are any.
+
+        The runtime places scratch buffers around the plan. Room left for them is mostly, but not always, what it takes.
+        """
+        wanted = self.requests.buffers if not self.options.alone else ()
+        scratch = [(b.operator, b.size) for b in wanted if b.subgraph == 0 and b.operator is not None]
+        return [scratch, []] if scratch else [[]]
+
+    def plan(self, scratch: Sequence[tuple[int, int]], allowed: tuple[Overlap, ...], budget: Budget) -> _Planned:
+        """Offsets that leave room for some scratch buffers, checked."""
+        graph = self.graph()
+        extended = _with_scratch(graph, scratch)
+        placement = place(extended, allowed, budget=budget, use_cpsat=self.options.use_cpsat)
+        check_plan(extended, placement.offsets, allowed, height=placement.height)
+        offsets = [ONLINE] * tensor_count(self.model)
+        offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]
+        head = placement.height if self.options.alone else self.head(tuple(offsets))
+        return _Planned(head, tuple(offsets), placement)
+
+    def head(self, offsets: Offsets | None, model: Model | None = None) -> int:
+        """What the runtime takes when these offsets are fixed, as in ``model`` if that is there already."""
+        if self._measure is not None:
+            if model is None:
+                model = self.model if offsets is None else write_plan(self.model, offsets)
+            told = self._measure(model)
+            if told is not None:
+                return told
+            self._measure = None
+        return greedy_height(self.requests.buffers, offsets)
+
+    def admitted(self) -> tuple[str, ...]:
+        """What a recomputed head may lack."""
+        if self._measure is not None or not self.requests.unknown:
+            return ()
+        return (f"scratch buffers of {', '.join(self.requests.unknown)} are not known: figures leave them out",)
+
+    def arena(self, head: int, offsets: Offsets | None, proof: Proof, notes: tuple[str, ...]) -> Arena:
+        """The arena with this head; the C library alone keeps no tail."""
+        measured, unknown = self._measure is not None, self.requests.unknown
+        if self.options.alone:
+            return Arena(head, 0, 0, offsets, proof, measured, unknown, notes=notes)
+        tail, loading = predict_tail(self.model, self.options.build), loading_bytes(self.model, self.options.build)
+        unknown = tuple(dict.fromkeys((*unknown, *tail.unknown)))
+        return Arena(head, tail.total, loading, offsets, proof, measured, unknown, notes=notes)
+
+
+def _obstacle(model: Model) -> str | None:
+    """Why a model cannot be planned."""
+    for operator in model.main.operators:
+        name = operator_name(model, operator)
+        if name in _CALLS_SUBGRAPHS:
+            return f"the model calls other subgraphs ({name})"
+    if any(tensor.is_variable for graph in model.subgraphs[1:] for tensor in graph.tensors):
+        # The runtime looks up a variable's offset by its index within its subgraph, as if that were the first one.
+        return "a subgraph other than the first has variables, which the runtime would take for planned tensors"
+    return None
+
+
+def _sized(graph: MemoryGraph, requests: Requests) -> MemoryGraph:
+    """The graph with the runtime's idea of sizes where it is larger: whole bytes for elements of packed types."""
+    occupied = {b.tensor: b.size for b in requests.buffers if b.subgraph == 0 and b.tensor is not None}
+    sizes = (max(size, occupied.get(tensor, 0)) if size else 0 for tensor, size in enumerate(graph.sizes))
+    return replace(graph, sizes=tuple(sizes))
+
+
+def _with_scratch(graph: MemoryGraph, scratch: Sequence[tuple[int, int]]) -> MemoryGraph:
+    """The graph with one more tensor for each scratch buffer: an output nobody reads lives as long as its operator."""
+    ops = list(graph.ops)
+    for number, (operator, _) in enumerate(scratch):
+        ops[operator] = replace(ops[operator], outputs=(*ops[operator].outputs, len(graph.sizes) + number))
+    names = (f"scratch of {graph.ops[operator].name}" for operator, _ in scratch)
+    sizes = (*graph.sizes, *(size for _, size in scratch))
+    return replace(graph, sizes=sizes, ops=tuple(ops), names=(*graph.names, *names))
+
+
+def _sound_plan(
+    model: Model, graph: MemoryGraph, allowed: tuple[Overlap, ...]
+) -> tuple[Offsets | None, tuple[str, ...]]:
+    """The offsets in the file if they keep every tensor whole, and what happens to them otherwise."""
+    if not has_plan(model):
+        return None, ()
+    try:
+        offsets = read_plan(model) or ()
+        check_plan(graph, offsets[: len(graph.sizes)], allowed)
+    except PlanError as error:
+        return None, (f"the plan in the file was dropped: {error}",)
+    if any(offset != ONLINE for offset in offsets[len(graph.sizes) :]):
+        return None, ("the plan in the file was dropped: it places tensors of other subgraphs",)
+    return offsets, ("the plan in the file was redone",)
+
+
+def _verdict(unplanned: int, best: _Planned, proof: Proof) -> str:
+    least = "the least this order of operators allows"
+    end = least if proof.proven else f"the lower bound is {proof.bound_bytes:,} B"
+    if best.head < unplanned:
+        return f"planned ({best.placement.method}): the head shrinks from {unplanned:,} to {best.head:,} B, {end}"
+    if proof.proven:
+        return f"no plan written: the runtime's own planner needs {unplanned:,} B already, {end}"
+    return f"no plan written: with it the runtime would need {best.head:,} B, without it {unplanned:,} B; {end}"

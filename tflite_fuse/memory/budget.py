@@ -1,0 +1,41 @@
+"""What the searches of one call may spend together."""
+
+from __future__ import annotations
+
+import time
+
+WORK = 100_000_000
+"""Steps allowed unasked: a placement looks at a pair of tensors, an order search at a tensor of a state. About half a
+minute's worth, and far more than most networks take."""
+
+
+class Budget:
+    """Work left for all searches of a call, counted in steps, so that the same model gets the same answer everywhere.
+
+    Seconds are the emergency brake of somebody who cannot wait: an answer given under it may differ from machine to
+    machine, and ``braked`` tells so.
+
+    Attributes:
+        left: steps that may still be taken.
+        braked: whether the time was over before the work was.
+    """
+
+    def __init__(self, work: int = WORK, seconds: float | None = None) -> None:
+        self.left = work
+        self.braked = False
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def spend(self, steps: int) -> bool:
+        """Take steps off; whether there is anything left."""
+        self.left -= steps
+        return not self.is_over()
+
+    def is_over(self) -> bool:
+        """Whether a search must answer with what it has."""
+        if not self.braked and self._end is not None and time.monotonic() >= self._end:
+            self.braked = True
+        return self.braked or self.left <= 0
+
+    def seconds(self) -> float | None:
+        """Until the brake; None where there is none."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
