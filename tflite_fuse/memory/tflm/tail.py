@@ -101,6 +101,12 @@ def predict_tail(model: Model, build: Build = ARM) -> Tail:
     return Tail(**used, unknown=unknown)
 
 
+def closed(model: Model, taken: int, build: Build = ARM) -> int:
+    """Bytes of the tail when ``taken`` of them precede the structs of the model's inputs and outputs."""
+    cursor = _Cursor(-taken)
+    return taken + sum(cursor.take(size, align) for _, size, align in _edges(model, build))
+
+
 def loading_bytes(model: Model, build: Build = ARM) -> int:
     """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
 
@@ -144,8 +150,8 @@ def _full_struct(tensor: Tensor, build: Build) -> tuple[int, ...]:
 class _Cursor:
     """A position in the arena that moves down from its end, which is aligned to 16 bytes."""
 
-    def __init__(self) -> None:
-        self._position = 0
+    def __init__(self, position: int = 0) -> None:
+        self._position = position
 
     def take(self, size: int, align: int) -> int:
         before = self._position

@@ -7,6 +7,7 @@ the whole and at most a few bytes per operator more.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tflite_fuse.memory.tflm.kernel_scratch import scratch_requests
@@ -55,15 +56,56 @@ def tail_shares(model: Model, build: Build = ARM) -> TailShares:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    block = build.node.bytes + _CONSTANTS_AND_SCRATCH * build.tensor.bytes + round_up(FUSED_BLOCK_BYTES, ALIGNMENT)
     operators = tuple(_share(model, operator, build) for operator in model.main.operators)
-    return TailShares(operators, block, build.tensor.bytes, _fixed(model, build))
+    return TailShares(operators, _block(build), build.tensor.bytes, _fixed(model, build))
+
+
+def _block(build: Build) -> int:
+    return build.node.bytes + _CONSTANTS_AND_SCRATCH * build.tensor.bytes + round_up(FUSED_BLOCK_BYTES, ALIGNMENT)
+
+
+def least_shares(model: Model, rewritten: Model) -> TailShares:
+    """The same as lower bounds on a 32-bit Arm target, whatever blocks are made of a model's operators.
+
+    Constants that several operators read are counted for none of them, options without what rounding adds.
+
+    Args:
+        model: the model without blocks.
+        rewritten: one made of it. Its own inputs and outputs count in ``fixed``, without their full structs at the end
+            of the tail: ``tail.closed`` adds those.
+
+    Raises:
+        PlanError: an offline plan is damaged.
+        ModelError: a dynamic shape.
+    """
+    readers = Counter(index for operator in model.main.operators for index in {*(operator.inputs or ())})
+    operators = tuple(
+        _share(model, operator, ARM)
+        - ARM.tensor.bytes * sum(readers[index] > 1 for index in _constants(model, operator))
+        - _rounding(model, operator, ARM)
+        for operator in model.main.operators
+    )
+    bare = predict_tail(prune(replace_operators(rewritten, ())), ARM)
+    written = {index for operator in rewritten.main.operators for index in operator.outputs or ()}
+    counted_twice = len({*rewritten.main.outputs} & written)
+    fixed = bare.total - bare.edges - counted_twice * ARM.tensor.bytes
+    opening, by_block = _gap_filled(model), round_up(FUSED_BLOCK_BYTES, ALIGNMENT) - FUSED_BLOCK_BYTES
+    first = tuple(share + by_block - opening for share in operators[:1])
+    return TailShares((*first, *operators[1:]), _block(ARM), ARM.tensor.bytes, fixed - by_block)
+
+
+def _gap_filled(model: Model) -> int:
+    """What the first buffer of all may save: it may lie partly in the gap before the first multiple of 16."""
+    gaps = [
+        [round_up(size, ALIGNMENT) - size for _, size in kernel_buffers(model, model.main, operator, ARM)]
+        for operator in model.main.operators
+    ]
+    return gaps[0][0] if gaps and gaps[0] else max((gap for each in gaps for gap in each), default=0)
 
 
 def _share(model: Model, operator: Operator, build: Build) -> int:
     graph, name = model.main, operator_name(model, operator)
-    constants = {index for index in operator.inputs or () if index >= 0 and _is_constant(model, index)}
-    own = len(constants) + sum(index >= 0 for index in operator.outputs or ())
+    own = len(_constants(model, operator)) + sum(index >= 0 for index in operator.outputs or ())
     total = build.node.bytes + own * build.tensor.bytes
     sizes = build.operators.get(name)
     if sizes is not None and sizes.options is not None:
@@ -73,8 +115,18 @@ def _share(model: Model, operator: Operator, build: Build) -> int:
     return total + build.pointer * len(handles)
 
 
-def _is_constant(model: Model, index: int) -> bool:
-    return bool(model.buffers[model.main.tensors[index].buffer].data)
+def _constants(model: Model, operator: Operator) -> set[int]:
+    """The constant tensors an operator reads."""
+    tensors, buffers = model.main.tensors, model.buffers
+    return {index for index in operator.inputs or () if index >= 0 and buffers[tensors[index].buffer].data}
+
+
+def _rounding(model: Model, operator: Operator, build: Build) -> int:
+    """What rounding adds to an operator's options in its share."""
+    sizes = build.operators.get(operator_name(model, operator))
+    if sizes is None or sizes.options is None:
+        return 0
+    return round_up(sizes.options.bytes, build.pointer) - sizes.options.bytes
 
 
 def _fixed(model: Model, build: Build) -> int:
