@@ -26,9 +26,6 @@
 extern "C" {
 #endif
 
-/* Version of the options format this library reads. */
-#define TFLITE_FUSE_VERSION 1
-
 /* The work a block may ask for, in elementary steps (about one per multiply-accumulate, counted as if every tile
  * computed every tensor whole). Options come from a file: without a limit a damaged one could run for ever. */
 #ifndef TFLITE_FUSE_MAX_WORK
@@ -38,7 +35,7 @@ extern "C" {
 typedef enum {
   TFLITE_FUSE_OK = 0,
   TFLITE_FUSE_BAD_BUFFER,     /* options truncated, misaligned, or no FlatBuffer of this kind */
-  TFLITE_FUSE_BAD_VERSION,    /* options of another version */
+  TFLITE_FUSE_BAD_VERSION,    /* options of another version, or with something in them that a later one added */
   TFLITE_FUSE_BAD_HEADER,     /* tiles, chunk or counts out of range */
   TFLITE_FUSE_BAD_TENSOR,     /* extent, storage, producer or operand of a tensor out of range */
   TFLITE_FUSE_BAD_SCRATCH,    /* a ring buffer or accumulator lies outside the scratch memory, or in reserved bytes */

@@ -14,8 +14,8 @@ from tests.fusion.packed_blocks import BUILDS, deep_block, one_column_block, pac
 from tests.fusion.random_blocks import random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.fusion.block.stages import StageKind
-from tflite_fuse.fusion.encoding.decode import read_options
 from tflite_fuse.fusion.encoding.encode import encode
+from tflite_fuse.fusion.encoding.options import read_options
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 builds = pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)

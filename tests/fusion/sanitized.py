@@ -19,8 +19,8 @@ from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.stages import Block, StageKind
-from tflite_fuse.fusion.encoding.decode import read_options
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.encoding.options import read_options
 from tflite_fuse.fusion.encoding.structs import TensorDesc
 from tflite_fuse.runtime.library.host import HostLibrary, load_library
 from tflite_fuse.runtime.streams import PixelSource

@@ -1,8 +1,6 @@
 /* Checks the constants of a stage: weights, tables of multipliers and shifts, the pixel that pads. */
 #include "tflite_fuse_checks.h"
 
-enum { MAX_ADD_SHIFT = 20 /* nine bits shifted left by this, twice, fit int32 */ };
-
 static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 static bool is_packed(const tflite_fuse_stage* stage) { return stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN; }
@@ -14,10 +12,10 @@ static bool packing_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_t
       (stage->kind == TFLITE_FUSE_KIND_FULLY_CONNECTED && tflite_fuse_pixels(input) == 1)) {
     if (tflite_fuse_packs_as_conv(stage, input)) {
       if (input->channels % 4 == 0) {
-        return taps <= TFLITE_FUSE_LISTED_TAPS;
+        return taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
       }
-      return tflite_fuse_packed_values(stage, input) <= TFLITE_FUSE_PATCH_VALUES &&
-             (stage->kernel_width == 1 || stage->kernel_width * input->channels <= TFLITE_FUSE_ROW_VALUES);
+      return tflite_fuse_packed_values(stage, input) <= TFLITE_FUSE_MAX_PATCH_VALUES &&
+             (stage->kernel_width == 1 || stage->kernel_width * input->channels <= TFLITE_FUSE_MAX_ROW_VALUES);
     }
     return stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && stage->kernel_width % 2 == 1 &&
            stage->kernel_height == stage->kernel_width && stage->stride_width <= 2 && stage->dilation_width == 1 &&
@@ -70,7 +68,7 @@ static int32_t channel_entries(const tflite_fuse_stage* stage, const tflite_fuse
 
 static bool channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table, int32_t entries) {
   const bool is_down = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
-  const int32_t least = is_down ? 0 : -31, most = is_down ? TFLITE_FUSE_MOST_DOWN : 30;
+  const int32_t least = is_down ? 0 : -31, most = is_down ? TFLITE_FUSE_MAX_DOWN_SHIFT : 30;
   for (int32_t c = 0; c < entries; ++c) {
     if (table[c].multiplier == INT32_MIN || !within(table[c].shift, least, most)) {
       return false;
@@ -80,9 +78,9 @@ static bool channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse
 }
 
 static bool addition_is_sound(const tflite_fuse_addition* table) {
-  return within(table->left_shift, 0, MAX_ADD_SHIFT) && table->inputs[0].multiplier >= 0 &&
-         table->inputs[1].multiplier >= 0 && table->output.multiplier >= 0 && within(table->inputs[0].shift, -31, 0) &&
-         within(table->inputs[1].shift, -31, 0) && within(table->output.shift, -31, 0);
+  return within(table->left_shift, 0, TFLITE_FUSE_MAX_ADD_SHIFT) && table->multiplier_0 >= 0 &&
+         table->multiplier_1 >= 0 && table->output_multiplier >= 0 && within(table->shift_0, -31, 0) &&
+         within(table->shift_1, -31, 0) && within(table->output_shift, -31, 0);
 }
 
 static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,

@@ -9,13 +9,6 @@
 #include "../tflite_fuse.h"
 #include "tflite_fuse_format.h"
 
-/* The pixels a kernel call works on are given as pointers. Up to this many live on the C stack (384 bytes on a 32-bit
- * core); a window of more pixels than that has its pointers in the reserved part of scratch. */
-#define TFLITE_FUSE_STACK_POINTERS 96
-
-/* Bytes per pointer in scratch, the same on every target: the scratch size is part of the model. */
-#define TFLITE_FUSE_POINTER_BYTES 8
-
 /* Progress of one spatial stage through the region of its output that the current tile needs. */
 typedef struct {
   uint16_t x0, x1; /* columns of the region: x0 <= x < x1 */
@@ -25,11 +18,11 @@ typedef struct {
   uint8_t caller;  /* the stage that waits for it */
 } tflite_fuse_cursor;
 
-_Static_assert(sizeof(tflite_fuse_cursor) == 12, "the Python package reserves 12 bytes per cursor");
+_Static_assert(sizeof(tflite_fuse_cursor) == TFLITE_FUSE_CURSOR_BYTES, "the encoder reserves as many");
 
 /* Bytes of scratch for the cursors; pointers to the pixels of large windows follow. */
 static inline int32_t tflite_fuse_cursor_bytes(int32_t spatial_stages) {
-  const int32_t bytes = spatial_stages * (int32_t)sizeof(tflite_fuse_cursor);
+  const int32_t bytes = spatial_stages * TFLITE_FUSE_CURSOR_BYTES;
   return (bytes + TFLITE_FUSE_POINTER_BYTES - 1) / TFLITE_FUSE_POINTER_BYTES * TFLITE_FUSE_POINTER_BYTES;
 }
 
@@ -86,18 +79,6 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
 }
 
 /* ---- Packed layouts ---- */
-
-/* Most bits a packed table shifts down by, less one. */
-enum { TFLITE_FUSE_MOST_DOWN = 22 };
-
-/* What the kernels for packed weights take at most: taps the convolution lists; values of a window, and of a row of it
- * with several taps, that it copies; neighbouring pixels the depthwise convolution computes together. */
-enum {
-  TFLITE_FUSE_LISTED_TAPS = 32,
-  TFLITE_FUSE_PATCH_VALUES = 160,
-  TFLITE_FUSE_ROW_VALUES = 64,
-  TFLITE_FUSE_DEPTHWISE_PIXELS = 4
-};
 
 /* Values of a window as packed weights count them: each row with zeros to whole words. */
 static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {

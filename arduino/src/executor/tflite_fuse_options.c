@@ -45,6 +45,17 @@ static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
   return b->data + root + offset;
 }
 
+/* Whether the root table has a field that nothing fills yet, or that we do not know; the version has been found. */
+static bool holds_more(const buffer* b) {
+  const uint8_t* vtable = b->data + load_u32(b->data) - (int32_t)load_u32(b->data + load_u32(b->data));
+  for (uint32_t slot = 4 + 2 * (TFLITE_FUSE_FIELD_STAGE_INPUTS + 1); slot + 2 <= load_u16(vtable); slot += 2) {
+    if (load_u16(vtable + slot) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* The elements of a vector of structs, or NULL. */
 static const void* find_vector(const buffer* b, uint32_t id, size_t element_bytes, uint32_t* count) {
   const uint8_t* field = find_field(b, id, 4);
@@ -67,18 +78,18 @@ static tflite_fuse_status read_options(tflite_fuse_block* block, const void* opt
       memcmp(b.data + 4, TFLITE_FUSE_IDENTIFIER, 4) != 0) {
     return TFLITE_FUSE_BAD_BUFFER;
   }
-  const uint8_t* version = find_field(&b, 0, 4);
+  const uint8_t* version = find_field(&b, TFLITE_FUSE_FIELD_VERSION, 4);
   if (version == NULL) {
     return TFLITE_FUSE_BAD_BUFFER;
   }
-  if (load_u32(version) != TFLITE_FUSE_VERSION) {
+  if (load_u32(version) < TFLITE_FUSE_OLDEST_VERSION || load_u32(version) > TFLITE_FUSE_VERSION || holds_more(&b)) {
     return TFLITE_FUSE_BAD_VERSION;
   }
   uint32_t tensors = 0, stages = 0;
-  block->header = (const tflite_fuse_header*)(const void*)find_field(&b, 1, sizeof(tflite_fuse_header));
-  block->tensors = find_vector(&b, 2, sizeof(tflite_fuse_tensor), &tensors);
-  block->stages = find_vector(&b, 3, sizeof(tflite_fuse_stage), &stages);
-  block->stage_inputs = find_vector(&b, 4, sizeof(int32_t), stage_input_count);
+  block->header = (const tflite_fuse_header*)(const void*)find_field(&b, TFLITE_FUSE_FIELD_HEADER, sizeof(tflite_fuse_header));
+  block->tensors = find_vector(&b, TFLITE_FUSE_FIELD_TENSORS, sizeof(tflite_fuse_tensor), &tensors);
+  block->stages = find_vector(&b, TFLITE_FUSE_FIELD_STAGES, sizeof(tflite_fuse_stage), &stages);
+  block->stage_inputs = find_vector(&b, TFLITE_FUSE_FIELD_STAGE_INPUTS, sizeof(int32_t), stage_input_count);
   if (block->header == NULL || block->tensors == NULL || block->stages == NULL || block->stage_inputs == NULL) {
     return TFLITE_FUSE_BAD_BUFFER;
   }

@@ -1,16 +1,7 @@
 /* Checks the shape of a block: tensors, stages, how they fit together, scratch and the work to expect. */
 #include "tflite_fuse_checks.h"
 
-enum {
-  MAX_OPERANDS = 255,        /* inputs of one stage, numbers of operands */
-  MAX_CHUNK = 255,           /* the length of a run, too */
-  MAX_EXTENT = 65535,        /* rows and columns are kept in 16 bits */
-  MAX_WINDOW = 32767,        /* kernel, stride, dilation, padding */
-  MAX_POSITION = 1 << 30,    /* rows and columns a window may reach */
-  MAX_TAPS = 1 << 20,        /* pixels under one window, and pixels from there to the next */
-  MAX_AVERAGED = 1 << 23,    /* pixels of a global average: the sum of as many int8 fits int32 */
-  STEPS_PER_PIXEL = 64       /* work of the executor itself */
-};
+enum { STEPS_PER_PIXEL = 64 /* work of the executor itself */ };
 
 /* ---- Tensors ---- */
 
@@ -24,11 +15,11 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
 
 static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
-  return within(t->height, 1, MAX_EXTENT) && within(t->width, 1, MAX_EXTENT) && t->channels >= 1 &&
+  return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) && t->channels >= 1 &&
          bounded(bounded(t->height, t->width), t->channels) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
-         within(t->storage, TFLITE_FUSE_STORAGE_SCRATCH, TFLITE_FUSE_STORAGE_EXTERNAL) &&
-         within(t->operand, 0, MAX_OPERANDS) && storage_is_sound(block, t, index);
+         t->storage <= TFLITE_FUSE_STORAGE_EXTERNAL &&
+         tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index);
 }
 
 /* ---- Stages ---- */
@@ -50,7 +41,7 @@ static const kind_rule KINDS[] = {
     [TFLITE_FUSE_KIND_MAX_POOL] = {1, 1, true, true},
     [TFLITE_FUSE_KIND_GLOBAL_AVERAGE] = {1, 1, false, true},
     [TFLITE_FUSE_KIND_FULLY_CONNECTED] = {1, 1, false, false},
-    [TFLITE_FUSE_KIND_CONCATENATION] = {1, MAX_OPERANDS, false, false},
+    [TFLITE_FUSE_KIND_CONCATENATION] = {1, TFLITE_FUSE_MAX_OPERANDS, false, false},
     [TFLITE_FUSE_KIND_SOURCE] = {0, 0, false, false},
 };
 
@@ -65,7 +56,7 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
   const kind_rule* rule = &KINDS[stage->kind];
   if (!within(stage->input_count, rule->min_inputs, rule->max_inputs) || stage->first_input < 0 ||
       (uint64_t)stage->first_input + (uint64_t)stage->input_count > stage_input_count ||
-      !within(stage->output, 0, block->tensor_count - 1) || block->tensors[stage->output].producer != s) {
+      stage->output >= block->tensor_count || block->tensors[stage->output].producer != s) {
     return false;
   }
   for (int32_t i = 0; i < stage->input_count; ++i) {
@@ -75,21 +66,21 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
     }
   }
   const bool pads = rule->has_window || stage->kind == TFLITE_FUSE_KIND_PAD;
-  const int32_t most = rule->has_window ? MAX_WINDOW : 1;
+  const int32_t most = rule->has_window ? TFLITE_FUSE_MAX_WINDOW : 1;
   return within(stage->kernel_height, 1, most) && within(stage->kernel_width, 1, most) &&
          within(stage->stride_height, 1, most) && within(stage->stride_width, 1, most) &&
          within(stage->dilation_height, 1, most) && within(stage->dilation_width, 1, most) &&
-         within(stage->pad_top, 0, pads ? MAX_WINDOW : 0) && within(stage->pad_left, 0, pads ? MAX_WINDOW : 0) &&
+         within(stage->pad_top, 0, pads ? TFLITE_FUSE_MAX_WINDOW : 0) && within(stage->pad_left, 0, pads ? TFLITE_FUSE_MAX_WINDOW : 0) &&
          within(stage->activation_min, INT8_MIN, stage->activation_max) &&
          within(stage->activation_max, INT8_MIN, INT8_MAX) &&
-         within(stage->weight_layout, TFLITE_FUSE_LAYOUT_PLAIN, TFLITE_FUSE_LAYOUT_PACKED);
+         stage->weight_layout <= TFLITE_FUSE_LAYOUT_PACKED && tflite_fuse_stage_is_known(stage);
 }
 
 static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
   const int64_t extent_width = (int64_t)(stage->kernel_width - 1) * stage->dilation_width + 1;
-  return reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) < MAX_POSITION &&
-         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) < MAX_POSITION &&
-         stage->kernel_height * extent_width <= MAX_TAPS && stage->kernel_height * stage->stride_width <= MAX_TAPS;
+  return reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) < TFLITE_FUSE_MAX_POSITION &&
+         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) < TFLITE_FUSE_MAX_POSITION &&
+         stage->kernel_height * extent_width <= TFLITE_FUSE_MAX_TAPS && stage->kernel_height * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
 }
 
 /* Whether every window of a pool holds a pixel of the image: else the average would divide by zero. */
@@ -134,7 +125,7 @@ static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {
   if (tflite_fuse_accumulates(stage, input)) {
     const bool is_driven = input == &block->tensors[block->header->driven];
     return is_tail(block, s) && tflite_fuse_pixels(output) == 1 &&
-           (is_driven || tflite_fuse_pixels(input) == 1) && tflite_fuse_pixels(input) <= MAX_AVERAGED;
+           (is_driven || tflite_fuse_pixels(input) == 1) && tflite_fuse_pixels(input) <= TFLITE_FUSE_MAX_AVERAGED;
   }
   if (is_tail(block, s) && tflite_fuse_pixels(input) != 1) {
     return false;
@@ -187,8 +178,8 @@ static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* st
 
 static bool header_is_sound(const tflite_fuse_block* block) {
   const tflite_fuse_header* header = block->header;
-  return within(header->tile_height, 1, MAX_EXTENT) && within(header->tile_width, 1, MAX_EXTENT) &&
-         within(header->chunk, 1, MAX_CHUNK) && within(header->driven, 0, block->tensor_count - 1) &&
+  return within(header->tile_height, 1, TFLITE_FUSE_MAX_EXTENT) && within(header->tile_width, 1, TFLITE_FUSE_MAX_EXTENT) &&
+         within(header->chunk, 1, TFLITE_FUSE_MAX_CHUNK) && within(header->driven, 0, block->tensor_count - 1) &&
          within(header->spatial_stages, 0, block->stage_count) && header->scratch_bytes >= 0 &&
          block->tensors[header->driven].producer < header->spatial_stages;
 }

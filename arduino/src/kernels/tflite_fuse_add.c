@@ -7,10 +7,8 @@ typedef struct {
   int32_t zero_point, multiplier, shift;
 } operand;
 
-static operand operand_of(const tflite_fuse_call* call, int32_t number) {
-  const tflite_fuse_addition* table = call->table;
-  const operand o = {call->windows[number], call->inputs[number]->zero_point, table->inputs[number].multiplier,
-                     table->inputs[number].shift};
+static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t multiplier, int32_t shift) {
+  const operand o = {call->windows[number], call->inputs[number]->zero_point, multiplier, shift};
   return o;
 }
 
@@ -22,7 +20,7 @@ static void add_down(const tflite_fuse_call* call, operand halved, operand scale
   const tflite_fuse_addition* table = call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const bool is_whole = range.low == INT8_MIN && range.high == INT8_MAX;
-  const tflite_fuse_channel entry = {0, table->output.multiplier, -1 - table->output.shift};
+  const tflite_fuse_channel entry = {0, table->output_multiplier, -1 - table->output_shift};
   const tflite_fuse_scale scale = tflite_fuse_scale_of(&entry, 2 * range.zero_point + 1);
   const int32_t halved_zero = -halved.zero_point * (1 << 19), scaled_zero = -scaled.zero_point * (1 << 21);
   const int32_t half = (int32_t)(UINT32_C(1) << (-1 - scaled.shift));
@@ -58,7 +56,7 @@ static void add_any(const tflite_fuse_call* call, operand a, operand b) {
     for (int32_t c = 0; c < call->output->channels; ++c) {
       const int32_t sum = scale_operand(a.pixels[i][c], &a, table.left_shift) +
                           scale_operand(b.pixels[i][c], &b, table.left_shift);
-      const int32_t scaled = tflite_fuse_multiply(sum, table.output.multiplier, table.output.shift);
+      const int32_t scaled = tflite_fuse_multiply(sum, table.output_multiplier, table.output_shift);
       call->outputs[i][c] = tflite_fuse_fit(scaled, range);
     }
   }
@@ -66,9 +64,10 @@ static void add_any(const tflite_fuse_call* call, operand a, operand b) {
 
 void tflite_fuse_add(const tflite_fuse_call* call) {
   const tflite_fuse_addition* table = call->table;
-  const operand a = operand_of(call, 0), b = operand_of(call, 1);
-  const bool goes_down = table->left_shift == 20 && table->output.shift < 0 &&
-                         table->output.shift >= -1 - TFLITE_FUSE_MOST_DOWN;
+  const operand a = operand_of(call, 0, table->multiplier_0, table->shift_0);
+  const operand b = operand_of(call, 1, table->multiplier_1, table->shift_1);
+  const bool goes_down = table->left_shift == 20 && table->output_shift < 0 &&
+                         table->output_shift >= -1 - TFLITE_FUSE_MAX_DOWN_SHIFT;
   if (goes_down && is_halved(&a) && b.shift < 0) {
     add_down(call, a, b);
   } else if (goes_down && is_halved(&b) && a.shift < 0) {

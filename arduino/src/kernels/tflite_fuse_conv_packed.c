@@ -26,8 +26,8 @@ typedef struct {
 #if TFLITE_FUSE_DSP
   union {
     struct {
-      int8_t rows[2][TFLITE_FUSE_ROW_VALUES];
-      uint32_t wide[TFLITE_FUSE_PATCH_VALUES];
+      int8_t rows[2][TFLITE_FUSE_MAX_ROW_VALUES];
+      uint32_t wide[TFLITE_FUSE_MAX_PATCH_VALUES];
     } whole;
     struct {
       int32_t sums[2 * PART_CHANNELS];
@@ -35,11 +35,11 @@ typedef struct {
     } part;
   } of;
 #else
-  int8_t row[TFLITE_FUSE_ROW_VALUES];
+  int8_t row[TFLITE_FUSE_MAX_ROW_VALUES];
   const int8_t* copies[TFLITE_FUSE_CONV_AT_ONCE];
   union {
     const int8_t* list[TFLITE_FUSE_CONV_AT_ONCE * MOST_TAPS_OF_4];
-    int8_t values[TFLITE_FUSE_CONV_AT_ONCE][TFLITE_FUSE_PATCH_VALUES];
+    int8_t values[TFLITE_FUSE_CONV_AT_ONCE][TFLITE_FUSE_MAX_PATCH_VALUES];
   } of;
 #endif
 } workspace;
@@ -248,7 +248,7 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
   const int8_t* const* window = j->call->windows[0] + first * to_next;
   j->outputs[0] = j->call->outputs[first];
   j->outputs[1] = j->call->outputs[first + pixels - 1];
-  if (j->values * pixels > 2 * TFLITE_FUSE_PATCH_VALUES) {
+  if (j->values * pixels > 2 * TFLITE_FUSE_MAX_PATCH_VALUES) {
     compute_in_parts(j, space, window, (pixels - 1) * to_next);
     return;
   }

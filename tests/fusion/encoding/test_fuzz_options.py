@@ -11,9 +11,7 @@ import pytest
 
 from tests.fusion.encoding.test_encode import encoded, small_block
 from tflite_fuse.errors import RuntimeUnavailableError
-from tflite_fuse.fusion.encoding.decode import read_options
-from tflite_fuse.fusion.encoding.encode import write_options
-from tflite_fuse.fusion.encoding.structs import Options
+from tflite_fuse.fusion.encoding.options import Options, read_options, write_options
 from tflite_fuse.runtime.library.compiler import sanitizer_environment
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
@@ -86,7 +84,9 @@ HUGE = 2**31 - 1
         ("tensors", 0, {"width": 65536}, "tensor"),
         ("tensors", 0, {"channels": HUGE}, "tensor"),
         ("tensors", 0, {"storage": 4}, "tensor"),
-        ("tensors", 0, {"operand": -1}, "tensor"),
+        ("tensors", 0, {"element_type": 1}, "tensor"),
+        ("tensors", 0, {"element_order": 1}, "tensor"),
+        ("tensors", 0, {"first_row": 1}, "tensor"),
         ("tensors", 1, {"producer": 1}, "tensor"),
         ("tensors", 1, {"zero_point": 128}, "tensor"),
         ("tensors", 1, {"storage": 0, "capacity": 16, "offset": 0}, "outside the scratch"),
@@ -104,7 +104,10 @@ HUGE = 2**31 - 1
         ("stages", 0, {"pad_top": -1}, "stage"),
         ("stages", 0, {"activation_min": 1, "activation_max": 0}, "stage"),
         ("stages", 0, {"weight_layout": 3}, "stage"),
-        ("stages", 0, {"weight_layout": -1}, "stage"),
+        ("stages", 0, {"flags": 1}, "stage"),
+        ("stages", 0, {"first_channel": 1}, "stage"),
+        ("stages", 0, {"first_row": 1}, "stage"),
+        ("stages", 0, {"phase": 1}, "stage"),
         ("stages", 0, {"kernel_height": 32767, "kernel_width": 32767}, "fit together"),
         ("stages", 0, {"kind": 2}, "fit together"),
         ("stages", 0, {"kernel_height": 50}, "constants"),

@@ -18,32 +18,27 @@ of the last row; each part with zeros up to whole words.
 from __future__ import annotations
 
 import math
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.fusion.block.limits import MAX_DOWN_SHIFT, MAX_LISTED_TAPS, MAX_PATCH_VALUES, MAX_ROW_VALUES
+from tflite_fuse.fusion.block.enums import WeightLayout as WeightLayout
+from tflite_fuse.fusion.block.limits import (
+    DEPTHWISE_PIXELS,
+    MAX_DOWN_SHIFT,
+    MAX_LISTED_TAPS,
+    MAX_PATCH_VALUES,
+    MAX_ROW_VALUES,
+)
 from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Stage, StageKind
 
 Int64Array = npt.NDArray[np.int64]
-
-DEPTHWISE_PIXELS = 4
-"""Neighbouring pixels the kernel for packed depthwise weights computes together."""
 
 _CONSTANT_BITS = 20
 """Channels that always give v are stored as v · 2²¹ · 2³⁰/2³¹ / 2²⁰; weights must not add up to half of a step."""
 
 _DEPTHWISE_SIZES = (3, 5, 7)
 _DEPTHWISE_STRIDES = (1, 2)
-
-
-class WeightLayout(IntEnum):
-    """The numbers are part of the options format."""
-
-    PLAIN = 0
-    PACKED_DOWN = 1
-    PACKED = 2
 
 
 def packs_as_conv(kind: StageKind, source: BlockTensor) -> bool:

@@ -8,41 +8,15 @@ custom operator's options and constants, ``arduino/src`` runs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.fusion.block.enums import StageKind as StageKind
+from tflite_fuse.fusion.block.enums import Storage as Storage
+
 Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
-
-
-class StageKind(IntEnum):
-    """What a stage computes. The numbers are part of the options format."""
-
-    CONV = 1
-    DEPTHWISE = 2
-    ADD = 3
-    PAD = 4
-    AVERAGE_POOL = 5
-    MAX_POOL = 6
-    GLOBAL_AVERAGE = 7
-    FULLY_CONNECTED = 8
-    CONCATENATION = 9
-    SOURCE = 10
-
-
-class Storage(IntEnum):
-    """Where a tensor of a block lives. The numbers are part of the options format."""
-
-    SCRATCH = 0
-    """A FIFO in the block's scratch tensor."""
-    INPUT = 1
-    """A whole tensor in the arena, read only."""
-    OUTPUT = 2
-    """A whole tensor in the arena, written by the block (and perhaps read again inside)."""
-    EXTERNAL = 3
-    """A whole tensor outside the arena (pointer given at run time), read only."""
 
 
 @dataclass(frozen=True)

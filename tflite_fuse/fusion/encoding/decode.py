@@ -5,19 +5,19 @@ Everything is taken to be hostile: whatever the bytes hold, the answer is a bloc
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import StoredTables
 from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_STAGES, MAX_TENSORS
+from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_TENSORS
 from tflite_fuse.fusion.block.packing import WeightLayout
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
-from tflite_fuse.fusion.encoding.structs import IDENTIFIER, NONE, VERSION, Header, Options, StageDesc, TensorDesc
+from tflite_fuse.fusion.encoding.options import Options, read_options
+from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
 
 
 @dataclass(frozen=True)
@@ -76,69 +76,6 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
         scratch_bytes=found.header.scratch_bytes,
         outside=_outside_numbers(found, block),
     )
-
-
-# ---- FlatBuffer ----
-
-
-def read_options(data: bytes) -> Options:
-    """The structs in the options, their numbers unchecked.
-
-    Raises:
-        BlockError: no FlatBuffer of this kind and version, or truncated.
-    """
-    if data[4:8] != IDENTIFIER:
-        raise BlockError("The custom options are no fused block of tflite-fuse.")
-    fields = _Fields(data)
-    (version,) = struct.unpack("<i", fields.inline(0, 4))
-    if version != VERSION:
-        raise BlockError(
-            f"The fused block's options have version {version}, this tflite-fuse reads {VERSION}; rewrite the model."
-        )
-    header = Header(*struct.unpack("<6i", fields.inline(1, 24)))
-    tensors = tuple(TensorDesc(*row) for row in fields.rows(2, len(TensorDesc._fields)))
-    stages = tuple(StageDesc(*row) for row in fields.rows(3, len(StageDesc._fields)))
-    if not (1 <= len(tensors) <= MAX_TENSORS and 1 <= len(stages) <= MAX_STAGES):
-        raise BlockError(f"The fused block's options hold {len(tensors)} tensors and {len(stages)} stages.")
-    return Options(header, tensors, stages, tuple(fields.ints(4, 1)))
-
-
-class _Fields:
-    """The fields of a FlatBuffer's root table."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.root = self._unpack("<I", 0)
-        self.vtable = self.root - self._unpack("<i", self.root)
-        self.vtable_size = self._unpack("<H", self.vtable)
-        self.table_size = self._unpack("<H", self.vtable + 2)
-
-    def _unpack(self, layout: str, position: int) -> int:
-        size = struct.calcsize(layout)
-        return int(struct.unpack(layout, self._bytes(position, size))[0])
-
-    def _bytes(self, position: int, size: int) -> bytes:
-        if position < 0 or position % min(size or 1, 4) or position + size > len(self.data):
-            raise BlockError("The fused block's options are truncated or damaged.")
-        return self.data[position : position + size]
-
-    def inline(self, field: int, size: int) -> bytes:
-        slot = 4 + 2 * field
-        offset = self._unpack("<H", self.vtable + slot) if slot + 2 <= self.vtable_size else 0
-        if offset < 4 or offset + size > self.table_size:
-            raise BlockError(f"The fused block's options lack field {field}.")
-        return self._bytes(self.root + offset, size)
-
-    def ints(self, field: int, per_row: int) -> tuple[int, ...]:
-        relative = struct.unpack("<I", self.inline(field, 4))[0]
-        slot = self._unpack("<H", self.vtable + 4 + 2 * field)
-        start = self.root + slot + relative
-        count = self._unpack("<I", start) * per_row
-        return struct.unpack(f"<{count}i", self._bytes(start + 4, 4 * count))
-
-    def rows(self, field: int, width: int) -> Iterator[tuple[int, ...]]:
-        numbers = self.ints(field, width)
-        return (numbers[at : at + width] for at in range(0, len(numbers), width))
 
 
 # ---- Tensors and stages ----

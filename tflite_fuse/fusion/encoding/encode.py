@@ -9,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import flatbuffers
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import Tables, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.limits import MAX_BYTES
+from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_OPERANDS
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
-from tflite_fuse.fusion.encoding.structs import (
-    ALIGNMENT,
-    IDENTIFIER,
-    NONE,
-    VERSION,
-    Header,
-    Options,
-    StageDesc,
-    TensorDesc,
-)
+from tflite_fuse.fusion.encoding.options import Options, write_options
+from tflite_fuse.fusion.encoding.structs import ALIGNMENT, NONE, BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.fusion.schedule.schedule import Schedule
 
 
@@ -69,7 +60,7 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
         )
     )
     options = Options(
-        header=Header(
+        header=BlockHeader(
             tile_height=schedule.config.tile_height,
             tile_width=schedule.config.tile_width,
             chunk=schedule.config.chunk,
@@ -94,6 +85,8 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     operand = {**operand_numbers(block), **outside}
     for index, tensor in enumerate(block.tensors):
+        if not 0 <= operand.get(index, 0) <= MAX_OPERANDS:
+            raise BlockError(f"Tensor {tensor.name} is external tensor or source {operand[index]}.")
         yield TensorDesc(
             height=tensor.height,
             width=tensor.width,
@@ -189,36 +182,3 @@ def _leaves_input(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
         or (output.height - 1) * stage.stride[0] + stage.extent[0] > source.height
         or (output.width - 1) * stage.stride[1] + stage.extent[1] > source.width
     )
-
-
-# ---- FlatBuffer ----
-
-
-def write_options(options: Options) -> bytes:
-    """The FlatBuffer of a block's options."""
-    builder = flatbuffers.Builder(1024)
-    stage_inputs = _int_vector(builder, [(index,) for index in options.stage_inputs], 1)
-    stages = _int_vector(builder, options.stages, len(StageDesc._fields))
-    tensors = _int_vector(builder, options.tensors, len(TensorDesc._fields))
-    builder.StartObject(5)
-    _prepend_struct(builder, options.header)
-    builder.PrependStructSlot(1, builder.Offset(), 0)
-    builder.PrependUOffsetTRelativeSlot(2, tensors, 0)
-    builder.PrependUOffsetTRelativeSlot(3, stages, 0)
-    builder.PrependUOffsetTRelativeSlot(4, stage_inputs, 0)
-    builder.PrependInt32Slot(0, VERSION, 0)
-    builder.Finish(builder.EndObject(), file_identifier=IDENTIFIER)
-    return bytes(builder.Output())
-
-
-def _int_vector(builder: flatbuffers.Builder, rows: Sequence[Sequence[int]], fields: int) -> int:
-    builder.StartVector(4 * fields, len(rows), 4)
-    for row in reversed(rows):
-        _prepend_struct(builder, row)
-    return int(builder.EndVector())
-
-
-def _prepend_struct(builder: flatbuffers.Builder, numbers: Sequence[int]) -> None:
-    builder.Prep(4, 4 * len(numbers))
-    for number in reversed(numbers):
-        builder.PrependInt32(number)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Int8Array, StageKind
-from tflite_fuse.fusion.encoding.decode import read_options
+from tflite_fuse.fusion.encoding.options import read_options
 from tflite_fuse.runtime.library.compiler import build_library
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 from tflite_fuse.runtime.streams import PixelSource, pixel_bytes

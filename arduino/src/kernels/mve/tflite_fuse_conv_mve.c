@@ -18,7 +18,7 @@ typedef struct {
   bool has_rest;           /* values behind them */
   mve_pred16_t rest;       /* these */
   uint32x4_t rest_offsets; /* to the words of one channel's weights */
-  const int8_t* list[TFLITE_FUSE_LISTED_TAPS]; /* tap after tap, one pointer per pixel */
+  const int8_t* list[TFLITE_FUSE_MAX_LISTED_TAPS]; /* tap after tap, one pointer per pixel */
   int8_t patches[PATCH_BYTES + LANES]; /* copied windows */
 } job;
 
@@ -131,7 +131,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   const int32_t taps = stage->kernel_height * stage->kernel_width;
   const int32_t values = (int32_t)tflite_fuse_packed_values(stage, call->inputs[0]);
   const bool is_copied = taps > 1 && values <= PATCH_BYTES;
-  const int32_t most = tflite_fuse_min(is_copied ? PATCH_BYTES / values : TFLITE_FUSE_LISTED_TAPS / taps, MOST_PIXELS);
+  const int32_t most = tflite_fuse_min(is_copied ? PATCH_BYTES / values : TFLITE_FUSE_MAX_LISTED_TAPS / taps, MOST_PIXELS);
   job j;
   j.call = call;
   j.taps = is_copied ? 1 : taps;

@@ -22,7 +22,7 @@ from tflite_fuse.fusion.block.kinds.weighted import (
     window_stage,
 )
 from tflite_fuse.fusion.block.kinds.windows import taps
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import (
     RELU,
@@ -32,7 +32,7 @@ from tflite_fuse.fusion.block.operators.requantization import (
     rescale_requantization,
 )
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
-from tflite_fuse.fusion.block.packing import DEPTHWISE_PIXELS, can_pack, packs_as_conv
+from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 
