@@ -14,9 +14,12 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,10 +30,10 @@ from tests.device.targets import Target, build, execute
 from tests.runtime.fused_models import fuse
 from tflite_fuse import Goal
 from tflite_fuse.data import SAMPLE_MODEL
-from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.instructions.counts import block_counts, conv_at_once, fit_costs, predicted_instructions
+from tflite_fuse.fusion.instructions.counts import COUNTS, block_counts, conv_at_once, predicted_instructions
 from tflite_fuse.fusion.instructions.targets import COSTS_FILE, PredictionError
 from tflite_fuse.fusion.instructions.targets import Target as PredictedTarget
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -97,6 +100,26 @@ def measure(program: Program, target: Target) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
         return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))
+
+
+def fit_costs(counts: Sequence[Mapping[str, int]], instructions: Sequence[int]) -> dict[str, float]:
+    """Costs ≥ 0 that make the relative errors least, in the sense of least squares.
+
+    Args:
+        counts: of blocks that were run.
+        instructions: what each took, > 0.
+
+    Raises:
+        UsageError: there are no runs, or one took no instructions.
+    """
+    if not counts or min(instructions, default=0) <= 0:
+        raise UsageError("costs are fitted from runs that took instructions, and there are none")
+    seen = np.array([[row[name] for name in COUNTS] for row in counts], dtype=np.float64)
+    scaled = seen / np.array(instructions, dtype=np.float64)[:, None]
+    # Columns of equal length: counts are of magnitudes that differ by thousands.
+    length = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)
+    costs, _ = nnls(scaled / length, np.ones(len(counts)))
+    return dict(zip(COUNTS, (costs / length).tolist(), strict=True))
 
 
 def fitted(runs: Sequence[Measured]) -> dict[str, float]:

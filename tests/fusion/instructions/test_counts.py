@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fusion.random_blocks import random_block, random_config
-from tflite_fuse.errors import BlockError, UsageError
+from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.packing import can_pack
@@ -19,8 +19,6 @@ from tflite_fuse.fusion.instructions.counts import (
     COUNTS,
     block_counts,
     conv_at_once,
-    fit_costs,
-    predicted_instructions,
     stage_counts,
 )
 from tflite_fuse.fusion.schedule.schedule import schedule
@@ -70,35 +68,6 @@ def test_longer_runs_are_fewer() -> None:
         long = block_counts(block, BlockConfig(config.tile_height, config.tile_width, 64), 2)
         assert long["runs"] <= short["runs"]
         assert short["conv macs"] == 0
-
-
-def test_costs_that_made_the_runs_are_found_again() -> None:
-    true = {name: 1.0 + index / 2 for index, name in enumerate(COUNTS)}
-    rng = Random(1)
-    rows = [{name: rng.randrange(1, 10_000) for name in COUNTS} for _ in range(60)]
-    costs = fit_costs(rows, [predicted_instructions(row, true) for row in rows])
-    assert costs == pytest.approx(true, rel=1e-2)
-
-
-def test_no_cost_is_negative_and_none_could_be_better() -> None:
-    """At the optimum no cost can change in an allowed direction that lowers the error (Karush, Kuhn, Tucker)."""
-    rng = np.random.default_rng(2)
-    for _ in range(20):
-        rows = rng.integers(0, 1000, (30, len(COUNTS)))
-        took = rng.integers(1000, 100_000, 30)
-        fitted = fit_costs([dict(zip(COUNTS, map(int, row), strict=True)) for row in rows], list(map(int, took)))
-        costs = np.array([fitted[name] for name in COUNTS])
-        scaled = rows / took[:, None]
-        slope = scaled.T @ (scaled @ costs - 1)
-        assert (costs >= 0).all() and (slope >= -1e-7).all()
-        assert np.allclose(slope[costs > 0], 0, atol=1e-7)
-
-
-def test_nothing_to_fit_from_is_refused() -> None:
-    with pytest.raises(UsageError):
-        fit_costs([], [])
-    with pytest.raises(UsageError):
-        fit_costs([dict.fromkeys(COUNTS, 1)], [0])
 
 
 def test_the_kernels_are_counted_as_they_are() -> None:

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-import numpy as np
-import numpy.typing as npt
-
-from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.kinds.table import COUNTS as KINDS_COUNT
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage
@@ -82,55 +78,3 @@ def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]
 def expected_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> float:
     """The same, not rounded."""
     return sum(count * costs.get(name, 0.0) for name, count in counts.items())
-
-
-def fit_costs(counts: list[dict[str, int]], instructions: list[int]) -> dict[str, float]:
-    """Costs ≥ 0 that make the relative errors least, in the sense of least squares.
-
-    Args:
-        counts: of blocks that were run.
-        instructions: what each took, > 0.
-
-    Raises:
-        UsageError: there are no runs, or one took no instructions.
-    """
-    if not counts or min(instructions, default=0) <= 0:
-        raise UsageError("costs are fitted from runs that took instructions, and there are none")
-    seen = np.array([[row[name] for name in COUNTS] for row in counts], dtype=np.float64)
-    scaled = seen / np.array(instructions, dtype=np.float64)[:, None]
-    return dict(zip(COUNTS, _non_negative(scaled, np.ones(len(counts))).tolist(), strict=True))
-
-
-def _non_negative(matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Least squares with all unknowns ≥ 0: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
-    scale = np.linalg.norm(matrix, axis=0)
-    scale[scale == 0] = 1.0
-    unit = matrix / scale
-    solution, free = np.zeros(unit.shape[1]), np.zeros(unit.shape[1], dtype=bool)
-    for _ in range(3 * unit.shape[1]):
-        gradient = np.where(free, -np.inf, unit.T @ (wanted - unit @ solution))
-        if gradient.max() <= 1e-10:
-            break
-        free[gradient.argmax()] = True
-        solution = _stay_positive(unit, wanted, solution, free)
-    result: npt.NDArray[np.float64] = solution / scale
-    return result
-
-
-def _stay_positive(
-    unit: npt.NDArray[np.float64],
-    wanted: npt.NDArray[np.float64],
-    solution: npt.NDArray[np.float64],
-    free: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
-    """The least-squares solution over the free unknowns, freeing fewer of them until none is negative."""
-    while True:
-        best = np.zeros_like(solution)
-        best[free] = np.linalg.lstsq(unit[:, free], wanted, rcond=None)[0]
-        negative = free & (best <= 0)
-        if not negative.any():
-            return best
-        steps = solution[negative] / (solution[negative] - best[negative])
-        solution = solution + steps.min() * (best - solution)
-        free &= solution > 1e-12
-        solution = np.where(free, solution, 0.0)
