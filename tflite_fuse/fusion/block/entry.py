@@ -99,7 +99,11 @@ class StoredTables:
 
     def pad_value(self) -> int | None:
         """The value of pixels outside the input, where the stage has one."""
-        return None if self.pad_offset == NOWHERE else int.from_bytes(self._section(self.pad_offset, 1), signed=True)
+        return (
+            None
+            if self.pad_offset == NOWHERE
+            else int.from_bytes(self._section(self.pad_offset, 1), "little", signed=True)
+        )
 
 
 def int32_bytes(values: npt.ArrayLike) -> bytes:
@@ -107,28 +111,8 @@ def int32_bytes(values: npt.ArrayLike) -> bytes:
     return np.asarray(values, np.int64).astype(np.uint32).astype("<u4").tobytes()
 
 
-def _no_check(check: StageCheck) -> None:
-    """Nothing beyond what holds for every stage."""
-
-
 def _no_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     raise BlockError(f"A {stage.kind.name} stage computes nothing.")
-
-
-def _no_table(stage: Stage, tensors: Tensors) -> Tables:
-    return Tables()
-
-
-def _as_it_is(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    return stage
-
-
-def _moves_only(stage: Stage, tensors: Tensors) -> int:
-    return 0
-
-
-def _zero_point(stage: Stage, source: BlockTensor) -> int:
-    return source.zero_point
 
 
 def without_weights(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
@@ -169,12 +153,12 @@ class Kind:
     inputs: tuple[int, int] = (1, 1)
     window: Window = Window.PIXEL
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
-    outside: Callable[[Stage, BlockTensor], int] = _zero_point
-    check: Callable[[StageCheck], None] = _no_check
+    outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
+    check: Callable[[StageCheck], None] = lambda check: None
     reference: Callable[[Stage, Sequence[Operand], BlockTensor], Int64Array] = _no_reference
-    encode_table: Callable[[Stage, Tensors], Tables] = _no_table
-    decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = _as_it_is
-    macs: Callable[[Stage, Tensors], int] = _moves_only
+    encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
+    decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
+    macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0
     work: Work = without_weights
     counts: tuple[str, ...] = ("other values", "other outputs")
     lowerings: Mapping[str, Callable[[OperatorView], Lowered]] = field(default_factory=dict)
