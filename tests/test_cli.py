@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tflite_fuse.cli import app
 from tflite_fuse.export import FORMATS
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.model import load_model, save_model
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.schema import Model, OperatorCode
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.zoo import ModelBuilder
 
@@ -249,3 +250,93 @@ def test_float_models_are_inspected_too(tmp_path: Path) -> None:
     save_model(b.build([b.dequantize(b.conv(b.quantize(x), 4, kernel=3))]), path)
     done = run("inspect", path)
     assert done.returncode == 0 and "QUANTIZE" in done.stdout
+
+
+# ---- Names and streams out of strange hands ----
+
+HOSTILE = "\x1b[2J\x1b]0;x\x07\r\n[red]a[/blue] \u202e\udcff"
+
+
+def hostile_model(path: Path) -> Path:
+    """Every name in it wants more than to be shown."""
+    model = branching_model()
+    tensors = tuple(replace(tensor, name=HOSTILE) for tensor in model.main.tensors)
+    code = OperatorCode(32, HOSTILE, 1, 32)
+    codes = (*model.operator_codes, code)
+    operators = (replace(model.main.operators[0], opcode_index=len(codes) - 1), *model.main.operators[1:])
+    graph = replace(model.main, tensors=tensors, operators=operators, name=HOSTILE)
+    save_model(replace(model, operator_codes=codes, subgraphs=(graph,), description=HOSTILE), path)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("arguments", [["inspect"], ["pareto"], ["pareto", "--csv"], ["pareto", "--json"], ["rewrite"]])
+def test_no_name_moves_the_cursor_or_stops_the_output(arguments: list[str], encoding: str, tmp_path: Path) -> None:
+    path = hostile_model(tmp_path / "a\x1b[31m\n.tflite")
+    out = [tmp_path / "out.tflite", "--no-verify"] if arguments == ["rewrite"] else []
+    done = run(*arguments, path, *out, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    said = (done.stdout + done.stderr).replace("\n", "")
+    assert all(character.isprintable() for character in said)
+    assert load_model(out[0]) if out else True
+
+
+def test_json_of_hostile_names_can_be_read_in_any_encoding(tmp_path: Path) -> None:
+    path = hostile_model(tmp_path / "model.tflite")
+    for encoding in ("utf-8", "ascii"):
+        document = json.loads(run("inspect", path, "--json", PYTHONIOENCODING=encoding).stdout)
+        assert any(HOSTILE in row["name"] for row in document["operators"])
+
+
+def test_messages_about_hostile_names_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b[31m\n.tflite"
+    path.write_bytes(b"nothing")
+    done = run("inspect", path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "\x1b" not in done.stderr
+
+
+def test_a_model_may_come_through_a_pipe(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tflite"
+    for arguments in (["inspect", "/dev/stdin"], ["rewrite", "/dev/stdin", str(out), "--no-verify"]):
+        command = [sys.executable, "-m", "tflite_fuse", *arguments]
+        done = subprocess.run(command, input=model.read_bytes(), capture_output=True, cwd=ROOT, check=False)
+        assert done.returncode == 0, done.stderr
+    with subprocess.Popen(["cat", str(model)], stdout=subprocess.PIPE) as a:
+        assert a.stdout is not None
+        done = subprocess.run(
+            [sys.executable, "-m", "tflite_fuse", "verify", f"/dev/fd/{a.stdout.fileno()}", str(out), "--inputs", "1"],
+            pass_fds=[a.stdout.fileno()],
+            capture_output=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_defect(model: Path) -> None:
+    command = f"{sys.executable} -m tflite_fuse inspect {model} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stderr == ""
+
+
+def test_a_stream_that_takes_nothing_is_a_sentence(model: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "tflite_fuse", "inspect", str(model)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+
+
+def test_a_defect_says_so_and_writes_a_log_on_request(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("what nobody foresaw\x1b[2J")
+
+    monkeypatch.setattr(tflite_fuse, "inspect", broken)
+    done = CliRunner().invoke(app, ["inspect", str(model)])
+    assert done.exit_code == 3 and done.stderr.startswith("tflite-fuse: a defect of tflite-fuse, please report it")
+    assert "KeyError" in done.stderr and "--log FILE" in done.stderr and "\x1b" not in done.stderr
+    log = tmp_path / "defect.txt"
+    done = CliRunner().invoke(app, ["--log", str(log), "inspect", str(model)])
+    assert done.exit_code == 3 and str(log) in done.stderr.replace("\n", "")
+    assert "Traceback" in log.read_text() and tflite_fuse.__version__ in log.read_text()

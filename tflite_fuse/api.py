@@ -18,7 +18,7 @@ from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes
-from tflite_fuse.model.file import load_model, save_model, serialize_model
+from tflite_fuse.model.file import load_model, read_source, save_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass, PassResult, run_passes
@@ -70,8 +70,7 @@ def load(source: Source) -> Model:
 
 def inspect(source: Source) -> Inspection:
     """What a model needs: figures, the memory table per operator, the bottleneck. Raises ModelError, UsageError."""
-    data = _bytes(source)
-    model = load_model(source)
+    data, model = _read(source)
     name = "model" if isinstance(source, bytes) else str(Path(source))
     rows, notes = memory_table(model)
     return Inspection(name, figures(model, data), rows, notes, outside_inputs(model))
@@ -128,8 +127,7 @@ def rewrite(
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
         RuntimeUnavailableError: verification was asked for and no runtime is installed.
     """
-    data = _bytes(source)
-    model = load_model(source)
+    data, model = _read(source)
     goal = _goal(goal, scheme, tiles or tile_size, passes, target)
     overlap = overlap and "plan" in passes
     budget = Budget(seconds=time_limit)
@@ -239,9 +237,9 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
         RuntimeUnavailableError: no runtime is installed.
         Exception: whatever a function raises.
     """
-    model = load_model(source)
+    data, model = _read(source)
     feed = make_feed(model, inputs)
-    return tflm.run(_bytes(source), [feed.inputs], [feed.outside]).outputs[0]
+    return tflm.run(data, [feed.inputs], [feed.outside]).outputs[0]
 
 
 def verify(
@@ -268,26 +266,22 @@ def verify(
         VerificationError: the models have different inputs or outputs.
         RuntimeUnavailableError: no runtime is installed.
     """
-    model = load_model(a)
-    load_model(b)
+    (bytes_a, model), (bytes_b, _) = _read(a), _read(b)
     samples = load_inputs(Path(data), model) if data is not None else generate_inputs(model, inputs)
     names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
     return compare(
-        _bytes(a),
-        _bytes(b),
+        bytes_a,
+        bytes_b,
         samples,
         names=(names[0], names[1]),
         progress=None if progress is None else lambda done, total: progress("input", done, total),
     )
 
 
-def _bytes(source: Source) -> bytes:
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source)
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror or error})") from error
+def _read(source: Source) -> tuple[bytes, Model]:
+    """The file, read once, and the model in it."""
+    data = read_source(source)
+    return data, load_model(data, "the model" if isinstance(source, bytes) else str(source))
 
 
 def _scheme(name: str) -> Scheme:

@@ -1,15 +1,21 @@
 """The command line: arguments, messages, exit codes. No logic.
 
-Exit codes: 0 done; 1 the model does not meet what was asked (differs, does not fit); 2 bad usage or input.
+Exit codes: 0 done; 1 the model does not meet what was asked (differs, does not fit); 2 bad usage or input; 3 a defect
+of this package; 130 interrupted. Names out of a model or a path are shown with their control characters escaped.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
+import platform
+import signal
 import sys
+import traceback
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,7 +25,9 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.files import write_atomically
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.report.printable import printable
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_pair
 
@@ -33,6 +41,8 @@ app = typer.Typer(
 
 _PIPE_WIDTH = 200
 """Columns of a table that goes into a pipe or a file, where no line must break."""
+
+_log_file: ContextVar[Path | None] = ContextVar("log_file", default=None)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,28 +111,49 @@ def _answers_errors(command: F) -> F:
         except TfliteFuseError as error:
             _fail(str(error), 1 if isinstance(error, (LimitError, VerificationError)) else 2)
         except KeyboardInterrupt:
-            _fail("interrupted; nothing was written", 130)
+            _fail("interrupted; files are as they were, or whole and new", 130)
+        except BrokenPipeError:  # whoever reads this has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except OSError as error:
+            _fail(f"the system refuses what is needed here ({error.strerror or error})", 2)
         except (MemoryError, RecursionError) as error:
             _fail(f"the model is too large for this machine ({type(error).__name__})", 2)
+        except (typer.Exit, typer.Abort):
+            raise
         except Exception as error:
-            if os.environ.get("TFLITE_FUSE_TRACEBACK"):
-                raise
-            _fail(
-                f"internal error: {type(error).__name__}: {error}; please report it with the model "
-                "(TFLITE_FUSE_TRACEBACK=1 shows where)",
-                2,
-            )
+            _fail(f"a defect of tflite-fuse, please report it with the model: {_described(error)}", 3)
 
     return wrapped  # type: ignore[return-value]
 
 
+def _described(error: Exception) -> str:
+    """What happened, and where the log file is if one was asked for."""
+    words = f"{type(error).__name__}: {error}"
+    log = _log_file.get()
+    if log is None:
+        return f"{words} (tflite-fuse --log FILE ... writes down where)"
+    here = f"tflite-fuse {tflite_fuse.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    text = "\n".join([here, " ".join(map(ascii, sys.argv[1:])), traceback.format_exc()])
+    try:
+        write_atomically(text.encode("utf-8", "backslashreplace"), Path(log))
+    except UsageError as failure:
+        return f"{words} (and no log: {failure})"
+    return f"{words} (where is written in {log})"
+
+
 def _fail(message: str, code: int) -> None:
-    _console(stderr=True).print(f"tflite-fuse: {message}", markup=False)
+    _say(f"tflite-fuse: {message}", stderr=True)
     raise typer.Exit(code)
 
 
+def _say(text: str, stderr: bool = False) -> None:
+    """One line; nothing a file or a path is named can move the cursor or look like another line."""
+    _console(stderr).print(printable(text), markup=False)
+
+
 def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def _version(requested: bool) -> None:
@@ -133,11 +164,14 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def _main(
+    log: Annotated[
+        Path | None, typer.Option("--log", help="Where to write what is needed to repair a defect, should one show.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    _log_file.set(log)
 
 
 def _counted_on(core: str, cost: str) -> str | None:
@@ -235,13 +269,12 @@ def rewrite(
     if as_json:
         _print_json(result.report.to_json())
         return
-    console = _console()
-    console.print(report_table(result.report))
+    _console().print(report_table(result.report))
     for note in result.report.notes:
-        console.print(f"- {note}", markup=False)
+        _say(f"- {note}")
     if result.report.estimate_bytes is not None:
-        console.print(f"- the search for blocks expected {result.report.estimate_bytes:,} B", markup=False)
-    console.print(_verdict(result.report, target), markup=False)
+        _say(f"- the search for blocks expected {result.report.estimate_bytes:,} B")
+    _say(_verdict(result.report, target))
 
 
 def _verdict(report: Any, target: Path) -> str:
@@ -262,11 +295,10 @@ def inspect(model: ModelPath, as_json: JsonFlag = False) -> None:
     if as_json:
         _print_json(inspection.to_json())
         return
-    console = _console()
-    console.print(f"{model}: {inspection.verdict()}", markup=False)
-    console.print(inspection_table(inspection))
+    _say(f"{model}: {inspection.verdict()}")
+    _console().print(inspection_table(inspection))
     for note in inspection.notes:
-        console.print(f"- {note}", markup=False)
+        _say(f"- {note}")
 
 
 @app.command()
@@ -294,9 +326,7 @@ def verify(
             }
         )
     elif difference is None:
-        _console().print(
-            f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})", markup=False
-        )
+        _say(f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})")
     if difference is not None:
         raise VerificationError(str(difference))
 
@@ -353,13 +383,9 @@ def export(
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
     _refuse_dash(directory)
     written = export_model(model, directory, kind, force=force)
-    console = _console()
     for note in written.notes:
-        console.print(f"- {note}", markup=False)
-    console.print(
-        f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes",
-        markup=False,
-    )
+        _say(f"- {note}")
+    _say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
 
 
 class _Status:
@@ -398,6 +424,10 @@ def _same_file(a: Path, b: Path) -> bool:
 
 def main() -> None:
     """Entry point of the ``tflite-fuse`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.errors import ModelError
+from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.options import read_options, write_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.validate import validate
@@ -18,24 +17,29 @@ IDENTIFIER = b"TFL3"
 _ZIP_ENTRY = b"PK\x03\x04"
 
 
-def load_model(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview
+"""A path, or a file's bytes."""
+
+
+def read_source(source: Source) -> bytes:
+    """The bytes, read once: what a pipe has given is gone. Raises UsageError."""
+    return bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else read_file(Path(source))
+
+
+def load_model(source: Source, name: str | None = None) -> Model:
     """Read and check a model.
 
     Args:
         source: a path, or the file's bytes.
+        name: what messages call it; the path, if that is given, or "the model".
 
     Raises:
         ModelError: not a TensorFlow Lite file, damaged, or using parts that would be lost on writing.
         UsageError: the path cannot be read.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(bytes(source), "the model")
-    path = Path(source)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return _parse(data, str(path))
+    if name is None:
+        name = "the model" if isinstance(source, (bytes, bytearray, memoryview)) else str(source)
+    return _parse(read_source(source), name)
 
 
 def _parse(data: bytes, name: str) -> Model:
@@ -78,36 +82,3 @@ def save_model(model: Model | bytes, path: str | os.PathLike[str]) -> None:
     """
     data = model if isinstance(model, bytes) else serialize_model(model)
     write_atomically(data, Path(path))
-
-
-def write_atomically(data: bytes, path: Path) -> None:
-    """Write to a temporary file beside ``path``, then rename; a link stays one, what it leads to is replaced.
-
-    Raises:
-        UsageError: the path cannot be written, or is a device, a pipe or another thing that is no file.
-    """
-    temporary: Path | None = None
-    try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path}: cannot be written (it is no regular file)")
-        if path.exists() and not os.access(path, os.W_OK):
-            raise UsageError(f"{path}: cannot be written (it is read-only)")
-        path = path.resolve()
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        raise UsageError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

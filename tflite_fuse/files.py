@@ -1,0 +1,157 @@
+"""Reading a file once, and replacing files so that each holds its old bytes or its new ones, whatever happens.
+
+New bytes go to a temporary file in the same folder, onto the disk, and then under the name. An interrupt waits for so
+long. A process that is killed leaves at most one temporary file; the next one that writes into the folder removes it:
+a file nobody holds a lock on has no living writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from tflite_fuse.errors import UsageError
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: what a killed process leaves stays
+    fcntl = None  # type: ignore[assignment]
+
+MOST_BYTES = 1 << 29
+"""Larger files are not read; none for a microcontroller comes near."""
+
+_PREFIX, _SUFFIX = ".tflite-fuse-", ".tmp"
+
+
+def read_file(path: Path) -> bytes:
+    """A file's content, a pipe's or a terminal's too, in one go.
+
+    Raises:
+        UsageError: it cannot be read, or is larger than ``MOST_BYTES``.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise UsageError(f"{path}: cannot be read ({_reason(error)})") from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"{path}: cannot be read (it has more than {MOST_BYTES:,} bytes)")
+    return data
+
+
+def write_atomically(data: bytes, path: Path) -> None:
+    """Replace a file's content; a link stays one, what it leads to is replaced.
+
+    Raises:
+        UsageError: the path cannot be written, or is a device, a pipe or another thing that is no file.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: cannot be written (it is no regular file)")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot be written (it is read-only)")
+        target = path.resolve()
+        with without_interrupts():
+            replace_file(data, target, _mode(target))
+            sync_folder(target.parent)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def replace_file(data: bytes, path: Path, mode: int) -> None:
+    """Write, then rename. The folder is not yet on the disk: see ``sync_folder``. Raises OSError."""
+    remove_leftovers(path.parent)
+    descriptor, temporary = _locked_temporary(path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            temporary.chmod(mode)
+            os.fsync(stream.fileno())
+            temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _locked_temporary(folder: Path) -> tuple[int, Path]:
+    """A new file whose lock says that its writer lives."""
+    while True:
+        temporary = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks: leftovers cannot be told there and stay
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        os.close(descriptor)  # taken for a leftover before it was locked
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of processes that were killed."""
+    if fcntl is None:
+        return
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder onto the disk, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C and a request to end come after the block, not inside. Other threads are never interrupted anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        waiting.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for each in waiting[:1]:
+        signal.raise_signal(each)
