@@ -1,4 +1,4 @@
-"""Both sides of the options' format are what the schema says, and files of version 1 still are read."""
+"""Both sides of the options' format are what the schema says."""
 
 from __future__ import annotations
 
