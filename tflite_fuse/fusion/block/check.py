@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.entry import Window
+from tflite_fuse.fusion.block.entry import StageCheck, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import (
     MAX_BYTES,
@@ -14,7 +14,6 @@ from tflite_fuse.fusion.block.limits import (
     MAX_TENSORS,
     MAX_WINDOW,
 )
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
 
 

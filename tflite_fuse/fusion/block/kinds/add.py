@@ -7,12 +7,19 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
-from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
-from tflite_fuse.fusion.block.entry import Kind, Operand, StoredTables, Tables, Tensors, int32_bytes, parameters_of
+from tflite_fuse.fusion.block.entry import (
+    Kind,
+    Operand,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    int32_bytes,
+    parameters_of,
+)
 from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier_below_one
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 LEFT_SHIFT = 20
@@ -80,9 +87,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 def _lower(view: OperatorView) -> Lowered:
     """ADD of equal shapes."""
-    first, second, output = view.read(0), view.read(1), view.write()
-    if not first.shape == second.shape == output.shape:
-        raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
+    first, second, output = view.pair()
     low, high = view.clamp(output)
     parameters = add_parameters(first.scale, second.scale, output.scale)
     stage = Stage(StageKind.ADD, (), -1, activation_min=low, activation_max=high, parameters=parameters)

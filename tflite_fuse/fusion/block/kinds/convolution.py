@@ -10,7 +10,17 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StoredTables, Tensors, Window, pixels_of, required
+from tflite_fuse.fusion.block.entry import (
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tensors,
+    Window,
+    pixels_of,
+    required,
+)
 from tflite_fuse.fusion.block.kinds.weighted import (
     add_bias,
     check_weights,
@@ -18,15 +28,14 @@ from tflite_fuse.fusion.block.kinds.weighted import (
     encode_weighted,
     matmul,
     requantize,
+    taps,
     window_stage,
 )
-from tflite_fuse.fusion.block.kinds.windows import taps
 from tflite_fuse.fusion.block.limits import MAX_PATCH_VALUES, STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import convolution_requantization
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.fusion.block.packing import can_pack
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")

@@ -11,7 +11,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StoredTables, Tensors, Window, required
+from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, Window, required
 from tflite_fuse.fusion.block.kinds.convolution import CONV_COUNTS, PLAIN_COUNTS, by_way, packed_conv_work, plain_work
 from tflite_fuse.fusion.block.kinds.weighted import (
     add_bias,
@@ -19,9 +19,9 @@ from tflite_fuse.fusion.block.kinds.weighted import (
     decode_weighted,
     encode_weighted,
     requantize,
+    taps,
     window_stage,
 )
-from tflite_fuse.fusion.block.kinds.windows import taps
 from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import (
@@ -33,7 +33,6 @@ from tflite_fuse.fusion.block.operators.requantization import (
 )
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 
 _OWN_KERNEL = 3

@@ -8,7 +8,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StoredTables, Tensors, required
+from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, required
 from tflite_fuse.fusion.block.kinds.weighted import (
     add_bias,
     check_weights,
@@ -21,7 +21,6 @@ from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import convolution_requantization, fully_connected_requantization
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, StoredTables, Tensors, Window
+from tflite_fuse.fusion.block.entry import Kind, Operand, StageCheck, StoredTables, Tensors, Window
 from tflite_fuse.fusion.block.limits import MAX_TENSORS
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant, read_quantization, tensor_name
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.model.types import TensorType
 

@@ -14,6 +14,7 @@ from tflite_fuse.fusion.block.entry import (
     Kind,
     Operand,
     Runs,
+    StageCheck,
     StoredTables,
     Tables,
     Tensors,
@@ -22,13 +23,11 @@ from tflite_fuse.fusion.block.entry import (
     without_weights,
 )
 from tflite_fuse.fusion.block.kinds.depthwise import sum_stage
-from tflite_fuse.fusion.block.kinds.weighted import requantize
-from tflite_fuse.fusion.block.kinds.windows import taps
+from tflite_fuse.fusion.block.kinds.weighted import requantize, taps
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant
 from tflite_fuse.fusion.block.operators.requantization import RELU6, activation_range, mean_requantization
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.model.types import TensorType
 

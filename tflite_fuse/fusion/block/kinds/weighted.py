@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
-from tflite_fuse.fusion.block.entry import StoredTables, Tables, Tensors, int32_bytes, required
+from tflite_fuse.fusion.block.entry import StageCheck, StoredTables, Tables, Tensors, int32_bytes, required
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_bias
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, window_fit, window_padding
@@ -23,7 +24,6 @@ from tflite_fuse.fusion.block.packing import (
     undo_down_table,
     unpack_weights,
 )
-from tflite_fuse.fusion.block.stage_check import StageCheck
 from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Requantization, Stage, StageKind
 
 # ---- Checks ----
@@ -95,6 +95,19 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
 
 
 # ---- Reference ----
+
+
+def taps(stage: Stage, source: Int64Array, output: BlockTensor, fill: int) -> Iterator[tuple[int, int, Int64Array]]:
+    """Each tap (ky, kx) of a window stage and what it sees: int64 [Hout, Wout, Cin], ``fill`` outside the input."""
+    (top, left), (stride_y, stride_x) = stage.padding, stage.stride
+    last_row, last_column = (output.height - 1) * stride_y, (output.width - 1) * stride_x
+    bottom = max(0, last_row + stage.extent[0] - top - source.shape[0])
+    right = max(0, last_column + stage.extent[1] - left - source.shape[1])
+    padded = np.pad(source, ((top, bottom), (left, right), (0, 0)), constant_values=fill)
+    for ky in range(stage.kernel_size[0]):
+        for kx in range(stage.kernel_size[1]):
+            y, x = ky * stage.dilation[0], kx * stage.dilation[1]
+            yield ky, kx, padded[y : y + last_row + 1 : stride_y, x : x + last_column + 1 : stride_x]
 
 
 def matmul(values: Int64Array, weights: Int8Array) -> Int64Array:

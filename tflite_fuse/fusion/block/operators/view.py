@@ -81,6 +81,13 @@ class OperatorView:
             raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
         return source, output
 
+    def pair(self) -> tuple[Activation, Activation, Activation]:
+        """Two inputs and the output, all of one shape."""
+        first, second, output = self.read(0), self.read(1), self.write()
+        if not first.shape == second.shape == output.shape:
+            raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
+        return first, second, output
+
     def option(self, name: str, default: int | None = None) -> int:
         """An option; ``default`` stands in for a missing options table."""
         value = self.options.get(name, default)
