@@ -1,0 +1,1 @@
+"""What bench_papers.py prints, a file per paper."""
