@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
+from tflite_fuse.errors import (
+    LimitError,
+    ModelError,
+    PlanError,
+    RuntimeUnavailableError,
+    UsageError,
+    VerificationError,
+)
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, outside_reads
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
@@ -16,6 +23,7 @@ from tflite_fuse.fusion.search.fusion_front import fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model.file import load_model, read_source, save_model, serialize_model
@@ -151,7 +159,8 @@ def rewrite(
         steps.insert(0, Int8Borders())
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
-    verified, why_not = _verify_rewrite(data, output, verify, inputs, progress)
+    reference = data if plan_fault(model, block_overlaps(model)) is None else serialize_model(remove_plan(model))
+    verified, why_not = _verify_rewrite(reference, output, verify, inputs, progress)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     before, after = figures(model, data), figures(rewritten, output, planned)
     if goal.max_ram is not None and after.arena_bytes > goal.max_ram:
@@ -264,11 +273,15 @@ def verify(
     Raises:
         ModelError, UsageError: a model or the data cannot be used.
         VerificationError: the models have different inputs or outputs.
+        PlanError: the offline plan of one lets its tensors overwrite each other, so that what it computes is chance.
         RuntimeUnavailableError: no runtime is installed.
     """
-    (bytes_a, model), (bytes_b, _) = _read(a), _read(b)
+    (bytes_a, model), (bytes_b, other) = _read(a), _read(b)
     samples = load_inputs(Path(data), model) if data is not None else generate_inputs(model, inputs)
     names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
+    for name, each in zip(names, (model, other), strict=True):
+        if (fault := plan_fault(each, block_overlaps(each))) is not None:
+            raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
     return compare(
         bytes_a,
         bytes_b,
@@ -389,8 +402,14 @@ def _verify_rewrite(
         comparison = verify(before, after, inputs=inputs, progress=progress)
     except ModelError as error:
         raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
+    except RuntimeUnavailableError as error:
+        if wanted:
+            raise
+        return None, [f"not run on this machine: {error}"]
     if comparison.first_difference is not None:
         raise VerificationError(
             f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
         )
-    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), []
+    rights = tflm.unconfined()
+    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), notes

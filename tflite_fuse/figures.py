@@ -11,6 +11,7 @@ from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
@@ -83,6 +84,9 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]
             )
         )
     notes = list(outside_notes(outside_inputs(model), outside_reads(model)))
+    fault = plan_fault(model, block_overlaps(model))
+    if fault is not None:
+        notes.append(f"the offline memory plan in the file is unsound, what the model computes is chance: {fault}")
     if len(model.subgraphs) > 1:
         notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
     return tuple(rows), tuple(notes)

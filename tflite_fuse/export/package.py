@@ -6,12 +6,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export.arena import FULL_STRUCTS
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
+from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
@@ -86,6 +88,9 @@ def _plain(model: Model, title: str, target: Path) -> _Content:
 
 
 def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str) -> _Content:
+    fault = plan_fault(model, block_overlaps(model))
+    if fault is not None:
+        raise PlanError(f"the offline memory plan in the file is unsound, rewrite the model to have a new one: {fault}")
     found = tflm_model(model, data, title, WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS)
     room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
     notes: tuple[str, ...] = ()

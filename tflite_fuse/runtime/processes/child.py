@@ -1,8 +1,9 @@
 """The child process that holds an inference runtime, and the frames spoken with it.
 
 A damaged model can abort the process it is loaded in, and TensorFlow Lite Micro reports on file descriptor 2; so
-models are loaded here and never in the user's process. ``worker.py`` starts this file as a script, gives it one end of
-a socket, and a file as stdout and stderr. Nothing printed can therefore mix with the frames.
+models are loaded here, without rights (``confinement.py``), and never in the user's process. ``worker.py`` starts this
+file as a script, gives it one end of a socket, and a file as stdout and stderr. Nothing printed can therefore mix with
+the frames.
 
 A frame: magic ``TFW1``, uint32 length of the header, uint64 length of the body (little-endian), the header (JSON), the
 body (raw bytes of the header's ``arrays``, one after another, or of a model).
@@ -15,10 +16,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import runpy
 import socket
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 _PREFIX = struct.Struct("<4sIQ")
@@ -286,9 +289,11 @@ def serve(connection: socket.socket, runtime: str) -> None:
     except (ImportError, OSError) as error:
         send_frame(connection, {"failure": "import", "message": f"{type(error).__name__}: {error}"})
         return
-    send_frame(connection, {"ready": True})
+    confinement = runpy.run_path(str(Path(__file__).with_name("confinement.py")))
+    send_frame(connection, {"ready": True, "unconfined": confinement["confine"]()})
     while (frame := receive_frame(connection)) is not None:
         _clear_log()
+        confinement["allow_seconds"](frame[0].get("seconds", 0))
         try:
             header, parts = _answer(backend, _fetch_from(connection), *frame)
         except Exception as error:  # the runtime raises what it likes; all of it goes back as text
@@ -296,12 +301,5 @@ def serve(connection: socket.socket, runtime: str) -> None:
         send_frame(connection, header, parts)
 
 
-def _limit_resources() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 if __name__ == "__main__":
-    _limit_resources()
     serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -122,6 +122,7 @@ class Worker:
         self.kind = kind
         self.name = "the model"
         self.healthy = False
+        self.unconfined = ""
         self.inputs: tuple[TensorDetail, ...] = ()
         self.outputs: tuple[TensorDetail, ...] = ()
         self._model = b""
@@ -144,7 +145,7 @@ class Worker:
                 start_new_session=True,
             )
         try:
-            self._receive(START_TIMEOUT, "starting")
+            self.unconfined = str(self._receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
         except _ChildError as failure:
             self.close()
             raise RuntimeUnavailableError(
@@ -279,7 +280,7 @@ class Worker:
         doing: str,
         pixels: _Pixels | None = None,
     ) -> tuple[dict[str, Any], bytes]:
-        self._send(header, body, timeout)
+        self._send({**header, "seconds": timeout}, body, timeout)
         answer = self._receive(timeout, doing)
         while pixels is not None and "wanted" in answer[0]:
             self._send(*pixels.answer(*answer[0]["wanted"]), timeout)
@@ -310,6 +311,8 @@ class Worker:
     def _death(self) -> str:
         self._end(grace=5.0)
         code = self._process.returncode
+        if -code == signal.SIGXCPU:
+            return "the runtime took more processor time than it is given"
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"the runtime crashed with {signal.Signals(-code).name}"

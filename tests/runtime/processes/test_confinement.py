@@ -1,0 +1,120 @@
+"""What a process can no longer do once its rights are gone, tried out in one."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.small_models import dense_model
+from tflite_fuse.errors import ModelError
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.processes import confinement
+from tflite_fuse.runtime.processes.worker import Worker, WorkerKind
+
+filtered = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="calls are filtered on x86-64 Linux"
+)
+
+PROGRAM = """
+import ctypes, os, resource, runpy, signal, socket, subprocess, sys, threading, time
+log = open(sys.argv[3], "wb")
+sound = runpy.run_path(sys.argv[1])
+assert sound["confine"]() == "", "no filter here"
+folder, libc = sys.argv[2], ctypes.CDLL(None, use_errno=True)
+{0}
+print("done")
+"""
+
+FORBIDDEN = {
+    "create a file": "open(folder + '/new', 'w')",
+    "append to a file": "open(folder + '/old', 'a')",
+    "write to one": "os.open(folder + '/old', os.O_RDWR)",
+    "remove one": "os.unlink(folder + '/old')",
+    "rename one": "os.rename(folder + '/old', folder + '/new')",
+    "make a folder": "os.mkdir(folder + '/new')",
+    "link": "os.link(folder + '/old', folder + '/new')",
+    "link by name": "os.symlink(folder + '/old', folder + '/new')",
+    "change a mode": "os.chmod(folder + '/old', 0o777)",
+    "change a time": "os.utime(folder + '/old')",
+    "truncate": "os.truncate(folder + '/old', 0)",
+    "open a socket": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "open a local socket": "socket.socketpair()",
+    "fork": "os.fork()",
+    "run a program": "os.execv('/bin/true', ['true'])",
+    "start a program": "subprocess.run(['/bin/true'])",
+    "signal another": "os.kill(os.getppid(), 0)",
+    "change another's limits": "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1000, 1000))",
+    "raise a limit": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) if os.geteuid() else os.fork()",
+}
+
+
+def confined(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "old").write_text("old")
+    arguments = [str(Path(confinement.__file__)), str(folder), str(folder.parent / "log")]
+    command = [sys.executable, "-c", PROGRAM.format(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@filtered
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_it_may_not(what: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = confined(FORBIDDEN[what], folder)
+    assert done.returncode == 1 and "done" not in done.stdout, done.stderr
+    assert "Operation not permitted" in done.stderr or "not allowed" in done.stderr, done.stderr
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("old", "old")]
+
+
+@filtered
+def test_it_may_read_compute_and_write_where_it_could_before(tmp_path: Path) -> None:
+    code = """
+assert open(folder + '/old').read() == 'old'
+thread = threading.Thread(target=time.sleep, args=(0.01,)); thread.start(); thread.join()
+log.write(b'said'); log.flush(); log.truncate(2)
+"""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = confined(code, folder)
+    assert done.stdout == "done\n", done.stderr
+    assert (tmp_path / "log").read_text() == "sa"
+
+
+@filtered
+def test_memory_and_files_are_bounded(tmp_path: Path) -> None:
+    done = confined("bytearray(1 << 33)", tmp_path)
+    assert "MemoryError" in done.stderr
+    done = confined("log.write(bytes(1 << 25)); log.flush()", tmp_path)
+    assert "File too large" in done.stderr
+
+
+@filtered
+def test_processor_time_is_bounded(tmp_path: Path) -> None:
+    done = confined("sound['allow_seconds'](0)\nwhile True: pass", tmp_path)
+    assert done.returncode == -24  # SIGXCPU
+
+
+@filtered
+def test_it_can_still_crash_as_itself(tmp_path: Path) -> None:
+    assert confined("os.abort()", tmp_path).returncode == -6
+
+
+@filtered
+@pytest.mark.skipif(not tflm.available(), reason="tflite-micro is not installed")
+def test_the_runtime_is_confined_and_its_crash_is_told() -> None:
+    child = Worker(WorkerKind())
+    try:
+        assert child.unconfined == ""
+        status = Path(f"/proc/{child.process_id}/status").read_text()
+        assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+        child.load(dense_model())
+        Path(f"/proc/{child.process_id}/comm").read_text()
+        subprocess.run(["kill", "-SEGV", str(child.process_id)], check=True)
+        with pytest.raises(ModelError, match="the runtime crashed with SIGSEGV"):
+            child.load(dense_model())
+    finally:
+        child.close()

@@ -1,0 +1,126 @@
+"""Take a process's rights away, before it loads what a stranger wrote.
+
+Afterwards it computes and answers on the connections it has: it opens no file to write and no socket, starts no
+process, touches no other one, changes no name, owner or mode of a file, and its memory and processor time are bounded.
+What it may still do is read files, and tell its parent.
+
+``child.py`` runs this file as a script runs another: the standard library is all it imports. System calls are refused
+by a filter (seccomp) that Linux has on x86-64, the one machine TensorFlow Lite Micro's wheel is built for; elsewhere,
+and where the kernel does not take it, limits are all there is, and ``confine`` says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+import sys
+
+MEMORY = 3 << 30
+"""Bytes a runtime may take beyond its own code: the largest arena, the largest file three times, and air."""
+LOG = 1 << 24
+"""Bytes of a file it may write: what it prints goes to one."""
+
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_X86_64 = 0xC000003E
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
+_FOREIGN_NUMBERS = 0x40000000
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CLONE_THREAD = 0x10000
+
+# Numbers of system calls on x86-64, a fact of its kernel interface.
+_NETWORK = (41, 42, 43, 49, 50, 53, 288)  # socket connect accept bind listen socketpair accept4
+_PROCESSES = (57, 58, 59, 322, 101, 310, 311, 200, 424, 434, 438)  # fork … execveat ptrace process_vm_* tkill pidfd_*
+_NAMES = (82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316)  # rename mkdir … creat link unlink …at
+_MARKS = (76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452)  # truncate chmod chown utime, and the like
+_ATTRIBUTES = (188, 189, 190, 197, 198, 199)
+_SYSTEM = (103, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 272)
+_NEWER_SYSTEM = (298, 304, 308, 313, 320, 321, 323, 428, 429, 430, 431, 432, 433, 442)
+_SHARED = (29, 64, 68, 240, 248, 249, 250)  # shmget semget msgget mq_open keys
+_UNKNOWN = (425, 435, 437)  # io_uring_setup clone3 openat2: as on an older kernel, so that libraries do without
+_OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _LIMITS = 2, 257, 56, 62, 234, 302
+
+
+def confine() -> str:
+    """Give up what this process needs no more; it cannot be had back.
+
+    Returns:
+        What is missing on this machine, in words; empty where nothing is.
+    """
+    _limit_resources()
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return f"no filter of system calls is known for {platform.machine()} with {platform.system()}"
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return f"the kernel refuses to drop rights ({os.strerror(ctypes.get_errno())})"
+    code = _filter()
+    program = ctypes.create_string_buffer(code, len(code))
+    described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
+    if library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) != 0:
+        return f"the kernel takes no filter of system calls ({os.strerror(ctypes.get_errno())})"
+    return ""
+
+
+def _limit_resources() -> None:
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: LOG, resource.RLIMIT_NOFILE: 256}
+    if "ASAN_OPTIONS" not in os.environ:  # AddressSanitizer reserves terabytes of addresses
+        limits[resource.RLIMIT_AS] = _address_space() + MEMORY
+    for what, most in limits.items():
+        resource.setrlimit(what, (most, most))
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as sizes:  # noqa: PTH123 (no more imports than needed)
+        return int(sizes.read().split()[0]) * resource.getpagesize()
+
+
+def allow_seconds(seconds: float) -> None:
+    """End this process once it has computed so much longer."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 2, most))
+
+
+def _filter() -> bytes:
+    """Classic BPF: eight bytes an instruction; the first rule that fits a call decides."""
+    refuse, unknown = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
+    code = [
+        _instruction(_LOAD, _MACHINE_AT),
+        _instruction(_EQUAL, _X86_64, 1, 0),
+        _instruction(_RETURN, _KILL),
+        _instruction(_LOAD, _NUMBER_AT),
+        _instruction(_AT_LEAST, _FOREIGN_NUMBERS, 0, 1),
+        _instruction(_RETURN, refuse),
+    ]
+    for number in (*_NETWORK, *_PROCESSES, *_NAMES, *_MARKS, *_ATTRIBUTES, *_SYSTEM, *_NEWER_SYSTEM, *_SHARED):
+        code += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, refuse)]
+    for number in _UNKNOWN:
+        code += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, unknown)]
+    code += _unless(_OPEN, 1, _instruction(_ANY_BIT, _WRITING, 1, 0), _ALLOW, refuse)
+    code += _unless(_OPENAT, 2, _instruction(_ANY_BIT, _WRITING, 1, 0), _ALLOW, refuse)
+    code += _unless(_CLONE, 0, _instruction(_ANY_BIT, _CLONE_THREAD, 0, 1), _ALLOW, refuse)
+    for number in (_KILL_CALL, _TGKILL):  # abort() is a signal to oneself
+        code += _unless(number, 0, _instruction(_EQUAL, os.getpid(), 0, 1), _ALLOW, refuse)
+    code += _unless(_LIMITS, 0, _instruction(_EQUAL, 0, 0, 1), _ALLOW, refuse)  # those of another process
+    return b"".join([*code, _instruction(_RETURN, _ALLOW)])
+
+
+def _unless(number: int, argument: int, test: bytes, allowed: int, refused: int) -> list[bytes]:
+    """For one call, by one of its arguments: ``test`` falls through to the first answer or skips to the second."""
+    return [
+        _instruction(_EQUAL, number, 0, 4),
+        _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument),
+        test,
+        _instruction(_RETURN, allowed),
+        _instruction(_RETURN, refused),
+    ]
+
+
+def _instruction(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, jump_true, jump_false, value)
