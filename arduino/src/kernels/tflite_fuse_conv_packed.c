@@ -14,7 +14,8 @@
 
 #if TFLITE_FUSE_DSP
 /* What parts are made of: as much as takes no more memory than whole windows do. */
-enum { PART_CHANNELS = 32, PART_VALUES = 128 };
+enum { PART_SUMS = 64, PART_WORDS = 128 };
+
 #else
 enum { MOST_TAPS_OF_4 = 16 };
 #endif
@@ -30,8 +31,8 @@ typedef struct {
       uint32_t wide[TFLITE_FUSE_MAX_PATCH_VALUES];
     } whole;
     struct {
-      int32_t sums[2 * PART_CHANNELS];
-      uint32_t wide[PART_VALUES];
+      int32_t sums[PART_SUMS];
+      uint32_t wide[PART_WORDS];
     } part;
   } of;
 #else
@@ -194,52 +195,74 @@ static bool rows_are_whole(const tflite_fuse_call* call, const int8_t* const* wi
 
 #if TFLITE_FUSE_DSP
 
+/* Values of one pixel, or of each of two, whose pairs take so many words. */
+static inline int32_t values_in(ptrdiff_t words, int32_t pixels) { return (int32_t)words << (2 - pixels); }
+
 /* Adds the part of the pairs that has been made to the sums of some channels. */
 static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const uint32_t* wide_end,
-                              const int8_t* weights, int32_t channels) {
-  const int32_t values = (int32_t)(wide_end - space->of.part.wide);
+                              const int8_t* weights, int32_t channels, int32_t pixels) {
+  const int32_t values = values_in(wide_end - space->of.part.wide, pixels);
   j->wide = space->of.part.wide;
   j->wide_end = wide_end;
   j->quads = (uint32_t)values / 4;
   j->weights = weights;
-  tflite_fuse_conv_part(j, space->of.part.sums, channels, 2 * (j->values - values));
+  if (pixels == 2) {
+    tflite_fuse_conv_part(j, space->of.part.sums, channels, 2 * (j->values - values));
+  } else {
+    tflite_fuse_conv_part_single(j, space->of.part.sums, channels, 2 * (j->values - values));
+  }
   return weights + 2 * values;
 }
 
-/* Sums of some channels of two pixels, without bias, made part by part. Taps are read where they lie. */
-static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next,
+/* Sums start with the biases of their channels, which are rounded up to pairs. */
+static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t channels, int32_t pixels) {
+  for (const tflite_fuse_channel* end = entry + (channels + 1) / 2 * 2; entry != end; ++entry) {
+    *sums++ = entry->bias;
+    if (pixels == 2) {
+      *sums++ = entry->bias;
+    }
+  }
+}
+
+/* Adds to the sums of some channels of two pixels, or of one, what their windows give, part by part. Taps are read where they lie. */
+TFLITE_FUSE_INLINE void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
                       const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
-  uint32_t* wide = space->of.part.wide;
+  const int32_t to_next = stage->stride_width;
+  uint32_t *wide = space->of.part.wide, *const end = wide + PART_WORDS;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
     const int8_t* const* tap = window;
     for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
       for (int32_t at = 0, count; at < j->depth; at += count) {
-        count = tflite_fuse_min(j->depth - at, (int32_t)(space->of.part.wide + PART_VALUES - wide));
-        wide = widen_2(wide, tap[0] + at, tap[to_next] + at, count);
-        if (wide == space->of.part.wide + PART_VALUES) {
-          weights = add_part(j, space, wide, weights, channels);
+        count = tflite_fuse_min(j->depth - at, values_in(end - wide, pixels));
+        wide = pixels == 2 ? widen_2(wide, tap[0] + at, tap[to_next] + at, count) : widen_1(wide, tap[0] + at, count);
+        if (wide == end) {
+          weights = add_part(j, space, wide, weights, channels, pixels);
           wide = space->of.part.wide;
         }
       }
     }
   }
   if (wide != space->of.part.wide) {
-    add_part(j, space, wide, weights, channels);
+    add_part(j, space, wide, weights, channels, pixels);
   }
 }
 
-/* A pixel left over is computed twice: so few are that a kernel of their own is not worth its bytes. */
-static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t to_next) {
+static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels) {
   const tflite_fuse_channel* table = j->call->table;
   const int8_t* weights = j->call->weights;
-  const int32_t channels = j->call->output->channels;
-  for (int32_t first = 0; first < channels; first += PART_CHANNELS) {
-    const int32_t some = tflite_fuse_min(PART_CHANNELS, channels - first);
-    memset(space->of.part.sums, 0, sizeof(space->of.part.sums));
-    sum_parts(j, space, window, to_next, weights + first * j->values, some);
+  const int32_t channels = j->call->output->channels, at_once = pixels == 2 ? PART_SUMS / 2 : PART_SUMS;
+  for (int32_t first = 0; first < channels; first += at_once) {
+    const int32_t some = tflite_fuse_min(at_once, channels - first);
     j->channel = table + first;
-    tflite_fuse_conv_finish_parts(j, space->of.part.sums, some);
+    start_sums(space->of.part.sums, j->channel, some, pixels);
+    if (pixels == 2) {
+      sum_parts(j, space, window, 2, weights + first * j->values, some);
+      tflite_fuse_conv_finish_parts(j, space->of.part.sums, some);
+    } else {
+      sum_parts(j, space, window, 1, weights + first * j->values, some);
+      tflite_fuse_conv_finish_parts_single(j, space->of.part.sums, some);
+    }
   }
 }
 
@@ -249,7 +272,7 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
   j->outputs[0] = j->call->outputs[first];
   j->outputs[1] = j->call->outputs[first + pixels - 1];
   if (j->values * pixels > 2 * TFLITE_FUSE_MAX_PATCH_VALUES) {
-    compute_in_parts(j, space, window, (pixels - 1) * to_next);
+    compute_in_parts(j, space, window, pixels);
     return;
   }
   look_wide(j, space, window, pixels);

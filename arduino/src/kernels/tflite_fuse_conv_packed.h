@@ -43,10 +43,13 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
 void tflite_fuse_conv_wide(tflite_fuse_conv_job* j);
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
 
-/* Adds what a part of two pixels' values gives to sums[channel][pixel], channels rounded up to pairs; `skipped`: bytes of
- * a pair's weights that belong to other parts. When all are added, `finish_parts` adds biases and writes outputs. */
+/* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs;
+ * `skipped`: bytes of a pair's weights that belong to other parts. Sums start
+ * with the biases; when all parts are added, `finish_parts` writes outputs. */
 void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped);
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
+void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped);
+void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
 #else
 /* The inner loops: all channels of TFLITE_FUSE_CONV_AT_ONCE pixels, of two, of one. */
 void tflite_fuse_conv_group(tflite_fuse_conv_job* j);

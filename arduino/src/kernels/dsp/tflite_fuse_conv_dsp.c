@@ -100,10 +100,7 @@ void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
   const tflite_fuse_channel* entry = j->channel;
   for (; channels > 0; channels -= 2, sums += 4) {
-    const int32_t a0 = tflite_fuse_wrapping_add(entry[0].bias, sums[0]);
-    const int32_t a1 = tflite_fuse_wrapping_add(entry[0].bias, sums[1]);
-    const int32_t b0 = tflite_fuse_wrapping_add(entry[1].bias, sums[2]);
-    const int32_t b1 = tflite_fuse_wrapping_add(entry[1].bias, sums[3]);
+    const int32_t a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3];
     FINISH_2X2();
   }
 }
@@ -127,41 +124,72 @@ void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums,
     MAC_QUAD_OF_1(v1, w1);                       \
   } while (0)
 
+#define MAC_QUADS_OF_1()                        \
+  do {                                         \
+    const uint32_t* const end = j->wide_end;   \
+    if (j->quads % 4 != 0) {                   \
+      if (j->quads % 2 != 0) {                 \
+        uint32_t v, w;                         \
+        TFLITE_FUSE_LOAD_2(v, w, weights, 8);  \
+        MAC_QUAD_OF_1(v, w);                   \
+      }                                        \
+      if (j->quads % 4 >= 2) {                 \
+        MAC_TWO_QUADS_OF_1();                  \
+      }                                        \
+    }                                          \
+    while (wide != end) {                      \
+      MAC_TWO_QUADS_OF_1();                    \
+      MAC_TWO_QUADS_OF_1();                    \
+    }                                          \
+  } while (0)
+
+/* Two channels of one pixel. */
+#define FINISH_2X1()                                                                                \
+  do {                                                                                              \
+    if (entry < j->fast_end) {                                                                      \
+      int8_t* output = j->outputs[0];                                                               \
+      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));   \
+      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));   \
+      j->outputs[0] = output + 2;                                                                   \
+    } else {                                                                                        \
+      const int32_t all[] = {a, b};                                                                 \
+      tflite_fuse_conv_finish(j, entry, all, 2, 1);                                                 \
+    }                                                                                               \
+    entry += 2;                                                                                     \
+    TFLITE_FUSE_HIDE(entry);                                                                        \
+  } while (0)
+
 /* One pixel whose pairs have been made. */
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->channel;
   do {
     const uint32_t* wide = j->wide;
-    const uint32_t* end = j->wide_end;
     int32_t a = entry[0].bias, b = entry[1].bias;
-    if (j->quads % 4 != 0) {
-      if (j->quads % 2 != 0) {
-        uint32_t v, w;
-        TFLITE_FUSE_LOAD_2(v, w, weights, 8);
-        MAC_QUAD_OF_1(v, w);
-      }
-      if (j->quads % 4 >= 2) {
-        MAC_TWO_QUADS_OF_1();
-      }
-    }
-    while (wide != end) {
-      MAC_TWO_QUADS_OF_1();
-      MAC_TWO_QUADS_OF_1();
-    }
-    if (entry < j->fast_end) {
-      int8_t* output = j->outputs[0];
-      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
-      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
-      j->outputs[0] = output + 2;
-    } else {
-      const int32_t sums[] = {a, b};
-      tflite_fuse_conv_finish(j, entry, sums, 2, 1);
-    }
-    entry += 2;
-    TFLITE_FUSE_HIDE(entry);
+    MAC_QUADS_OF_1();
+    FINISH_2X1();
     TFLITE_FUSE_HIDE(weights);
   } while (entry < j->end);
+}
+
+/* As above, but the sums are kept in memory between the parts. */
+void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped) {
+  const int8_t* weights = j->weights;
+  for (; channels > 0; channels -= 2, sums += 2, weights += skipped) {
+    const uint32_t* wide = j->wide;
+    int32_t a = sums[0], b = sums[1];
+    MAC_QUADS_OF_1();
+    sums[0] = a;
+    sums[1] = b;
+  }
+}
+
+void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
+  const tflite_fuse_channel* entry = j->channel;
+  for (; channels > 0; channels -= 2, sums += 2) {
+    const int32_t a = sums[0], b = sums[1];
+    FINISH_2X1();
+  }
 }
 
 #endif

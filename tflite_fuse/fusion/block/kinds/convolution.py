@@ -89,8 +89,6 @@ def packed_conv_work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int, m
         found["conv single"] += rest % 2 * times
     if at_once == 2 and values > MAX_PATCH_VALUES:
         found["conv part"] = found.pop("conv")
-        if values > 2 * MAX_PATCH_VALUES:
-            found["conv part"] += 2 * found.pop("conv single")  # twice the same pixel
     return by_way(found, macs, tensors[stage.output].channels) | {
         "conv taps": pixels_of(runs) * prod(stage.kernel_size)
     }
