@@ -52,6 +52,9 @@ FORBIDDEN = {
 }
 """What a room must not know although it stands higher."""
 
+FORMAT = "fusion/encoding/structs"
+"""Generated from the schema: the proof must read the same structs as everybody else."""
+
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its path inside, without suffix."""
@@ -117,7 +120,7 @@ def test_rooms_know_nothing_of_what_they_must_not(room: str) -> None:
     wrong = [
         f"{module} imports {used}"
         for module, used in uses()
-        if room_of(module) == room and used.startswith(FORBIDDEN[room])
+        if room_of(module) == room and used.startswith(FORBIDDEN[room]) and used != FORMAT
     ]
     assert not wrong, wrong
 

@@ -1,0 +1,206 @@
+"""Every rewrite is proven, whatever the options, and what is wrong in a rewritten model is named."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import shared_models
+from tests.model.rich_model import rich_model
+from tests.proof.mutants import mutants, outcome
+from tflite_fuse import api
+from tflite_fuse.errors import LimitError
+from tflite_fuse.model.edit import replace_operators, set_metadata
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.proof import Certificate, validate
+from tflite_fuse.zoo import ModelBuilder, networks
+
+LEAST = Goal(least_ram=True)
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"goal": LEAST},
+    {"goal": LEAST, "overlap": False, "in_place": "reference"},
+    {"input_mode": "streamed", "int8_io": True},
+    {"input_mode": "external", "int8_io": True, "goal": LEAST},
+    {"scheme": "stream-2d"},
+    {"scheme": "head-patches"},
+    {"scheme": "inverted-residual", "tiles": (3, 3)},
+    {"scheme": "h-cache"},
+    {"target": "cortex-m7"},
+    {"passes": ("reorder",), "int8_io": True},
+    {"passes": ("plan",)},
+    {"passes": ("fuse",)},
+]
+
+
+def rewritten(model: Model | bytes, **options: Any) -> tuple[Model, Model]:
+    data = model if isinstance(model, bytes) else serialize_model(model)
+    return load_model(data), load_model(api.rewrite(data, verify=False, time_limit=3, **options).model)
+
+
+def check(model: Model | bytes, **options: Any) -> Certificate | None:
+    try:
+        before, after = rewritten(model, **options)
+    except LimitError:
+        return None
+    found = validate(before, after)
+    assert found.proven, [str(finding) for finding in found.findings[:5]]
+    return found
+
+
+# ---- No false alarms ----
+
+
+def test_default_rewrites_of_real_models_are_proven(shared_model: Path) -> None:
+    found = check(shared_model.read_bytes())
+    assert found is not None
+    assert found.blocks or found.plain
+
+
+@shared_models("mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_wakeword1d_int8")
+@pytest.mark.parametrize("options", OPTIONS[1:], ids=[" ".join(map(str, o.values()))[:40] for o in OPTIONS[1:]])
+def test_rewrites_with_options_are_proven(path: Path, options: dict[str, Any]) -> None:
+    check(path.read_bytes(), **options)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_rewrites_of_random_networks_are_proven(seed: int) -> None:
+    randomness = random.Random(seed)
+    model = networks.random_graph(randomness.randint, 12, variables=seed % 3 == 0)
+    check(model, **randomness.choice(OPTIONS))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=[" ".join(map(str, o.values()))[:40] for o in OPTIONS])
+def test_rewrites_of_usual_networks_are_proven(options: dict[str, Any]) -> None:
+    check(networks.inverted_residual_network(17, blocks=2), **options)
+    check(networks.one_dimensional_network(33, along_rows=True), **options)
+    check(networks.pyramid_network(24), **options)
+
+
+def test_a_model_that_was_not_rewritten_is_proven() -> None:
+    model = rich_model()
+    assert validate(model, model).proven
+
+
+# ---- What is wrong is named ----
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Model, Model]:
+    return rewritten(networks.inverted_residual_network(16, channels=8, blocks=2), goal=LEAST)
+
+
+def with_constant(model: Model, change: Any) -> Model:
+    """The model with the first block's constants changed."""
+    index = next(i for i, op in enumerate(model.main.operators) if op.custom_options)
+    buffer = model.main.tensors[(model.main.operators[index].inputs or ())[-1]].buffer
+    values = np.frombuffer(model.buffers[buffer].data or b"", np.int8).copy()
+    change(values)
+    buffers = list(model.buffers)
+    buffers[buffer] = replace(buffers[buffer], data=values.tobytes())
+    return replace(model, buffers=tuple(buffers))
+
+
+def test_a_weight_is_named_with_operator_channel_and_element(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+
+    def change(values: Any) -> None:
+        values[0] += 1  # packed: the first channel's first tap and first input channel
+
+    (finding,) = validate(before, with_constant(after, change)).findings
+    assert (finding.what, finding.operator, finding.channel, finding.element) == ("weight", "CONV_2D_0", 0, (0, 0, 0))
+    assert isinstance(finding.expected, int) and finding.found == finding.expected + 1
+    assert "CONV_2D_0, channel 0, element [0, 0, 0]" in str(finding)
+
+
+def test_weights_of_zeros_are_not_proven(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+    found = validate(before, with_constant(after, lambda values: values.fill(0)))
+    assert not found.proven
+    assert any(finding.what == "weight" and finding.count > 1 for finding in found.findings)
+
+
+def test_the_sentence_says_what_was_proven_and_what_was_run(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+    assert validate(before, after).sentence(16) == (
+        "constants, options and schedule proven equal; kernels tested on 16 inputs"
+    )
+    assert validate(before, after).sentence() == "constants, options and schedule proven equal; kernels not run"
+    wrong = validate(before, with_constant(after, lambda values: values.fill(0)))
+    assert wrong.sentence(16).startswith("not proven equal: ")
+
+
+def test_a_certificate_names_what_its_blocks_replace_and_counts(pair: tuple[Model, Model]) -> None:
+    found = validate(*pair)
+    names = [name for block in found.blocks for name in block.replaces]
+    assert "CONV_2D_0" in names
+    assert found.counts["weights"] > 0
+    assert found.counts["biases, multipliers and shifts"] > 0
+    assert found.counts["runs of pixels"] > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_change_of_a_block_is_missed(pair: tuple[Model, Model], seed: int) -> None:
+    before, after = pair
+    whole = validate(before, after)
+    for mutant in mutants(after, random.Random(seed), 100):
+        assert outcome(before, whole, mutant) != "missed", (mutant.what, mutant.place)
+
+
+# ---- What surrounds the blocks ----
+
+
+def changed_tensor(model: Model, name: str, **changes: Any) -> Model:
+    tensors = tuple(replace(t, **changes) if t.name == name else t for t in model.main.tensors)
+    return replace(model, subgraphs=(replace(model.main, tensors=tensors), *model.subgraphs[1:]))
+
+
+def test_other_scales_at_the_borders_are_found(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+    for index in (*after.main.inputs, *after.main.outputs):
+        tensor = after.main.tensors[index]
+        assert tensor.quantization is not None and tensor.quantization.scale
+        other = replace(tensor.quantization, scale=(tensor.quantization.scale[0] * 1.01,))
+        assert not validate(before, changed_tensor(after, tensor.name or "", quantization=other)).proven
+
+
+def test_swapped_outputs_are_found() -> None:
+    before, after = rewritten(networks.pyramid_network(24))
+    outputs = after.main.outputs
+    graph = replace(after.main, outputs=(outputs[1], outputs[0], *outputs[2:]))
+    assert not validate(before, replace(after, subgraphs=(graph,))).proven
+
+
+def test_an_arena_plan_that_overwrites_is_found(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+    count = len(after.main.tensors)
+    plan = np.array([1, 1, count, *[0] * count], "<i4").tobytes()
+    found = validate(before, set_metadata(after, "OfflineMemoryAllocation", plan))
+    assert [finding.where for finding in found.findings] == ["arena plan"]
+
+
+def test_foreign_metadata_and_description_are_found(pair: tuple[Model, Model]) -> None:
+    before, after = pair
+    assert not validate(before, set_metadata(after, "something", b"else")).proven
+    assert not validate(before, replace(after, description="another")).proven
+
+
+def test_operators_with_effects_stay_in_order() -> None:
+    b = ModelBuilder(0)
+    x = b.input((1, 4, 4, 2))
+    state = b.variable(x.shape)
+    y = b.add(x, b.read_variable(state))
+    b.assign_variable(state, y)
+    model = b.build([y])
+    assert validate(model, model).proven
+    without = [op for op in model.main.operators if op is not model.main.operators[-1]]
+    names = [finding.where for finding in validate(model, replace_operators(model, without)).findings]
+    assert "operators" in names

@@ -1,0 +1,1 @@
+"""A fused block, read again: its options, its constants, its schedule."""

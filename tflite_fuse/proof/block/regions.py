@@ -1,0 +1,173 @@
+"""Which rows and columns of every tensor each tile of a block computes.
+
+A tile is a rectangle of the driven tensor. Going through the stages from the last to the first, a stage's region is
+what its readers' windows see of its output, rows and columns apart, never outside the tensor. In a block of one tile
+what is not in scratch counts whole besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.fusion.encoding.structs import BlockHeader, StageDesc, TensorDesc
+from tflite_fuse.proof.block.options import Options
+
+Ints = npt.NDArray[np.int64]
+
+NOWHERE = 1 << 40
+"""Start of an empty span; its end is 0."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A block's options in the form the replay reads.
+
+    Attributes:
+        header, tensors, stages: as stored.
+        inputs: tensors read, by stage.
+    """
+
+    header: BlockHeader
+    tensors: tuple[TensorDesc, ...]
+    stages: tuple[StageDesc, ...]
+    inputs: tuple[tuple[int, ...], ...]
+
+    @property
+    def one_tile(self) -> bool:
+        """Whether the first tile is the only one."""
+        driven = self.tensors[self.header.driven]
+        return self.header.tile_height >= driven.height and self.header.tile_width >= driven.width
+
+    def sums(self, stage: int) -> bool:
+        """Whether a stage adds up all pixels of its input before it writes one."""
+        if not self.inputs[stage]:
+            return False
+        source = self.tensors[self.inputs[stage][0]]
+        several = source.height * source.width > 1
+        kind = self.stages[stage].kind
+        return kind == StageKind.GLOBAL_AVERAGE or (kind == StageKind.FULLY_CONNECTED and several)
+
+    def sums_driven(self, stage: int) -> bool:
+        """Whether it does so while the tiles run."""
+        return self.sums(stage) and self.inputs[stage][0] == self.header.driven
+
+    @property
+    def tail(self) -> range:
+        return range(self.header.spatial_stages, len(self.stages))
+
+    @property
+    def spatial(self) -> range:
+        return range(self.header.spatial_stages)
+
+
+def program_of(options: Options) -> Program:
+    """The options, with the list of inputs cut into the stages' own."""
+    inputs = tuple(
+        options.stage_inputs[stage.first_input : stage.first_input + stage.input_count] for stage in options.stages
+    )
+    return Program(options.header, options.tensors, options.stages, inputs)
+
+
+def reach(stage: StageDesc, axis: int) -> tuple[int, int, int]:
+    """Stride, padding and extent of a stage's windows along rows (0) or columns (1)."""
+    if axis == 0:
+        return stage.stride_height, stage.pad_top, (stage.kernel_height - 1) * stage.dilation_height + 1
+    return stage.stride_width, stage.pad_left, (stage.kernel_width - 1) * stage.dilation_width + 1
+
+
+@dataclass(frozen=True)
+class Axis:
+    """``low[t][i]`` to ``high[t][i]`` of tensor t along one axis in band (or strip) i; empty where low >= high."""
+
+    low: tuple[Ints, ...]
+    high: tuple[Ints, ...]
+
+    def covers(self, tensor: int, length: int) -> bool:
+        """Whether no position of a tensor is left out."""
+        seen = np.zeros(length + 1, np.int64)
+        full = self.low[tensor] < self.high[tensor]
+        np.add.at(seen, self.low[tensor][full], 1)
+        np.add.at(seen, self.high[tensor][full], -1)
+        return bool((np.cumsum(seen)[:length] > 0).all())
+
+
+def spans(program: Program, axis: int) -> Axis:
+    """The spans of all bands (axis 0) or strips (axis 1), in order."""
+    lengths = [(tensor.height, tensor.width)[axis] for tensor in program.tensors]
+    step = (program.header.tile_height, program.header.tile_width)[axis]
+    driven = program.header.driven
+    starts = np.arange(0, lengths[driven], step, dtype=np.int64)
+    low = [np.full_like(starts, NOWHERE) for _ in program.tensors]
+    high = [np.zeros_like(starts) for _ in program.tensors]
+    low[driven], high[driven] = starts, np.minimum(starts + step, lengths[driven])
+    if program.one_tile:
+        for t, tensor in enumerate(program.tensors):
+            if tensor.storage != Storage.SCRATCH:
+                low[t], high[t] = np.zeros_like(starts), np.full_like(starts, lengths[t])
+    for s in reversed(program.spatial):
+        stage = program.stages[s]
+        stride, pad, extent = reach(stage, axis)
+        below, above = low[stage.output], high[stage.output]
+        for t in program.inputs[s]:
+            first = np.maximum(below * stride - pad, 0)
+            last = np.minimum((above - 1) * stride - pad + extent, lengths[t])
+            seen = (below < above) & (first < last)
+            low[t] = np.where(seen, np.minimum(low[t], first), low[t])
+            high[t] = np.where(seen, np.maximum(high[t], last), high[t])
+    return Axis(tuple(low), tuple(high))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Tiles that differ only in where they lie.
+
+    Attributes:
+        extents: rows and columns computed of every tensor; (0, 0) for none.
+        origins: for every spatial stage and each of its inputs, row and column of the first window, counted from the
+            first row and column of the input's region; negative on padding.
+        count: how many such tiles there are.
+    """
+
+    extents: tuple[tuple[int, int], ...]
+    origins: tuple[tuple[tuple[int, int], ...], ...]
+    count: int
+
+    def pixels(self, tensor: int) -> int:
+        return self.extents[tensor][0] * self.extents[tensor][1]
+
+
+def tiles(program: Program, rows: Axis, columns: Axis) -> Iterator[Tile]:
+    """All tiles of a block, those that do the same once."""
+    bands, strips = _kinds(program, rows, 0), _kinds(program, columns, 1)
+    for (heights, tops), bands_alike in bands.items():
+        for (widths, lefts), strips_alike in strips.items():
+            extents = tuple((h, w) if h and w else (0, 0) for h, w in zip(heights, widths, strict=True))
+            origins = tuple(tuple(zip(y, x, strict=True)) for y, x in zip(tops, lefts, strict=True))
+            yield Tile(extents, origins, bands_alike * strips_alike)
+
+
+_Kind = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
+
+
+def _kinds(program: Program, axis: Axis, number: int) -> dict[_Kind, int]:
+    """Extents of all tensors and origins of all windows along an axis, and how many bands (strips) have them."""
+    found: dict[_Kind, int] = {}
+    for i in range(len(axis.low[0])):
+        low, high = [int(span[i]) for span in axis.low], [int(span[i]) for span in axis.high]
+        extents = tuple(max(0, b - a) for a, b in zip(low, high, strict=True))
+        origins = []
+        for s in program.spatial:
+            stride, pad, _ = reach(program.stages[s], number)
+            written = program.stages[s].output
+            origins.append(
+                tuple(low[written] * stride - pad - low[t] if extents[written] and extents[t] else 0
+                      for t in program.inputs[s])
+            )  # fmt: skip
+        kind = (extents, tuple(origins))
+        found[kind] = found.get(kind, 0) + 1
+    return found

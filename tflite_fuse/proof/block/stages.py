@@ -1,0 +1,286 @@
+"""One stage of a block against what the original asks for, number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.enums import StageKind, WeightLayout
+from tflite_fuse.fusion.encoding.structs import NONE, StageDesc, TensorDesc
+from tflite_fuse.proof.block.constants import (
+    Constants,
+    MissingError,
+    layout_of,
+    weight_places,
+)
+from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.scales import scaled
+from tflite_fuse.proof.original.values import Original
+
+Int64s = npt.NDArray[np.int64]
+
+_INT32 = 2**31 - 1
+_DOWN_SUM = 2**30
+_DOWN_SHIFT = 23
+_ADDITION = (
+    "left shift",
+    *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
+)
+_CONSTANT_SHIFT, _CONSTANT_SPREAD = 20, 2**20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number of a stage that is not what the original asks for; see ``Finding``."""
+
+    what: str
+    expected: object = None
+    found: object = None
+    channel: int | None = None
+    element: tuple[int, ...] = ()
+    count: int = 1
+
+
+@dataclass
+class StageView:
+    """A stage of a block and what it reads and writes.
+
+    Attributes:
+        kind, desc: the stage.
+        inputs: tensors it reads.
+        output: the tensor it writes.
+        constants: of the block.
+        counts: what was compared.
+        notes: what limits the claim.
+    """
+
+    kind: StageKind
+    desc: StageDesc
+    inputs: tuple[TensorDesc, ...]
+    output: TensorDesc
+    constants: Constants
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, what: str, number: int) -> None:
+        self.counts[what] = self.counts.get(what, 0) + number
+
+
+def geometry_differences(view: StageView, meaning: Meaning, original: Original) -> Iterator[Difference]:
+    """Window, clamp, images and zero points: all that is not in the constants."""
+    desc = view.desc
+    if view.kind is not meaning.kind:
+        yield Difference("stage kind", meaning.kind.name, view.kind.name)
+        return
+    pairs = {
+        "kernel": (meaning.kernel, (desc.kernel_height, desc.kernel_width)),
+        "stride": (meaning.stride, (desc.stride_height, desc.stride_width)),
+        "dilation": (meaning.dilation, (desc.dilation_height, desc.dilation_width)),
+        "padding above and left": (meaning.padding, (desc.pad_top, desc.pad_left)),
+        "depth multiplier": (meaning.multiplier_of_depth, desc.depth_multiplier),
+        "activation bounds": (meaning.clamp, (desc.activation_min, desc.activation_max)),
+    }
+    for what, (expected, found) in pairs.items():
+        if expected != found:
+            yield Difference(what, expected, found)
+    for tensor, read in zip(meaning.sources, view.inputs, strict=False):
+        yield from _zero_point(original, tensor, read, "input zero point")
+    yield from _zero_point(original, meaning.result, view.output, "output zero point")
+    yield from _image_differences(view, meaning)
+
+
+def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
+    wanted = original.activation(tensor)
+    if wanted is not None and wanted[1] != desc.zero_point:
+        yield Difference(what, wanted[1], desc.zero_point)
+
+
+def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Rows, columns and channels; where the operator goes pixel by pixel, their arrangement is free."""
+    found = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
+    output = (view.output.height, view.output.width, view.output.channels)
+    if meaning.images is None:
+        if prod(found[0]) != _depth(meaning):
+            yield Difference("values of the input", _depth(meaning), prod(found[0]))
+    elif meaning.pointwise:
+        for wanted, image in zip(meaning.images, found, strict=True):
+            if (wanted[0] * wanted[1], wanted[2]) != (image[0] * image[1], image[2]):
+                yield Difference("image of an input", wanted, image)
+    elif tuple(found) != meaning.images:
+        yield Difference("image of the input", meaning.images[0], found[0])
+    if meaning.output is not None:
+        keeps = meaning.pointwise and meaning.kind not in (StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED)
+        wanted = (found[0][0], found[0][1], meaning.output[2]) if keeps else meaning.output
+        if output != wanted:
+            yield Difference("image of the output", wanted, output)
+    if any(image[:2] != found[0][:2] for image in found):
+        yield Difference("image of an input", found[0][:2], [image[:2] for image in found])
+
+
+def _depth(meaning: Meaning) -> int:
+    return 0 if meaning.weights is None else prod(meaning.weights.shape[1:])
+
+
+# ---- Constants ----
+
+
+def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Weights, tables, padding, and the offsets of what is not there."""
+    try:
+        if meaning.weights is not None:
+            yield from _weighted(view, meaning)
+        else:
+            yield from _none("weights offset", view.desc.weights_offset)
+            if view.desc.weight_layout != WeightLayout.PLAIN:
+                yield Difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
+            yield from _unweighted(view, meaning)
+        yield from _padding(view, meaning)
+    except MissingError as error:
+        yield Difference(f"constants: there is no {error}")
+
+
+def _none(what: str, found: int) -> Iterator[Difference]:
+    if found != NONE:
+        yield Difference(what, NONE, found)
+
+
+def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    assert meaning.weights is not None and meaning.bias is not None
+    assert meaning.multiplier is not None and meaning.shift is not None
+    channels, rows, columns, depth = meaning.weights.shape
+    weights, source = meaning.weights, view.inputs[0]
+    sums = weights.astype(np.int64).reshape(channels, -1)
+    bias = meaning.bias - source.zero_point * sums.sum(axis=1)
+    positive = np.where(sums > 0, sums, 0).sum(axis=1)
+    negative = positive - sums.sum(axis=1)
+    low, high = bias - 128 * positive - 127 * negative, bias + 127 * positive + 128 * negative
+    spread = 128 * np.abs(sums).sum(axis=1)
+    table, down = _expected_table(view, meaning, bias, low, high, spread)
+    layout = layout_of(view.kind, view.desc, source, down is not None)
+    if layout != view.desc.weight_layout:
+        yield Difference("weight layout", layout, view.desc.weight_layout)
+        return
+    places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
+    stored = view.constants.take(view.desc.weights_offset, places.size, "weights")
+    yield from _array_differences("weight", weights, stored[places.index])
+    rest = np.ones(places.size, bool)
+    rest[places.index.ravel()] = False
+    filled = np.flatnonzero(stored * rest)
+    if len(filled):
+        yield Difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
+    yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)
+    view.count("weights", weights.size)
+    view.count("biases, multipliers and shifts", 3 * channels)
+
+
+def _expected_table(
+    view: StageView, meaning: Meaning, bias: Int64s, low: Int64s, high: Int64s, spread: Int64s
+) -> tuple[Int64s, Int64s | None]:
+    """Bias, multiplier and shift of each channel; and the same for scaling down, where every channel can be.
+
+    A channel can be scaled down if its multiplier is positive, it shifts to the right by 1...23 bits and its sums lie
+    within 2^30, so that twice a sum is an int32. A channel that gives one value whatever it reads stores that value.
+    """
+    assert meaning.multiplier is not None and meaning.shift is not None
+    multiplier, shift = meaning.multiplier, meaning.shift
+    table = np.stack([bias, multiplier, shift], axis=1)
+    largest = np.abs(bias) + spread
+    for channel in np.flatnonzero((low < -_INT32 - 1) | (high > _INT32) | (largest > _INT32))[:1].tolist():
+        view.notes.append(
+            f"{meaning.step.label}, channel {channel}: sums may leave 32 bits ({low[channel]} to {high[channel]}), "
+            "where the original's arithmetic is not defined; the rewritten one wraps"
+        )
+    left = np.flatnonzero((shift > 0) & ((np.maximum(-low, high) << np.maximum(shift, 0)) > _INT32))
+    if len(left):
+        channel = int(left[0])
+        view.notes.append(f"{meaning.step.label}, channel {channel}: sums shifted to the left may leave 32 bits")
+    fits = (multiplier > 0) & (shift <= -1) & (shift >= -_DOWN_SHIFT) & (largest < _DOWN_SUM)
+    ends = [
+        scaled(np.clip(bias + sign * spread, -_INT32, _INT32), multiplier, np.minimum(shift, 0)) for sign in (-1, 1)
+    ]
+    one_value = (multiplier == 0) | (
+        (ends[0] == ends[1]) & (shift <= -1) & (largest <= _INT32) & (np.abs(ends[0]) < 2**8)
+    )
+    one_value &= spread < _CONSTANT_SPREAD
+    if not np.all(fits | one_value):
+        return table, None
+    stored = np.stack(
+        [ends[0] << (_CONSTANT_SHIFT + 1), np.full_like(bias, 1 << 30), np.full_like(bias, _CONSTANT_SHIFT - 1)], axis=1
+    )
+    return table, np.where(fits[:, None], np.stack([bias, multiplier, -1 - shift], axis=1), stored)
+
+
+def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Difference]:
+    """A table has an entry of zeros more where packed channels come in pairs and their number is odd."""
+    entries = len(expected) + (len(expected) % 2 if layout != WeightLayout.PLAIN else 0)
+    stored = view.constants.table(view.desc.table_offset, 3 * entries, "table").reshape(-1, 3)
+    wrapped = (expected + 2**31) % 2**32 - 2**31
+    for column, what in enumerate(("bias", "multiplier", "shift")):
+        yield from _array_differences(what, wrapped[:, column], stored[: len(expected), column])
+    if stored[len(expected) :].any():
+        yield Difference("entry behind the last channel", (0, 0, 0), tuple(stored[-1].tolist()))
+
+
+def _array_differences(
+    what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic]
+) -> Iterator[Difference]:
+    """The first of the elements that differ; their first axis counts output channels."""
+    if np.array_equal(expected, found):
+        return
+    differing = np.argwhere(expected != found)
+    place = tuple(int(n) for n in differing[0])
+    yield Difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
+
+
+def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    desc = view.desc
+    if meaning.kind is StageKind.ADD:
+        stored = view.constants.table(desc.table_offset, 7, "table")
+        for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
+            if expected != found:
+                yield Difference(name, expected, found)
+        view.count("biases, multipliers and shifts", 7)
+    elif meaning.multiplier is not None and meaning.shift is not None:
+        source = view.inputs[0]
+        bias = -source.zero_point * source.height * source.width
+        table = np.array([[bias, int(meaning.multiplier[0]), int(meaning.shift[0])]], np.int64)
+        yield from _table_differences(view, table, WeightLayout.PLAIN)
+        view.count("biases, multipliers and shifts", 3)
+    else:
+        yield from _none("table offset", desc.table_offset)
+
+
+# ---- Padding ----
+
+
+def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """The pixel that stands for those outside the image, where a window can see one."""
+    if not sees_outside(view):
+        yield from _none("padding offset", view.desc.pad_offset)
+        return
+    source = view.inputs[0]
+    value = {StageKind.PAD: meaning.pad, StageKind.MAX_POOL: -128, StageKind.AVERAGE_POOL: 0}.get(
+        view.kind, source.zero_point
+    )
+    pixel = view.constants.pad(view.desc.pad_offset, source.channels)
+    wrong = np.flatnonzero(pixel != value)
+    if len(wrong):
+        yield Difference("padding value", value, int(pixel[wrong[0]]), None, (int(wrong[0]),), len(wrong))
+    view.count("padding values", source.channels)
+
+
+def sees_outside(view: StageView) -> bool:
+    """Whether a window leaves the image, or a kernel looks at pixels beyond it in vain."""
+    desc, output = view.desc, view.output
+    if view.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED):
+        return False
+    source = view.inputs[0]
+    together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN
+    bottom = (output.height - 1) * desc.stride_height + (desc.kernel_height - 1) * desc.dilation_height + 1
+    right = (output.width - 1) * desc.stride_width + (desc.kernel_width - 1) * desc.dilation_width + 1
+    leaves = desc.pad_top > 0 or desc.pad_left > 0 or bottom > source.height or right > source.width
+    return together or leaves

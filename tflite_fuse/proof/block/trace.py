@@ -1,0 +1,219 @@
+"""One fused block: its options read, each stage traced back to an operator of the original, its schedule replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
+from tflite_fuse.proof.block.constants import Constants
+from tflite_fuse.proof.block.options import Options
+from tflite_fuse.proof.block.regions import Program, program_of
+from tflite_fuse.proof.block.replay import ScheduleProof, replay
+from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
+from tflite_fuse.proof.certificate import BlockProof, Finding
+from tflite_fuse.proof.original.meaning import Meaning, with_padding
+from tflite_fuse.proof.original.meanings import meaning_of
+from tflite_fuse.proof.original.values import Original
+
+_ARITIES = {StageKind.ADD: (2, 2), StageKind.CONCATENATION: (1, 255), StageKind.SOURCE: (0, 0)}
+"""Least and most inputs of a stage; one where nothing is said."""
+
+_WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
+
+
+@dataclass
+class BlockTrace:
+    """What is known of a block while it is traced, and what was found.
+
+    Attributes:
+        label: of its operator in the rewritten model.
+        values: by tensor of the block, a tensor of the original that holds the same bytes.
+        findings, notes: what is wrong, and what limits the claim.
+        replaces: labels of the original's operators, in the order of the stages.
+        traced: stages whose constants were found and compared.
+        schedule: of the replay.
+    """
+
+    label: str
+    values: dict[int, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    replaces: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    traced: int = 0
+    schedule: ScheduleProof = field(default_factory=ScheduleProof)
+
+    def found(self, what: str, expected: object = None, found: object = None) -> None:
+        self.findings.append(Finding(self.label, what, expected=expected, found=found))
+
+    def proof(self, options: Options) -> BlockProof:
+        header = options.header
+        numbers = sum(map(len, (header, *options.tensors, *options.stages, options.stage_inputs)))
+        counts = {"options": numbers, **self.counts, "runs of pixels": self.schedule.runs}
+        names = tuple(dict.fromkeys(self.replaces))
+        return BlockProof(self.label, names, header.tile_height, header.tile_width, header.chunk, counts)
+
+
+def trace_block(
+    original: Original, label: str, options: Options, constants: bytes, entering: Mapping[int, int]
+) -> BlockTrace:
+    """Compares a block with the original.
+
+    Args:
+        original: gets to know which of its tensors hold the same bytes.
+        label: of the block's operator.
+        options: as stored.
+        constants: bytes of the constant tensor.
+        entering: for each tensor of the block that comes from outside, SOURCE stages' outputs among them, a tensor of
+            the original that holds its bytes.
+    """
+    trace = BlockTrace(label, dict(entering))
+    for problem in _form_problems(options):
+        trace.found(problem)
+    if trace.findings:
+        return trace
+    program = program_of(options)
+    for kind_problem in _unused_problems(program):
+        trace.found(kind_problem)
+    pool = Constants(constants)
+    for s in range(len(program.stages)):
+        _trace_stage(original, trace, program, s, pool)
+    if trace.traced == sum(stage.kind != StageKind.SOURCE for stage in program.stages):
+        # Extents are those of the original's tensors now, so that following every pixel is work in proportion.
+        for problem in pool.problems():
+            trace.found(problem)
+        trace.schedule = replay(program)
+        for problem in trace.schedule.problems:
+            trace.found(problem)
+    elif not trace.findings:
+        trace.found("it reads tensors of which nothing is known")
+    return trace
+
+
+# ---- Form: what must hold before anything can be traced ----
+
+
+def _form_problems(options: Options) -> Iterator[str]:
+    tensors, stages = options.tensors, options.stages
+    writers = {stage.output: s for s, stage in enumerate(stages)}
+    if len(writers) != len(stages):
+        yield "two stages write one tensor"
+    first = 0
+    for s, stage in enumerate(stages):
+        inputs = options.stage_inputs[max(0, stage.first_input) :][: max(0, stage.input_count)]
+        if stage.first_input != first or len(inputs) != stage.input_count:
+            yield f"stage {s} reads inputs {stage.first_input} and following instead of {first}"
+            return
+        first += stage.input_count
+        if not all(0 <= t < len(tensors) for t in (stage.output, *inputs)):
+            yield f"stage {s} names a tensor that does not exist"
+            return
+        if any(writers.get(t, -1) >= s for t in inputs):
+            yield f"stage {s} reads what is computed later"
+        kind = StageKind(stage.kind) if stage.kind in tuple(StageKind) else None
+        low, high = _ARITIES.get(kind or StageKind.CONV, (1, 1))
+        if kind is None or not low <= stage.input_count <= high:
+            yield f"stage {s} is of kind {stage.kind} with {stage.input_count} inputs"
+            return
+    if first != len(options.stage_inputs):
+        yield f"{len(options.stage_inputs)} inputs of stages are listed, {first} are read"
+    if not 0 <= options.header.driven < len(tensors) or not 0 <= options.header.spatial_stages <= len(stages):
+        yield "the header names a tensor or stage that does not exist"
+    for t, tensor in enumerate(tensors):
+        yield from _tensor_problems(t, tensor, writers.get(t, NONE))
+
+
+def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
+    if tensor.storage not in tuple(Storage) or tensor.storage == Storage.PERSISTENT:
+        yield f"tensor {t} has storage {tensor.storage}"
+    extents = tensor.height, tensor.width, tensor.channels
+    if min(extents) < 1 or max(extents[:2]) > 65535 or prod(extents) >= 1 << 31:
+        yield f"tensor {t} is {tensor.height} x {tensor.width} x {tensor.channels}"
+    if tensor.producer != writer:
+        yield f"tensor {t} names stage {tensor.producer} as its writer instead of {writer}"
+    written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT)
+    if written != (writer != NONE):
+        yield f"tensor {t} has storage {tensor.storage} and is {'not ' if writer == NONE else ''}written"
+
+
+def _unused_problems(program: Program) -> Iterator[str]:
+    """Numbers that mean nothing to a stage have the one value that says so."""
+    for s, stage in enumerate(program.stages):
+        kind = StageKind(stage.kind)
+        plain: dict[str, int] = {}
+        if kind not in _WINDOWED:
+            plain |= dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1)
+            plain |= dict.fromkeys(("dilation_height", "dilation_width"), 1)
+        if kind not in _WINDOWED and kind is not StageKind.PAD:
+            plain |= {"pad_top": 0, "pad_left": 0}
+        if kind is StageKind.SOURCE:
+            plain |= {"depth_multiplier": 1, "activation_min": -128, "activation_max": 127, "weight_layout": 0}
+            plain |= dict.fromkeys(("weights_offset", "table_offset", "pad_offset", "accumulator_offset"), NONE)
+        for name, value in plain.items():
+            if getattr(stage, name) != value:
+                yield f"{name} of stage {s} is {getattr(stage, name)} where it means nothing instead of {value}"
+
+
+# ---- Stages ----
+
+
+def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int, pool: Constants) -> None:
+    """Finds the operators of the original that a stage computes; what it writes has their result's value."""
+    desc = program.stages[s]
+    kind = StageKind(desc.kind)
+    if kind is StageKind.SOURCE:
+        return
+    inputs = program.inputs[s]
+    if any(t not in trace.values for t in inputs):
+        return
+    view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
+    best: tuple[Meaning, list[Difference]] | None = None
+    for meaning in _candidates(original, [trace.values[t] for t in inputs]):
+        differences = list(geometry_differences(view, meaning, original))
+        # Constants are those of a stage of this geometry: of another they cannot even be found.
+        if not differences:
+            differences += constant_differences(replace(view, constants=pool.copy(), counts={}, notes=[]), meaning)
+        if best is None or _severity(differences) < _severity(best[1]):
+            best = meaning, differences
+        elif not differences:
+            original.unite(best[0].result, meaning.result)
+    if best is None:
+        trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs")
+        return
+    meaning, differences = best
+    if not any(geometry_differences(view, meaning, original)):
+        list(constant_differences(view, meaning))  # once more, with the pool that notes what was read
+        trace.traced += 1
+    trace.values[desc.output] = meaning.result
+    trace.replaces.append(meaning.step.label)
+    trace.notes += view.notes
+    for what, number in view.counts.items():
+        trace.counts[what] = trace.counts.get(what, 0) + number
+    for d in differences:
+        trace.findings.append(
+            Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
+        )
+
+
+def _severity(differences: list[Difference]) -> tuple[bool, int]:
+    """Of several operators with differences the one is meant that differs least, and not in kind."""
+    return any(d.what == "stage kind" for d in differences), len(differences)
+
+
+def _candidates(original: Original, values: list[int]) -> Iterator[Meaning]:
+    """What the original does with these values: its operators, and convolutions behind a PAD they can do themselves."""
+    for step in original.readers(values[0]):
+        meaning = meaning_of(original, step)
+        if meaning is None:
+            continue
+        if [original.value(t) for t in meaning.sources] == [original.value(t) for t in values]:
+            yield meaning
+        if meaning.kind is StageKind.PAD:
+            for reader in original.readers(meaning.result):
+                folded = meaning_of(original, reader)
+                folded = None if folded is None else with_padding(original, folded, meaning)
+                if folded is not None:
+                    yield folded

@@ -1,0 +1,83 @@
+"""The inputs and outputs of both models: in the arena, outside of it, or int8 where they were float32."""
+
+from __future__ import annotations
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs, with_inputs_inside
+from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.proof.correspondence import Correspondence
+
+
+def match_inputs(known: Correspondence) -> None:
+    """Inputs correspond by their positions; those outside the arena by what the metadata says of them."""
+    try:
+        inside = with_inputs_inside(known.before).main, with_inputs_inside(known.after).main
+        old = {entry.position: entry for entry in outside_inputs(known.before)}
+        new = {entry.position: entry for entry in outside_inputs(known.after)}
+    except ModelError as error:
+        known.found("inputs", str(error))
+        return
+    if len(inside[0].inputs) != len(inside[1].inputs):
+        known.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
+        return
+    for position, (a, b) in enumerate(zip(inside[0].inputs, inside[1].inputs, strict=True)):
+        entry = new.get(position)
+        if position in old:
+            if entry != old[position]:
+                known.found("inputs", f"input {position} was outside the arena already and is another now")
+            continue
+        value = _behind_quantize(known, a, inside[1].tensors[b])
+        if entry is not None:
+            _check_outside(known, entry, value, known.before.main.tensors[a])
+            known.outside[entry.mode is InputMode.STREAMED, entry.number] = value
+        else:
+            known.values[b] = value
+            known.check_tensors(f"input {position}", [b])
+
+
+def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
+    """The int8 tensor that takes the place of a float32 input, else the input itself."""
+    if known.before.main.tensors[tensor].type != TensorType.FLOAT32 or now.type != TensorType.INT8:
+        return tensor
+    for step in known.original.readers(tensor):
+        if step.name == "QUANTIZE" and len(step.outputs) == 1:
+            known.replaced[tensor] = step.outputs[0]
+            known.notes.append(f"input {now.name} takes the int8 values that {step.label} made of floats")
+            return step.outputs[0]
+    return tensor
+
+
+def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
+    wanted = (named.name or "", known.original.tensors[value].dims, known.original.activation(value))
+    found = (entry.name, tuple(entry.shape), (entry.scale, entry.zero_point))
+    if wanted != found:
+        known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)
+
+
+def match_float_outputs(known: Correspondence) -> None:
+    """Finds the int8 tensors that take the place of float32 outputs: those a DEQUANTIZE read to write them."""
+    for a, b in zip(known.before.main.outputs, known.after.main.outputs, strict=False):
+        types = known.before.main.tensors[a].type, known.after.main.tensors[b].type
+        writer = known.original.writer.get(a)
+        if types != (TensorType.FLOAT32, TensorType.INT8) or writer is None:
+            continue
+        step = known.original.steps[writer]
+        if step.name == "DEQUANTIZE" and step.operand(0) >= 0:
+            known.replaced[a] = step.inputs[0]
+            name = known.after.main.tensors[b].name
+            known.notes.append(f"output {name} gives the int8 values that {step.label} made floats of")
+
+
+def check_outputs(known: Correspondence) -> None:
+    """Every output holds what it held."""
+    before, after = known.before.main.outputs, known.after.main.outputs
+    if len(before) != len(after):
+        known.found("outputs", "number", len(before), len(after))
+        return
+    for position, (a, b) in enumerate(zip(before, after, strict=True)):
+        if known.same(b, known.replaced.get(a, a)):
+            known.check_tensors(f"output {position}", [b])
+        else:
+            name = known.before.main.tensors[a].name
+            known.found("outputs", f"output {position} ({name}) is not known to hold what it held")

@@ -1,0 +1,75 @@
+"""Which tensor of the rewritten model holds the bytes of which tensor of the original, as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.proof.certificate import BlockProof, Finding
+from tflite_fuse.proof.original.transposes import add_untransposed_means
+from tflite_fuse.proof.original.values import Original
+
+
+@dataclass
+class Correspondence:
+    """What is known of two models while the rewritten one is walked through.
+
+    Attributes:
+        before, after: the original and the rewritten model.
+        original: the original as values.
+        values: by tensor of the rewritten model, a tensor of the original that holds the same bytes.
+        outside: tensors of the original behind what blocks read from outside the arena: (streamed, number) of each.
+        replaced: float32 inputs and outputs of the original, and the int8 tensors that take their place.
+        findings, notes, blocks, plain: for the certificate.
+        overlaps: how far the outputs of blocks may lie over their inputs, by the replay of their schedules.
+    """
+
+    before: Model
+    after: Model
+    values: dict[int, int] = field(default_factory=dict)
+    outside: dict[tuple[bool, int], int] = field(default_factory=dict)
+    replaced: dict[int, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    blocks: list[BlockProof] = field(default_factory=list)
+    plain: int = 0
+    overlaps: list[Overlap] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.original = Original(self.before)
+        add_untransposed_means(self.original)
+
+    def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
+        """Notes something that is wrong."""
+        self.findings.append(Finding(where, what, expected=expected, found=found))
+
+    def same(self, mine: int, theirs: int) -> bool:
+        """Whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
+        return mine in self.values and self.original.value(self.values[mine]) == self.original.value(theirs)
+
+    def check_tensors(self, where: str, tensors: Iterable[int]) -> None:
+        """Tensors between operators are those of the original that hold their bytes, field by field.
+
+        An int8 tensor that took the place of a float32 one has its name; a tensor the rewrite made may have any.
+        """
+        for tensor in tensors:
+            if not self._is_among_its_own(tensor):
+                name, theirs = self.after.main.tensors[tensor].name, self.original.tensors[self.values[tensor]].name
+                self.found(where, f"type, shape, quantization or name of tensor {name} differ from those of {theirs}")
+
+    def _is_among_its_own(self, tensor: int) -> bool:
+        mine = self.after.main.tensors[tensor]
+        for member in self.original.members(self.values[tensor]):
+            theirs = self.original.tensors[member]
+            names = {theirs.name, *(self.before.main.tensors[f].name for f, i in self.replaced.items() if i == member)}
+            made = member >= len(self.before.main.tensors)
+            if (made or mine.name in names) and same_fields(mine, theirs):
+                return True
+        return False
+
+
+def same_fields(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are equal in all but their names and the numbers of their buffers."""
+    return replace(a, buffer=0, name=None) == replace(b, buffer=0, name=None)

@@ -1,0 +1,215 @@
+"""The operators of the rewritten model, in order: those that are as they were, and fused blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.memory.from_model import FUSED_OPERATOR, has_effects
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.outside import InputMode, outside_inputs
+from tflite_fuse.model.schema import Operator, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.proof.block.options import DamagedError, Options, read_options
+from tflite_fuse.proof.block.trace import trace_block
+from tflite_fuse.proof.correspondence import Correspondence, same_fields
+from tflite_fuse.proof.original.values import RENAMING, Step
+
+
+def match_operators(known: Correspondence) -> None:
+    """Walks through the rewritten model's operators."""
+    walk = _Walk(known)
+    for index, operator in enumerate(known.after.main.operators):
+        walk.visit(operator_label(known.after, index), operator)
+    walk.finish()
+
+
+class _Walk:
+    """Operators with effects must come in their old order, each once; all others wherever their operands are known."""
+
+    def __init__(self, known: Correspondence) -> None:
+        self.known = known
+        operators = known.before.main.operators
+        steps = zip(known.original.steps, operators, strict=False)
+        self._used: set[int] = set()
+        self._effects = [step for step, op in steps if has_effects(known.before, known.before.main, op)]
+
+    def visit(self, label: str, operator: Operator) -> None:
+        """Matches one operator."""
+        known = self.known
+        name = operator_name(known.after, operator)
+        if self._is_as_it_was(operator):
+            known.plain += 1
+            known.check_tensors(label, operator.outputs or ())
+        elif name == FUSED_OPERATOR:
+            _Block(known, label, operator).check()
+        elif name in RENAMING and len(operator.outputs or ()) == 1 and (operator.inputs or (-1,))[0] in known.values:
+            known.plain += 1
+            known.values[(operator.outputs or (-1,))[0]] = known.values[(operator.inputs or (-1,))[0]]
+            known.check_tensors(label, operator.outputs or ())
+        else:
+            known.found(label, "no operator of the original does the same with the same operands")
+
+    def finish(self) -> None:
+        """Nothing with effects may be left."""
+        if self._effects:
+            labels = ", ".join(step.label for step in self._effects)
+            self.known.found("operators", f"{labels}, which have effects, are missing or in another order")
+
+    def _is_as_it_was(self, operator: Operator) -> bool:
+        after = self.known.after
+        code = after.operator_codes[operator.opcode_index]
+        effects = has_effects(after, after.main, operator)
+        for step in self._effects[:1] if effects else self._alike(operator):
+            same_code = (code.code, code.custom_code, code.version) == (
+                step.code.code,
+                step.code.custom_code,
+                step.code.version,
+            )
+            if same_code and self._bind(operator, step):
+                self._used.add(id(step))
+                if effects:
+                    self._effects.pop(0)
+                return True
+        return False
+
+    def _alike(self, operator: Operator) -> Sequence[Step]:
+        """Operators of the original that read the same values, those not found yet first."""
+        values = self.known.values
+        read = [values[t] for t in operator.inputs or () if t in values]
+        steps = self.known.original.readers(read[0]) if read else self.known.original.steps
+        return sorted(steps, key=lambda step: id(step) in self._used)
+
+    def _bind(self, operator: Operator, step: Step) -> bool:
+        """Whether an operator is a step of the original; its outputs then hold what the step's do."""
+        mine, theirs = _operands(operator), _operands(step.operator)
+        counts = [[len(group) for group in operands] for operands in (mine, theirs)]
+        if _without_operands(operator) != _without_operands(step.operator) or counts[0] != counts[1]:
+            return False
+        fresh: dict[int, int] = {}
+        read = zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True)
+        if not all(self._same_operand(a, b, fresh) for a, b in read):
+            return False
+        tensors, originals = self.known.after.main.tensors, self.known.original.tensors
+        if not all(same_fields(tensors[a], originals[b]) for a, b in zip(mine[1], theirs[1], strict=True)):
+            return False
+        self.known.values.update(fresh)
+        self.known.values.update(zip(mine[1], theirs[1], strict=True))
+        return True
+
+    def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int]) -> bool:
+        known = self.known
+        if mine < 0 or theirs < 0:
+            return mine == theirs
+        if mine in known.values:
+            return known.same(mine, theirs)
+        tensor, other = known.after.main.tensors[mine], known.original.tensors[theirs]
+        content = known.after.buffers[tensor.buffer].data or b""
+        if content != known.original.content(theirs) or not same_fields(tensor, other):
+            return False
+        if not content:
+            # Nothing has written it: a variable, or a tensor that nobody writes. The name tells which one it is.
+            fresh[mine] = theirs
+            return tensor.name == other.name
+        return True
+
+
+def _operands(operator: Operator) -> tuple[tuple[int, ...], ...]:
+    return operator.inputs or (), operator.outputs or (), operator.intermediates or ()
+
+
+def _without_operands(operator: Operator) -> Operator:
+    return replace(operator, opcode_index=0, inputs=None, outputs=None, intermediates=None)
+
+
+class _Block:
+    """The operator of a fused block: its operands, then what they hold."""
+
+    def __init__(self, known: Correspondence, label: str, operator: Operator) -> None:
+        self.known, self.label, self.operator = known, label, operator
+        self.inputs, self.outputs = operator.inputs or (), operator.outputs or ()
+
+    def found(self, what: str, expected: object = None, found: object = None) -> None:
+        self.known.found(self.label, what, expected, found)
+
+    def check(self) -> None:
+        """Compares the block with the original's operators."""
+        known = self.known
+        if len(self.inputs) < 1 or len(self.outputs) < 2 or min(*self.inputs, *self.outputs) < 0:
+            self.found(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+            return
+        try:
+            options = read_options(self.operator.custom_options or b"")
+        except DamagedError as error:
+            self.found(str(error))
+            return
+        bare = replace(self.operator, custom_options=None, inputs=None, outputs=None)
+        if bare != Operator(opcode_index=self.operator.opcode_index):
+            self.found("the operator has fields that mean nothing to a block")
+        constants = known.after.buffers[known.after.main.tensors[self.inputs[-1]].buffer].data or b""
+        self._check_bytes(self.inputs[-1], len(constants), "constants")
+        self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
+        arena, leaving = self._whole(options)
+        entering = self._from_outside(options)
+        entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
+        trace = trace_block(known.original, self.label, options, constants, entering)
+        known.findings += trace.findings
+        known.notes += trace.notes
+        known.blocks.append(trace.proof(options))
+        for t, tensor in leaving.items():
+            if t in trace.values:
+                known.values[tensor] = trace.values[t]
+                known.check_tensors(self.label, [tensor])
+        for (i, o), distance in trace.schedule.distances.items():
+            if i in arena and o in leaving:
+                known.overlaps.append(Overlap(arena[i], leaving[o], distance))
+
+    def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
+        """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
+        found: list[dict[int, int]] = []
+        for place, operands in ((Storage.INPUT, self.inputs[:-1]), (Storage.OUTPUT, self.outputs[:-1])):
+            mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
+            if len(mine) != len(operands):
+                self.found(f"{place.name.lower()}s beside constants and scratch", len(mine), len(operands))
+            for number, t in enumerate(mine):
+                if options.tensors[t].operand != number:
+                    self.found(f"operand number of tensor {t}", number, options.tensors[t].operand)
+            found.append(dict(zip(mine, operands, strict=False)))
+            for t, operand in found[-1].items():
+                desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
+                if prod(tensor.dims) != desc.height * desc.width * desc.channels:
+                    self.found(f"bytes of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
+        return found[0], found[1]
+
+    def _from_outside(self, options: Options) -> dict[int, int]:
+        """The original's tensors behind external tensors and sources."""
+        found: dict[int, int] = {}
+        images = {(e.mode is InputMode.STREAMED, e.number): e.image for e in outside_inputs(self.known.after)}
+        for t, desc in enumerate(options.tensors):
+            writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None
+            sourced = writer is not None and writer.kind == StageKind.SOURCE
+            if desc.storage == Storage.EXTERNAL or sourced:
+                value = self.known.outside.get((sourced, desc.operand))
+                image = (desc.height, desc.width, desc.channels)
+                if value is None:
+                    self.found(f"tensor {t} is outside tensor {desc.operand}, of which the metadata says nothing")
+                elif images.get((sourced, desc.operand)) != image:
+                    self.found(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
+                else:
+                    found[t] = value
+            elif desc.storage == Storage.SCRATCH and desc.operand != 0:
+                self.found(f"operand number of tensor {t}", 0, desc.operand)
+        return found
+
+    def _check_bytes(self, tensor: int, size: int, what: str) -> None:
+        """The constants and the scratch of a block are plain bytes that nobody else touches."""
+        graph = self.known.after.main
+        found = graph.tensors[tensor]
+        if not same_fields(found, Tensor(shape=(size,), type=TensorType.INT8)):
+            self.found(f"tensor {found.name}, its {what}, is not {size} plain bytes")
+        users = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
+        if users != 1 or tensor in (*graph.inputs, *graph.outputs):
+            self.found(f"tensor {found.name}, its {what}, is used elsewhere")

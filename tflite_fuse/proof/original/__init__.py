@@ -1,0 +1,1 @@
+"""The original model as values, and what its operators ask for."""

@@ -1,0 +1,41 @@
+"""What each operator of the original asks of a stage, in the runtime's integers, worked out from the model file alone.
+
+One function per operator. Each answers with the one stage that computes the operator's bytes, or None where no stage
+does. Constants the runtime would refuse have no meaning either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.original import with_weights, without_weights
+from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.values import Original, Step
+
+
+def meaning_of(original: Original, step: Step) -> Meaning | None:
+    """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
+    find = _MEANINGS.get(step.name)
+    if find is None or len(step.outputs) != 1 or step.operand(0) < 0:
+        return None
+    if original.activation(step.operand(0)) is None or original.activation(step.outputs[0]) is None:
+        return None
+    return find(original, step)
+
+
+_MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
+    "ADD": without_weights.add,
+    "AVERAGE_POOL_2D": without_weights.pool(StageKind.AVERAGE_POOL),
+    "CONCATENATION": without_weights.concatenation,
+    "CONV_2D": with_weights.convolution,
+    "DEPTHWISE_CONV_2D": with_weights.depthwise,
+    "FULLY_CONNECTED": with_weights.fully_connected,
+    "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
+    "MEAN": without_weights.mean,
+    "PAD": without_weights.pad,
+    "PADV2": without_weights.pad,
+    "QUANTIZE": without_weights.quantize,
+    "RELU": without_weights.relu,
+    "RELU6": without_weights.relu6,
+}

@@ -1,0 +1,116 @@
+"""From the scales in a model to the integers of TFLM's kernels, worked out a second time.
+
+A multiplier is a float64 split by ``frexp`` into a fraction of [0.5, 1) and a power of two; the fraction times 2^31 is
+rounded, halves away from zero. A float64 fraction has 53 bits, so that neither the product with 2^31 nor the half that
+is added rounds: the integers here are exact. Which quotient is taken in single and which in double precision is the
+kernel's choice and stands with each function.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_NOTHING_LEFT = -31
+"""Shifts below this flush the multiplier to zero."""
+
+
+def split_scale(ratio: npt.ArrayLike) -> tuple[Int64s, Int64s]:
+    """(multiplier, shift) of each ratio: ratio = multiplier * 2^(shift - 31), rounded.
+
+    ``QuantizeMultiplier`` of the runtime, in double precision. Zero, and what is shifted out, becomes (0, 0).
+    """
+    values = np.asarray(ratio, np.float64)
+    fraction, exponent = np.frexp(values)
+    magnitude = np.floor(np.abs(fraction) * 2.0**31 + 0.5).astype(np.int64)
+    carried = (magnitude == 1 << 31) & (values > 0)
+    magnitude = np.where(carried, 1 << 30, magnitude)
+    shift = exponent.astype(np.int64) + carried
+    gone = (values == 0) | (shift < _NOTHING_LEFT)
+    return np.where(gone, 0, np.sign(values).astype(np.int64) * magnitude), np.where(gone, 0, shift)
+
+
+def product_ratio(input_scale: float, filter_scales: Floats, output_scale: float) -> Floats:
+    """input * filter / output in double precision, one per filter scale: convolutions."""
+    product: Floats = np.float64(input_scale) * filter_scales.astype(np.float64)
+    quotient: Floats = product / np.float64(output_scale)
+    return quotient
+
+
+def single_product_ratio(input_scale: float, filter_scale: float, output_scale: float) -> float:
+    """The product in single, the quotient in double precision: FULLY_CONNECTED with one filter scale."""
+    return float(np.float64(np.float32(input_scale) * np.float32(filter_scale)) / np.float64(output_scale))
+
+
+def single_ratio(input_scale: float, output_scale: float) -> float:
+    """The quotient in single precision: RELU."""
+    return float(np.float32(input_scale) / np.float32(output_scale))
+
+
+def double_ratio(input_scale: float, output_scale: float) -> float:
+    """The quotient in double precision: QUANTIZE, MEAN."""
+    return float(np.float64(input_scale) / np.float64(output_scale))
+
+
+def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tuple[int, int]:
+    """(multiplier, shift) of a MEAN over ``count`` values: the division is folded into the multiplier, truncated.
+
+    Before it is divided, the multiplier is shifted up as far as the count's own length, 32 bits and the shift allow.
+    """
+    multipliers, shifts = split_scale([double_ratio(input_scale, output_scale)])
+    multiplier, shift = int(multipliers[0]), int(shifts[0])
+    room = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier * 2**room) // count, shift - room
+
+
+def addition_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
+    """left shift, multiplier and shift of both operands and of the sum, all quotients in double precision."""
+    left = 20
+    doubled = 2.0 * max(np.float64(first), np.float64(second))
+    ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled / (2.0**left * np.float64(output))]
+    multipliers, shifts = split_scale(ratios)
+    return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
+
+
+_BOUNDS: dict[int, tuple[float | None, float | None]] = {
+    0: (None, None),
+    1: (0.0, None),
+    2: (-1.0, 1.0),
+    3: (0.0, 6.0),
+}
+"""Real bounds of NONE, RELU, RELU_N1_TO_1, RELU6 by their numbers in the schema."""
+
+
+def activation_bounds(number: int, scale: float, zero_point: int) -> tuple[int, int] | None:
+    """The int8 values a fused activation leaves, None for an activation without integer form.
+
+    A bound is divided by the scale in single precision and rounded, halves away from zero.
+    """
+    if number not in _BOUNDS:
+        return None
+    low, high = _BOUNDS[number]
+    return (
+        -128 if low is None else max(-128, _quantized(low, scale, zero_point)),
+        127 if high is None else min(127, _quantized(high, scale, zero_point)),
+    )
+
+
+def _quantized(value: float, scale: float, zero_point: int) -> int:
+    steps = float(np.float32(value) / np.float32(scale))
+    return zero_point + (int(steps + 0.5) if steps >= 0 else -int(0.5 - steps))
+
+
+def scaled(sums: Int64s, multiplier: Int64s, shift: Int64s) -> Int64s:
+    """``MultiplyByQuantizedMultiplier``: rounded twice, halves up and then away from zero. Sums must not leave 32 bits.
+
+    The product is taken in 64 bits; sums shifted to the left must stay within 32.
+    """
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    high = ((sums << left) * multiplier + (1 << 30)) >> 31
+    remainder_mask = (np.int64(1) << right) - 1
+    remainder = high & remainder_mask
+    threshold = (remainder_mask >> 1) + (high < 0)
+    return (high >> right) + (remainder > threshold)

@@ -1,0 +1,190 @@
+"""The original model as values: which tensors hold the same bytes, and which operators read them.
+
+Tensors of equal bytes are one *value*: RESHAPE and its like keep their input's bytes, so does a PAD that adds nothing.
+A TRANSPOSE moves bytes, but the MEANs behind it may average the order away again; ``transposes.py`` adds those means as
+they are over the untransposed tensor, so that a rewritten model without the TRANSPOSE is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, OperatorCode, Tensor
+from tflite_fuse.model.types import TensorType
+
+Image = tuple[int, int, int]
+"""Height, width, channels."""
+
+RENAMING = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of the original, or one that could stand in its place.
+
+    Attributes:
+        label: ``CONV_2D_7``.
+        name: ``CONV_2D``.
+        operator, code: as the file has them; tensor indices are those of ``Original.tensors``.
+    """
+
+    label: str
+    name: str
+    operator: Operator
+    code: OperatorCode
+
+    @cached_property
+    def options(self) -> dict[str, int | float | bool | tuple[int, ...]]:
+        """Built-in options by schema name."""
+        return get_options(self.operator)
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        return self.operator.inputs or ()
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        return self.operator.outputs or ()
+
+    def operand(self, position: int) -> int:
+        """Tensor of an input, -1 where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else -1
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A whole option."""
+        value = self.options.get(name, default)
+        return value if isinstance(value, int) else default
+
+
+class Original:
+    """The first subgraph of the original.
+
+    Attributes:
+        model: the original.
+        tensors: its tensors; those of added steps behind them.
+        steps: its operators, in order; added steps behind them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.tensors: list[Tensor] = list(model.main.tensors)
+        self.steps: list[Step] = []
+        self._content: dict[int, bytes] = {}
+        self._same = list(range(len(self.tensors)))
+        self._members: dict[int, list[int]] = {t: [t] for t in self._same}
+        self._readers: dict[int, list[int]] = {}
+        self.writer: dict[int, int] = {}
+        for index, operator in enumerate(model.main.operators):
+            code = model.operator_codes[operator.opcode_index]
+            self.add_step(Step(operator_label(model, index), operator_name(model, operator), operator, code))
+        for step in self.steps:
+            if step.name in RENAMING and len(step.outputs) == 1 and step.operand(0) >= 0:
+                self.unite(step.inputs[0], step.outputs[0])
+            if step.name in ("PAD", "PADV2") and not any(self.numbers(step.operand(1)) or (1,)):
+                self.unite(step.inputs[0], step.outputs[0])
+
+    # ---- Values
+
+    def value(self, tensor: int) -> int:
+        """The value of a tensor: equal for tensors of equal bytes."""
+        while self._same[tensor] != tensor:
+            self._same[tensor] = self._same[self._same[tensor]]
+            tensor = self._same[tensor]
+        return tensor
+
+    def members(self, value: int) -> Sequence[int]:
+        """The tensors that hold a value."""
+        return self._members[self.value(value)]
+
+    def unite(self, a: int, b: int) -> None:
+        """Two tensors were found to hold the same bytes."""
+        a, b = self.value(a), self.value(b)
+        if a != b:
+            self._same[b] = a
+            self._members[a] += self._members.pop(b)
+            self._readers.setdefault(a, []).extend(self._readers.pop(b, []))
+
+    def readers(self, value: int) -> list[Step]:
+        """The operators that read a value, each once."""
+        found = self._readers.get(self.value(value), [])
+        return [self.steps[index] for index in dict.fromkeys(found)]
+
+    # ---- Growing
+
+    def add_step(self, step: Step) -> None:
+        """Adds an operator behind the others."""
+        for tensor in step.inputs:
+            if tensor >= 0:
+                self._readers.setdefault(self.value(tensor), []).append(len(self.steps))
+        for tensor in step.outputs:
+            self.writer[tensor] = len(self.steps)
+        self.steps.append(step)
+
+    def add_tensor(self, tensor: Tensor, content: bytes = b"") -> int:
+        """Adds a tensor that the file does not have; returns its index."""
+        index = len(self.tensors)
+        self.tensors.append(tensor)
+        self._same.append(index)
+        self._members[index] = [index]
+        self._content[index] = content
+        return index
+
+    # ---- Tensors
+
+    def content(self, tensor: int) -> bytes:
+        """A constant's bytes; none for other tensors and operands left out."""
+        if tensor < 0:
+            return b""
+        if tensor in self._content:
+            return self._content[tensor]
+        return self.model.buffers[self.tensors[tensor].buffer].data or b""
+
+    def numbers(self, tensor: int) -> tuple[int, ...]:
+        """The values of an int32 constant."""
+        if tensor < 0 or self.tensors[tensor].type != TensorType.INT32:
+            return ()
+        return tuple(np.frombuffer(self.content(tensor), "<i4").tolist())
+
+    def weights(self, tensor: int) -> npt.NDArray[np.int8] | None:
+        """An int8 constant in its own shape, None where it is none."""
+        if tensor < 0 or self.tensors[tensor].type != TensorType.INT8 or self.tensors[tensor].sparsity is not None:
+            return None
+        content, dims = self.content(tensor), self.tensors[tensor].dims
+        return np.frombuffer(content, np.int8).reshape(dims) if content and len(content) == prod(dims) else None
+
+    def scales(self, tensor: int) -> npt.NDArray[np.float64] | None:
+        """Scales as the float32 numbers they are; None for a tensor without affine quantization."""
+        quantization = self.tensors[tensor].quantization if tensor >= 0 else None
+        if quantization is None or not quantization.scale or not quantization.zero_point or quantization.details:
+            return None
+        return np.asarray(quantization.scale, np.float32).astype(np.float64)
+
+    def activation(self, tensor: int) -> tuple[float, int] | None:
+        """Scale and zero point of an int8 activation, None for anything else."""
+        scales = self.scales(tensor)
+        if scales is None or len(scales) != 1 or self.content(tensor) or self.tensors[tensor].is_variable:
+            return None
+        quantization = self.tensors[tensor].quantization
+        if self.tensors[tensor].type != TensorType.INT8 or quantization is None:
+            return None
+        points = quantization.zero_point or ()
+        return (float(scales[0]), int(points[0])) if len(points) == 1 and -128 <= points[0] <= 127 else None
+
+    def image(self, tensor: int) -> Image | None:
+        """Rows, columns and channels of one image of at most four dimensions."""
+        return image_of(self.tensors[tensor].dims)
+
+
+def image_of(dims: Sequence[int]) -> Image | None:
+    """[1, h, w, c], [1, w, c], [1, c] or [c] as (h, w, c); None for batches and what has more dimensions."""
+    if len(dims) > 4 or (len(dims) > 1 and dims[0] != 1) or any(dim < 1 for dim in dims):
+        return None
+    h, w, c = (1, 1, 1, *(dims[1:] if len(dims) > 1 else dims))[-3:]
+    return h, w, c

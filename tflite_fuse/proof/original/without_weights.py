@@ -1,0 +1,154 @@
+"""Operators without weights as the stages that compute their bytes; None for what none computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own_padding, sum_of_ones
+from tflite_fuse.proof.original.scales import (
+    activation_bounds,
+    addition_numbers,
+    double_ratio,
+    mean_multiplier,
+    single_ratio,
+    split_scale,
+)
+from tflite_fuse.proof.original.values import Image, Original, Step
+
+
+def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ...], Image] | None:
+    sources = [original.image(step.operand(position)) for position in range(count)]
+    output = original.image(step.outputs[0])
+    if output is None or any(source is None for source in sources):
+        return None
+    return tuple(source for source in sources if source is not None), output
+
+
+def add(original: Original, step: Step) -> Meaning | None:
+    """ADD of equal shapes."""
+    clamp = fused_clamp(original, step)
+    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
+        return None
+    images = _images(original, step, 2)
+    if images is None or not images[0][0] == images[0][1] == images[1]:
+        return None
+    scales = [affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])]
+    return Meaning(
+        step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=addition_numbers(*scales)
+    )
+
+
+def pad(original: Original, step: Step) -> Meaning | None:
+    """PAD and PADV2 of rows and columns."""
+    images, amounts = _images(original, step, 1), original.numbers(step.operand(1))
+    if images is None or len(amounts) != 2 * len(original.tensors[step.inputs[0]].dims) or min(amounts) < 0:
+        return None
+    value = affine(original, step.outputs[0])[1]
+    if step.operand(2) >= 0:
+        stored = original.weights(step.operand(2))
+        if stored is None or stored.size != 1:
+            return None
+        value = int(stored.ravel()[0])
+    pairs = [amounts[at : at + 2] for at in range(0, len(amounts), 2)]
+    rows, columns, channels = ([0, 0], [0, 0], [0, 0], *pairs[1:])[-3:]
+    (height, width, depth), output = images[0][0], images[1]
+    grown = (height + sum(rows), width + sum(columns), depth)
+    if any(pairs[0]) or any(channels) or grown != output:
+        return None
+    return Meaning(
+        step, StageKind.PAD, (step.inputs[0],), step.outputs[0], *images, padding=(rows[0], columns[0]), pad=value
+    )
+
+
+def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole image is a GLOBAL_AVERAGE."""
+
+    def pool(original: Original, step: Step) -> Meaning | None:
+        images, clamp = _images(original, step, 1), fused_clamp(original, step)
+        kernel = (step.number("filter_height"), step.number("filter_width"))
+        stride = (step.number("stride_h"), step.number("stride_w"))
+        same_point = affine(original, step.inputs[0])[1] == affine(original, step.outputs[0])[1]
+        if images is None or clamp is None or min(*kernel, *stride) < 1 or not same_point:
+            return None
+        (source,), output = images
+        padding = own_padding(step, source, kernel, stride, (1, 1), output)
+        if padding is None or source[2] != output[2]:
+            return None
+        whole = output[:2] == (1, 1) and all(kernel[axis] - padding[axis] >= source[axis] for axis in (0, 1))
+        if kind is StageKind.AVERAGE_POOL and whole:
+            return Meaning(step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
+        return Meaning(
+            step, kind, (step.inputs[0],), step.outputs[0], *images, kernel, stride, (1, 1), padding, clamp=clamp
+        )
+
+    return pool
+
+
+def mean(original: Original, step: Step) -> Meaning | None:
+    """MEAN over the whole image, or over its rows or columns alone: a DEPTHWISE of ones."""
+    dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
+    image, rank = original.image(step.inputs[0]), len(dims)
+    if image is None or not listed or not all(-rank <= axis < rank for axis in listed):
+        return None
+    axes = {axis % rank for axis in listed}
+    height, width, channels = image
+    if rank - 1 in axes and channels > 1:
+        return None
+    window = (height if rank == 4 and 1 in axes else 1, width if rank >= 3 and rank - 2 in axes else 1)
+    output = (height // window[0], width // window[1], channels)
+    if prod(original.tensors[step.outputs[0]].dims) != prod(output):
+        return None
+    scales = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
+    entry = mean_multiplier(*scales, window[0] * window[1])
+    table = np.array(entry[:1], np.int64), np.array(entry[1:], np.int64)
+    if output[:2] == (1, 1):
+        return Meaning(
+            step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], (image,), output,
+            multiplier=table[0], shift=table[1],
+        )  # fmt: skip
+    return sum_of_ones(step, window, table, (image, output))
+
+
+def concatenation(original: Original, step: Step) -> Meaning | None:
+    """CONCATENATION along channels."""
+    images = _images(original, step, len(step.inputs))
+    rank = len(original.tensors[step.outputs[0]].dims)
+    same = {affine(original, tensor) for tensor in (*step.inputs, step.outputs[0])}
+    if images is None or step.number("axis") not in (rank - 1, -1) or len(same) != 1:
+        return None
+    if step.number("fused_activation_function") or any(original.activation(t) is None for t in step.inputs):
+        return None
+    return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], *images)
+
+
+def relu(original: Original, step: Step) -> Meaning | None:
+    """RELU as an operator of its own: a DEPTHWISE of ones."""
+    images = _images(original, step, 1)
+    (source, _), (scale, point) = affine(original, step.inputs[0]), affine(original, step.outputs[0])
+    clamp = activation_bounds(1, scale, point)
+    if images is None or clamp is None:
+        return None
+    table = split_scale([single_ratio(source, scale)])
+    return replace(sum_of_ones(step, (1, 1), table, (images[0][0], images[1])), clamp=clamp)
+
+
+def relu6(original: Original, step: Step) -> Meaning | None:
+    """RELU6 as an operator of its own: a clamp by its input's quantization."""
+    images, clamp = _images(original, step, 1), activation_bounds(3, *affine(original, step.inputs[0]))
+    if images is None or clamp is None:
+        return None
+    return Meaning(step, StageKind.MAX_POOL, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
+
+
+def quantize(original: Original, step: Step) -> Meaning | None:
+    """QUANTIZE from int8 to int8: a DEPTHWISE of ones."""
+    images = _images(original, step, 1)
+    if images is None:
+        return None
+    scales = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
+    return sum_of_ones(step, (1, 1), split_scale([double_ratio(*scales)]), (images[0][0], images[1]))
