@@ -27,7 +27,8 @@ except ImportError:  # no such locks on this system: what a killed process leave
 MOST_BYTES = 1 << 29
 """Larger files are not read; none for a microcontroller comes near."""
 
-_PREFIX, _SUFFIX = ".tflite-fuse-", ".tmp"
+LEFTOVER = ".tflite-fuse-*.tmp"
+"""What temporary files and folders are called."""
 
 
 def read_file(path: Path) -> bytes:
@@ -102,11 +103,9 @@ def replace_file(data: bytes, path: Path, mode: int) -> None:
 def _locked_temporary(folder: Path) -> tuple[int, Path]:
     """A new file whose lock says that its writer lives."""
     while True:
-        temporary = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+        temporary = folder / LEFTOVER.replace("*", secrets.token_hex(8))
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # a file system without locks: leftovers cannot be told there and stay
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_alone(descriptor, wait=True)  # where there are no locks, leftovers cannot be told and stay
         if os.fstat(descriptor).st_nlink:
             return descriptor, temporary
         os.close(descriptor)  # taken for a leftover before it was locked
@@ -114,16 +113,23 @@ def _locked_temporary(folder: Path) -> tuple[int, Path]:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of processes that were killed."""
-    if fcntl is None:
-        return
-    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+    for path in folder.glob(LEFTOVER):
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                if lock_alone(descriptor):
+                    path.unlink()
             finally:
                 os.close(descriptor)
+
+
+def lock_alone(descriptor: int, wait: bool = False) -> bool:
+    """Lock a file or folder for as long as it is open; False where another process has, or the system has no locks."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return True
+    return False
 
 
 def sync_folder(folder: Path) -> None:

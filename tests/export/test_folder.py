@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +15,17 @@ from tests.export.exported import fused
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.export import FORMATS, Export, export_model
 from tflite_fuse.export import folder as folder_module
-from tflite_fuse.export.folder import write_folder
+from tflite_fuse.export.folder import MANIFEST, write_folder
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def names(directory: Path) -> set[str]:
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in names(directory)}
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -43,30 +54,124 @@ def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_force_keeps_other_files_and_replaces_its_own(format: str, tmp_path: Path) -> None:
+def test_force_replaces_what_an_export_wrote_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
-    first = export_model(fused(), target, format)
+    first = export_model(fused("none"), target, format)
     (target / "thesis.txt").write_text("years of work")
-    for path in first.files:
-        path.write_text("old")
-    kernels = next(path.parent for path in first.files if path.name == "tflite_fuse_conv.c")
-    (kernels / "tflite_fuse_dropped_kernel.c").write_text("int twice_defined;")
     again = export_model(fused(), target, format, force=True)
     assert again.files == first.files
-    assert not any(path.read_bytes() == b"old" for path in again.files)
-    assert (target / "thesis.txt").read_text() == "years of work"
-    assert not (kernels / "tflite_fuse_dropped_kernel.c").exists()
+    fresh = export_model(fused(), tmp_path / "fresh" / "model", format)
+    assert {path.name: path.read_bytes() for path in again.files} == {p.name: p.read_bytes() for p in fresh.files}
+    assert names(target) - {path.relative_to(target).as_posix() for path in again.files} == {"thesis.txt"}
+
+
+def test_force_removes_files_of_an_older_export_that_have_no_place_any_more(tmp_path: Path) -> None:
+    write_folder(tmp_path / "model", {"a.c": "one", "gone/b.c": "two", "gone/mine.c": "three"}, force=False)
+    (tmp_path / "model" / "other.c").write_text("mine")
+    write_folder(tmp_path / "model", {"a.c": "new", "gone/mine.c": "three"}, force=True)
+    assert names(tmp_path / "model") == {MANIFEST, "a.c", "gone/mine.c", "other.c"}
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_force_removes_a_library_whose_files_lay_elsewhere(format: str, tmp_path: Path) -> None:
-    """Libraries up to 0.1 had all their files in one folder, and what is in it is compiled."""
+def test_force_names_edited_files_and_touches_nothing(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
-    first = export_model(fused(), target, format)
-    headers = next(path.parent for path in first.files if path.name == "tflite_fuse.h")
-    (headers / "tflite_fuse_gone.c").write_text("int twice_defined;")
-    export_model(fused(), target, format, force=True)
-    assert not (headers / "tflite_fuse_gone.c").exists()
+    first = export_model(fused("none"), target, format)
+    edited = next(path for path in first.files if path.name.startswith("model"))
+    edited.write_text("my own")
+    before = content(target)
+    with pytest.raises(UsageError, match=f"would lose {edited.relative_to(target)}, which no export wrote"):
+        export_model(fused(), target, format, force=True)
+    assert content(target) == before
+
+
+def test_a_file_that_lies_in_the_way_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("mine")
+    with pytest.raises(UsageError, match=r"would lose a\.c"):
+        write_folder(tmp_path, {"a.c": "theirs"}, force=True)
+    (tmp_path / MANIFEST).write_text("[" * 100_000)  # a manifest nobody can read lists nothing
+    with pytest.raises(UsageError, match=r"would lose a\.c"):
+        write_folder(tmp_path, {"a.c": "theirs"}, force=True)
+    assert (tmp_path / "a.c").read_text() == "mine"
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "a.c").write_text("mine")
+    for name, target in (("a.c", secret / "a.c"), ("src", secret), (MANIFEST, secret / "a.c")):
+        folder = tmp_path / f"folder-{name}"
+        folder.mkdir()
+        (folder / name).symlink_to(target)
+        with pytest.raises(UsageError, match="is a link, and links are not followed"):
+            write_folder(folder, {"a.c": "new", "src/a.c": "new"}, force=True)
+    assert content(secret) == {"a.c": b"mine"}
+
+
+def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    digest = hashlib.sha256(b"mine").hexdigest()
+    listed = {"../mine": digest, str(tmp_path / "mine"): digest, "..\\mine": digest}
+    (folder / MANIFEST).write_text(json.dumps({"version": 1, "files": listed}))
+    write_folder(folder, {"a.c": "new"}, force=True)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from tflite_fuse.export.folder import write_folder
+
+left = int(sys.argv[2])
+def counted(real):
+    def call(*arguments, **named):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **named)
+    return call
+for name in ("replace", "unlink", "mkdir", "rmdir", "open"):
+    setattr(Path, name, counted(getattr(Path, name)))
+write_folder(Path(sys.argv[1]), {"a.c": "new a", "src/b.c": "new b", "src/c.c": "new c"}, force=True)
+"""
+
+
+def test_wherever_it_is_killed_files_are_whole_and_the_next_export_finishes(tmp_path: Path) -> None:
+    old: dict[str, str | bytes] = {"a.c": b"old a", "src/b.c": b"old b", "src/gone.c": b"old gone"}
+    new: dict[str, str | bytes] = {"a.c": b"new a", "src/b.c": b"new b", "src/c.c": b"new c"}
+    deaths = 0
+    for step in range(0, 60):
+        folder = tmp_path / f"folder{step}"
+        write_folder(folder, old, force=False)
+        (folder / "mine").write_text("mine")
+        command = [sys.executable, "-c", DIES, str(folder), str(step)]
+        done = subprocess.run(command, cwd=ROOT, check=False)
+        found = {name: data for name, data in content(folder).items() if name not in ("mine", MANIFEST)}
+        whole = {name: data for name, data in found.items() if not name.startswith(".tflite-fuse-")}
+        assert all(data in (old.get(name), new.get(name)) for name, data in whole.items())
+        assert len([path for path in folder.iterdir() if path.name.startswith(".tflite-fuse-")]) <= 1
+        write_folder(folder, new, force=True)
+        assert {n: d for n, d in content(folder).items() if n != MANIFEST} == {**new, "mine": b"mine"}
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        deaths += 1
+    assert deaths > 10 and done.returncode == 0
+
+
+def test_what_a_killed_export_into_a_new_directory_left_is_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DIES, str(tmp_path / "model"), "5"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    write_folder(tmp_path / "model", {"a.c": "new"}, force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_directory_may_have_the_longest_name(tmp_path: Path) -> None:
+    write_folder(tmp_path / ("n" * 255), {"a.c": "new"}, force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["n" * 255]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -94,7 +199,7 @@ def test_a_sketch_needs_a_name_arduino_takes(name: str, tmp_path: Path) -> None:
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = folder_module._write_all
 
-    def disk_full(root: Path, files: dict[str, str | bytes]) -> None:
+    def disk_full(root: Path, files: dict[str, bytes]) -> None:
         real(root, dict(list(files.items())[:3]))
         raise OSError(28, "No space left on device")
 

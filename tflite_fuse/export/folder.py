@@ -1,74 +1,246 @@
-"""Write a folder so that it is complete or not there."""
+"""Write a folder so that it is complete or as it was, even where the process is killed.
+
+New files are staged in one hidden folder beside the old ones, and brought onto the disk. A new directory then gets its
+name in one step. In one that holds an older export, a journal among the staged files says what is to go where: without
+it nothing was touched yet, with it the next export finishes what this one could not.
+
+A manifest in the directory, ``.tflite-fuse.json``, says which files are the exporter's and what it wrote into them::
+
+    {"version": 1, "files": {"src/main.c": "9f86d081..."}}
+"""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.files import LEFTOVER, lock_alone, remove_leftovers, sync_folder, without_interrupts
 
 Files = Mapping[str, str | bytes]
 """Path inside the folder, with slashes → content."""
 
-_OWN_PREFIX = "tflite_fuse"
+MANIFEST = ".tflite-fuse.json"
+_JOURNAL = "journal.json"
+_STAGED = "new"
+_VERSION = 1
+_MOST_NAMED = 5
 
 
 def require_usable(directory: Path, *, force: bool) -> None:
     """Refuse early what ``write_folder`` would refuse. Raises UsageError."""
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory}: is a file; give a directory to export to")
     try:
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(f"{directory}: is a file; give a directory to export to")
         occupied = directory.is_dir() and any(directory.iterdir())
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be read ({error.strerror or error})") from error
+    except (OSError, ValueError) as error:
+        raise _cannot("read", directory, error) from error
     if occupied and not force:
         raise UsageError(f"{directory}: is not empty; give another directory, or --force to write into it")
 
 
 def write_folder(directory: Path, files: Files, *, force: bool) -> tuple[Path, ...]:
-    """Write files into a new or empty directory, or with ``force`` over those of the same name in any.
+    """Write files into a new or empty directory, or with ``force`` over those an older export left in any.
 
-    Everything is written beside the directory first: if that fails, nothing is left. With ``force`` other files stay,
-    except those of an older library (``tflite_fuse*`` where a new one goes), which would no longer fit.
+    With ``force`` those files are replaced, or removed where there is none of the name any more, that the manifest
+    lists and that hold what it says. No other file is touched, and no link followed.
 
     Returns:
-        Paths of the files, sorted.
+        Paths of the files, the manifest among them, sorted.
 
     Raises:
-        UsageError: the directory is not empty and ``force`` not given, or it cannot be written.
+        UsageError: the directory is not empty and ``force`` not given; a file in the way was edited or is none of the
+            exporter's; a link is in the way; or it cannot be written.
     """
     require_usable(directory, force=force)
+    content = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    listed = {"version": _VERSION, "files": {name: _hash(data) for name, data in sorted(content.items())}}
+    content[MANIFEST] = (json.dumps(listed, indent=1) + "\n").encode()
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as temporary:
-            staged = Path(temporary) / "export"
-            _write_all(staged, files)
+        with without_interrupts():
             if directory.is_dir() and any(directory.iterdir()):
-                _merge(staged, directory, files)
+                _finish_killed(directory)
+                _replace(directory, content)
             else:
-                if directory.is_dir():
-                    directory.rmdir()
-                staged.replace(directory)
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be written ({error.strerror or error})") from error
-    return tuple(sorted(directory / name for name in files))
+                _create(directory, content)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise _cannot("written", directory, error) from error
+    return tuple(sorted(directory / name for name in content))
 
 
-def _write_all(root: Path, files: Files) -> None:
-    for name, content in files.items():
+def _cannot(done: str, directory: Path, error: Exception) -> UsageError:
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return UsageError(f"{directory}: cannot be {done} ({reason})")
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# ---- A new directory ----
+
+
+def _create(directory: Path, content: Mapping[str, bytes]) -> None:
+    with _stage(directory.parent) as stage:
+        _write_all(stage / _STAGED, content)
+        if directory.is_dir():
+            directory.rmdir()
+        (stage / _STAGED).replace(directory)
+    sync_folder(directory.parent)
+
+
+@contextlib.contextmanager
+def _stage(folder: Path) -> Iterator[Path]:
+    """A hidden folder that is gone afterwards; its lock says that its maker lives."""
+    _remove_killed(folder)
+    stage = folder / LEFTOVER.replace("*", secrets.token_hex(8))
+    stage.mkdir(0o700)
+    lock = _locked(stage)
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(stage: Path) -> int | None:
+    """A lock on a folder, or None where another process holds it, or there are no locks here."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(stage, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+        if lock_alone(descriptor):
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _left_behind(folder: Path) -> Iterator[Path]:
+    """Stages whose makers were killed."""
+    for stage in folder.glob(LEFTOVER):
+        lock = _locked(stage)
+        if lock is not None:
+            try:
+                yield stage
+            finally:
+                os.close(lock)
+
+
+def _remove_killed(folder: Path) -> None:
+    """Remove stages that nothing was taken from yet. Those with a journal wait for an export into this folder."""
+    remove_leftovers(folder)
+    for stage in _left_behind(folder):
+        if not (stage / _JOURNAL).exists():
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def _write_all(root: Path, content: Mapping[str, bytes]) -> None:
+    """Write files below a folder, onto the disk."""
+    folders = {root}
+    for name, data in content.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        folders.update((path.parent, *list(path.parent.parents)[: len(PurePosixPath(name).parts) - 1]))
+        with path.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    for folder in folders:
+        sync_folder(folder)
 
 
-def _merge(staged: Path, directory: Path, files: Files) -> None:
-    for folder in {(directory / name).parent for name in files if Path(name).name.startswith(_OWN_PREFIX)}:
-        kept = {(directory / name).name for name in files if (directory / name).parent == folder}
-        for stale in folder.glob(f"{_OWN_PREFIX}*") if folder.is_dir() else ():
-            if stale.is_file() and stale.name not in kept:
-                stale.unlink()
-    for name in files:
+# ---- A directory with an older export ----
+
+
+def _replace(directory: Path, content: Mapping[str, bytes]) -> None:
+    own = _listed(directory)
+    gone = [name for name in own if name not in content and os.path.lexists(directory / name)]
+    foreign = [name for name in (*content, *gone) if not _is_own(directory, name, own, content.get(name))]
+    if foreign:
+        names = ", ".join(foreign[:_MOST_NAMED]) + (", ..." if len(foreign) > _MOST_NAMED else "")
+        raise UsageError(
+            f"{directory}: would lose {names}, which no export wrote like that; move it away, or give another directory"
+        )
+    with _stage(directory) as stage:
+        _write_all(stage / _STAGED, content)
+        _write_all(stage, {_JOURNAL: json.dumps({"version": _VERSION, "remove": gone}).encode()})
+        _carry_out(directory, stage, list(content), gone)
+
+
+def _listed(directory: Path) -> dict[str, str]:
+    """What the manifest says; nothing where there is none, or none that can be read."""
+    try:
+        found = json.loads((directory / MANIFEST).read_bytes())
+        files = found["files"] if found["version"] == _VERSION else {}
+        return {name: digest for name, digest in files.items() if _is_inside(name) and isinstance(digest, str)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_inside(name: object) -> bool:
+    """Whether a name out of a file is that of a file below the directory."""
+    path = PurePosixPath(name) if isinstance(name, str) and "\\" not in name and "\0" not in name else PurePosixPath()
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _is_own(directory: Path, name: str, own: Mapping[str, str], new: bytes | None) -> bool:
+    """Whether nothing is lost with a file: there is none, or it holds what an export wrote or is about to write."""
+    path = directory / name
+    _refuse_links(directory, path)
+    if not os.path.lexists(path):
+        return True
+    if name == MANIFEST:
+        return path.is_file()
+    if not path.is_file():
+        return False
+    old = path.read_bytes()
+    return old == new or own.get(name) == _hash(old)
+
+
+def _refuse_links(directory: Path, path: Path) -> None:
+    for part in (path, *path.parents):
+        if part == directory:
+            return
+        if part.is_symlink():
+            raise UsageError(f"{directory}: {part.relative_to(directory)} is a link, and links are not followed")
+
+
+def _carry_out(directory: Path, stage: Path, names: Sequence[str], gone: Sequence[str]) -> None:
+    """The journal is on the disk: from here on there is only forward. The manifest speaks of the old until the end."""
+    for name in gone:
+        (directory / name).unlink(missing_ok=True)
+    for name in sorted(names, key=lambda name: name == MANIFEST):
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).replace(target)
+        (stage / _STAGED / name).replace(target)
+    for folder in {directory, *((directory / name).parent for name in names)}:
+        sync_folder(folder)
+    (stage / _JOURNAL).unlink()
+
+
+def _finish_killed(directory: Path) -> None:
+    """What an export that was killed had begun to put in place is put there; what it had only staged is removed."""
+    for stage in _left_behind(directory):
+        if (stage / _JOURNAL).exists():
+            own, new = _listed(directory), stage / _STAGED
+            staged = [path for path in new.rglob("*") if path.is_file() and not path.is_symlink()]
+            found = {path.relative_to(new).as_posix(): path.read_bytes() for path in staged}
+            names = [name for name, data in found.items() if _is_own(directory, name, own, data)]
+            gone = [
+                name for name in _to_remove(stage / _JOURNAL) if name in own and _is_own(directory, name, own, None)
+            ]
+            _carry_out(directory, stage, names, gone)
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _to_remove(journal: Path) -> list[str]:
+    try:
+        return [name for name in json.loads(journal.read_bytes())["remove"] if _is_inside(name)]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
