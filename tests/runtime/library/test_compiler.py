@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import stat
 import threading
 from pathlib import Path
@@ -91,3 +92,50 @@ def test_compiler_of_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_cache_that_cannot_be_written(source: Path, own_cache: Path) -> None:
     own_cache.write_text("")
     assert answer(build_library("answer", [source], [source.parent])) == 42
+
+
+@pytest.mark.parametrize("length", [0, 100, -1])
+def test_a_library_cut_short_or_changed_is_built_again(length: int, source: Path) -> None:
+    library = build_library("answer", [source], [source.parent])
+    content = library.read_bytes()
+    library.write_bytes(content[:length])
+    assert build_library("answer", [source], [source.parent]) == library
+    assert library.read_bytes() == content and answer(library) == 42
+    changed = bytearray(content)
+    changed[len(content) // 2] ^= 1
+    library.write_bytes(changed)
+    build_library("answer", [source], [source.parent])
+    assert library.read_bytes() == content
+
+
+def test_a_library_others_could_have_written_is_built_again(source: Path) -> None:
+    library = build_library("answer", [source], [source.parent])
+    library.chmod(0o777)
+    build_library("answer", [source], [source.parent])
+    assert stat.S_IMODE(library.stat().st_mode) == 0o700
+    elsewhere = library.with_name("elsewhere")
+    library.rename(elsewhere)
+    library.symlink_to(elsewhere)
+    build_library("answer", [source], [source.parent])
+    assert not library.is_symlink()
+
+
+def test_a_cache_others_can_write_to_is_not_used(source: Path, own_cache: Path) -> None:
+    own_cache.mkdir()
+    own_cache.chmod(0o777)
+    assert build_library("answer", [source], [source.parent]).parent != own_cache
+    own_cache.chmod(0o755)
+    assert build_library("answer", [source], [source.parent]).parent == own_cache
+
+
+def test_the_cache_is_made_for_its_user_alone(source: Path, own_cache: Path) -> None:
+    build_library("answer", [source], [source.parent])
+    assert stat.S_IMODE(own_cache.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_another_users_library_is_not_loaded(source: Path) -> None:
+    library = build_library("answer", [source], [source.parent])
+    os.chown(library, 12345, 12345)
+    build_library("answer", [source], [source.parent])
+    assert library.stat().st_uid == 0

@@ -1,7 +1,8 @@
 """Compile C of this package into shared libraries for this machine, once per source text, compiler and flags.
 
 Libraries are cached in ``$TFLITE_FUSE_CACHE``, else ``$XDG_CACHE_HOME/tflite-fuse``, else ``~/.cache/tflite-fuse``;
-where none of them can be written, in a directory that lives as long as this process.
+where none of them can be written, or others can write there, in a directory that lives as long as this process. What
+is loaded from there is code, so a library counts only if it is this user's and as long and sound as it was built.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -94,7 +96,7 @@ def build_library(
     headers = [header for directory in include for header in directory.rglob("*.h")]
     key = _key(compiler, options, sorted({*sources, *headers}))
     library = _cache_directory() / f"{name}{'-sanitized' if sanitize else ''}-{key}.so"
-    if not library.exists():
+    if not _is_whole(library):
         _compile(compiler, options, sources, include, library)
     return library
 
@@ -116,6 +118,11 @@ def _compile(
     command += [*(str(source) for source in sources), "-o", unfinished, "-ldl"]
     try:
         _output(command)
+        with Path(unfinished).open("r+b") as file:
+            seal = hashlib.sha256(file.read()).digest()  # behind what is loaded, where loaders do not look
+            file.write(seal)
+            file.flush()
+            os.fsync(file.fileno())
         Path(unfinished).chmod(0o700)
         Path(unfinished).replace(library)
     except subprocess.CalledProcessError as error:
@@ -129,14 +136,32 @@ def _compile(
         Path(unfinished).unlink(missing_ok=True)
 
 
+def _is_whole(library: Path) -> bool:
+    """Whether it holds what was built, and only this user can have changed it."""
+    try:
+        if not stat.S_ISREG(library.lstat().st_mode) or not _is_private(library):
+            return False
+        content = library.read_bytes()
+    except OSError:
+        return False
+    size = hashlib.sha256().digest_size
+    return hashlib.sha256(content[:-size]).digest() == content[-size:]
+
+
+def _is_private(path: Path) -> bool:
+    """Whether it is this user's, and no other user can write to it."""
+    found = path.stat()
+    return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+
+
 def _cache_directory() -> Path:
     chosen = os.environ.get("TFLITE_FUSE_CACHE")
     shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         directory = Path(chosen) if chosen else Path(shared).expanduser() / "tflite-fuse"
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
-            return directory.absolute()
+            return directory.absolute() if _is_private(directory) else Path(_process_directory().name)
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return Path(_process_directory().name)
 
