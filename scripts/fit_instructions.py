@@ -96,7 +96,7 @@ def _apart(core: Model, chunk: int) -> bytes:
 def measure(program: Program, target: Target) -> Measured:
     """Run a program once."""
     built, at_once = program_of(program.data), conv_at_once(target.name)
-    counts = tuple(block_counts(found.block, found.config, at_once) for found in blocks_in(program.data).values())
+    counts = tuple(block_counts(found.block, found.schedule, at_once) for found in blocks_in(program.data).values())
     with tempfile.TemporaryDirectory() as folder:
         elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
         return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))

@@ -76,7 +76,7 @@ def test_the_head_is_smaller_by_the_image(name: str) -> None:
     for mode in InputMode:
         inserted, (block,) = insert_blocks(model, [choice], mode, model.main.inputs)
         heads[mode] = tflm.measure(serialize_model(inserted)).head_bytes
-        scratch[mode] = -(-block.schedule.scratch_bytes // 16) * 16
+        scratch[mode] = -(-block.plan.schedule.scratch_bytes // 16) * 16
     images = sum(int(np.prod(model.main.tensors[tensor].dims)) for tensor in model.main.inputs)
     assert heads[InputMode.EXTERNAL] == heads[InputMode.RESIDENT] - images
     rings = scratch[InputMode.STREAMED] - scratch[InputMode.EXTERNAL]

@@ -16,13 +16,14 @@ from tflite_fuse.errors import (
     VerificationError,
 )
 from tflite_fuse.figures import figures, front_report, measured_head, memory_table
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, outside_reads
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.fusion_front import fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes
@@ -80,8 +81,9 @@ def inspect(source: Source) -> Inspection:
     """What a model needs: figures, the memory table per operator, the bottleneck. Raises ModelError, UsageError."""
     data, model = _read(source)
     name = "model" if isinstance(source, bytes) else str(Path(source))
-    rows, notes = memory_table(model)
-    return Inspection(name, figures(model, data), rows, notes, outside_inputs(model))
+    known = KnownBlocks()
+    rows, notes = memory_table(model, known)
+    return Inspection(name, figures(model, data, known=known), rows, notes, outside_inputs(model))
 
 
 def rewrite(
@@ -138,7 +140,7 @@ def rewrite(
     data, model = _read(source)
     goal = _goal(goal, scheme, tiles or tile_size, passes, target)
     overlap = overlap and "plan" in passes
-    budget = Budget(seconds=time_limit)
+    budget, known = Budget(seconds=time_limit), KnownBlocks()
     arena = ArenaOptions(in_place, planned="plan" in passes)
     order = Reorder(time_limit=time_limit, in_place=in_place)
     fuse = Fuse(
@@ -152,6 +154,7 @@ def rewrite(
         order=order if "reorder" in passes else None,
         arena=arena,
         budget=budget,
+        known=known,
         target=_target(target),
     )
     steps = _make_passes(passes, order, fuse)
@@ -159,10 +162,11 @@ def rewrite(
         steps.insert(0, Int8Borders())
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
-    reference = data if plan_fault(model, block_overlaps(model)) is None else serialize_model(remove_plan(model))
-    verified, why_not = _verify_rewrite(reference, output, verify, inputs, progress)
+    sound = plan_fault(model, block_overlaps(model, known)) is None
+    files = data if sound else serialize_model(remove_plan(model)), output
+    verified, why_not = _verify_rewrite((model, rewritten), files, known, verify, inputs, progress)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
-    before, after = figures(model, data), figures(rewritten, output, planned)
+    before, after = figures(model, data, known=known), figures(rewritten, output, planned, known)
     if goal.max_ram is not None and after.arena_bytes > goal.max_ram:
         raise LimitError(
             f"an arena of {goal.max_ram:,} bytes cannot be reached with the passes {', '.join(passes)}: "
@@ -178,7 +182,7 @@ def rewrite(
         verified=verified,
         notes=(
             *(note for result in results for note in result.notes),
-            *outside_notes(outside, outside_reads(rewritten)),
+            *outside_notes(outside, outside_reads(rewritten, known)),
             *_loading_note(rewritten, after.arena_bytes),
             *why_not,
         ),
@@ -276,18 +280,18 @@ def verify(
         PlanError: the offline plan of one lets its tensors overwrite each other, so that what it computes is chance.
         RuntimeUnavailableError: no runtime is installed.
     """
-    (bytes_a, model), (bytes_b, other) = _read(a), _read(b)
-    samples = load_inputs(Path(data), model) if data is not None else generate_inputs(model, inputs)
+    (first_bytes, first), (second_bytes, second) = _read(a), _read(b)
     names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
-    for name, each in zip(names, (model, other), strict=True):
+    for name, each in zip(names, (first, second), strict=True):
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
             raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
     return compare(
-        bytes_a,
-        bytes_b,
-        samples,
+        first_bytes,
+        second_bytes,
+        load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs),
         names=(names[0], names[1]),
-        progress=None if progress is None else lambda done, total: progress("input", done, total),
+        models=(first, second),
+        progress=_counted(progress),
     )
 
 
@@ -295,6 +299,10 @@ def _read(source: Source) -> tuple[bytes, Model]:
     """The file, read once, and the model in it."""
     data = read_source(source)
     return data, load_model(data, "the model" if isinstance(source, bytes) else str(source))
+
+
+def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress("input", done, total)
 
 
 def _scheme(name: str) -> Scheme:
@@ -340,10 +348,14 @@ def _goal(
 
 def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse) -> list[Pass]:
     measured = replace(fuse.arena, measure=lambda model: measured_head(serialize_model(model)))
+
+    def overlaps(model: Model) -> tuple[Overlap, ...]:
+        return block_overlaps(model, fuse.known)
+
     made: dict[str, list[Pass]] = {
         "reorder": [reorder],
         "fuse": [SinkTranspose(), fuse],
-        "plan": [Plan(measured, block_overlaps if fuse.overlap else None, fuse.budget)],
+        "plan": [Plan(measured, overlaps if fuse.overlap else None, fuse.budget)],
     }
     unknown = [name for name in names if name not in made]
     if unknown:
@@ -385,21 +397,33 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
         scheme=choice.scheme,
         strip_width=choice.config.tile_width,
         band_height=choice.config.tile_height,
-        scratch_bytes=inserted.schedule.scratch_bytes,
-        macs=sum(inserted.schedule.stage_macs),
+        scratch_bytes=inserted.plan.schedule.scratch_bytes,
+        macs=inserted.plan.schedule.macs,
         extra_macs=inserted.extra_macs,
     )
 
 
 def _verify_rewrite(
-    before: bytes, after: bytes, wanted: bool | None, inputs: int, progress: Progress | None
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    known: KnownBlocks,
+    wanted: bool | None,
+    inputs: int,
+    progress: Progress | None,
 ) -> tuple[Verified | None, list[str]]:
     if wanted is False:
         return None, []
     if wanted is None and not tflm.available():
         return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
     try:
-        comparison = verify(before, after, inputs=inputs, progress=progress)
+        comparison = compare(
+            *files,
+            generate_inputs(models[0], inputs),
+            names=("model A", "model B"),
+            models=models,
+            known=known,
+            progress=_counted(progress),
+        )
     except ModelError as error:
         raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
     except RuntimeUnavailableError as error:

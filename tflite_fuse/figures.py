@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs, outside_reads
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, executed_macs, outside_reads
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.fusion.search.front import Front, Point
@@ -33,20 +33,21 @@ def measured_head(data: bytes) -> int | None:
         return None
 
 
-def figures(model: Model, data: bytes, arena: Arena | None = None) -> Figures:
+def figures(model: Model, data: bytes, arena: Arena | None = None, known: KnownBlocks | None = None) -> Figures:
     """Figures of a model whose file is ``data``.
 
     Args:
         model: a model as loaded.
         data: its file.
         arena: what it needs, where that is known already.
+        known: its blocks as far as they need not be decoded.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     graph = memory_graph(model)
     if arena is None:
-        arena = as_it_stands(model, block_overlaps(model), ArenaOptions(measure=lambda _: measured_head(data)))
+        arena = as_it_stands(model, block_overlaps(model, known), ArenaOptions(measure=lambda _: measured_head(data)))
     return Figures(
         peak_bytes=peak(graph),
         lower_bound_bytes=arena.proof.bound_bytes,
@@ -54,20 +55,24 @@ def figures(model: Model, data: bytes, arena: Arena | None = None) -> Figures:
         head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
         tail_bytes=arena.tail,
         arena_bytes=arena.total,
-        macs=sum(executed_macs(model)),
+        macs=sum(executed_macs(model, known)),
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
 
 
-def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
+def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
     """One row per operator of the main subgraph, and notes about what the table leaves out.
+
+    Args:
+        model: a model as loaded.
+        known: its blocks as far as they need not be decoded.
 
     Raises:
         ModelError: a block, or what the file says about inputs outside the arena, is damaged.
     """
     graph, reasons = memory_graph(model), fusability(model)
-    sets, macs, highest = working_sets(graph), executed_macs(model), peak(graph)
+    sets, macs, highest = working_sets(graph), executed_macs(model, known), peak(graph)
     rows = []
     for index, operator in enumerate(model.main.operators):
         output = model.main.tensors[operator.outputs[0]] if operator.outputs else None
@@ -83,8 +88,8 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]
                 blocked=reasons[index],
             )
         )
-    notes = list(outside_notes(outside_inputs(model), outside_reads(model)))
-    fault = plan_fault(model, block_overlaps(model))
+    notes = list(outside_notes(outside_inputs(model), outside_reads(model, known)))
+    fault = plan_fault(model, block_overlaps(model, known))
     if fault is not None:
         notes.append(f"the offline memory plan in the file is unsound, what the model computes is chance: {fault}")
     if len(model.subgraphs) > 1:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
 from tflite_fuse.fusion.search.front import Point
 from tflite_fuse.memory.arena import Arena
-from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.insert_blocks import InsertedBlock, insert_blocks
+from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 
@@ -19,6 +19,7 @@ class Candidate:
     """A point as a model.
 
     Attributes:
+        draft: its blocks have no bytes yet.
         ordered: how its operators were put in order.
         arena: what its arena really needs, bytes.
         compute: its multiply-accumulates; where instructions count, what its blocks' exact schedules are expected to
@@ -26,7 +27,7 @@ class Candidate:
     """
 
     point: Point
-    model: Model
+    draft: Model
     blocks: tuple[InsertedBlock, ...]
     ordered: ReorderResult | None
     arena: int
@@ -43,9 +44,8 @@ class Site:
     """A model about to be fused.
 
     Attributes:
-        model: without an offline plan.
-        mode: where the inputs ``moved`` are from now on.
-        moved: tensors among the model's inputs.
+        graph: what is searched.
+        maker: makes its blocks.
         count_tail: whether an arena is all of it or its head alone.
         arena: works out what a model needs.
         order: puts operators in order once blocks are in; None leaves them as they come.
@@ -53,9 +53,8 @@ class Site:
         alone: what each operator costs by itself.
     """
 
-    model: Model
-    mode: InputMode
-    moved: tuple[int, ...]
+    graph: LayerGraph
+    maker: BlockMaker
     count_tail: bool
     arena: Callable[[Model], Arena]
     order: Reorder | None
@@ -63,17 +62,17 @@ class Site:
     alone: tuple[int, ...]
 
     def realise(self, point: Point) -> Candidate:
-        """Insert a point's blocks, put the operators in order and place the tensors."""
-        rewritten, blocks = insert_blocks(self.model, point.blocks, self.mode, self.moved)
-        ordered = None if self.order is None else replace(self.order, arena=self.arena).run(rewritten)
-        rewritten = rewritten if ordered is None else ordered.model
-        arena = self.arena(rewritten) if ordered is None or ordered.arena is None else ordered.arena
+        """Draft a point's blocks, put the operators in order and place the tensors."""
+        draft, blocks = self.maker.draft(point.blocks)
+        ordered = None if self.order is None else replace(self.order, arena=self.arena).run(draft)
+        draft = draft if ordered is None else ordered.model
+        arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
         needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head
-        return Candidate(point, rewritten, blocks, ordered, needed, self._compute(point, blocks))
+        return Candidate(point, draft, blocks, ordered, needed, self._compute(point, blocks))
 
     def _compute(self, point: Point, blocks: Sequence[InsertedBlock]) -> int:
         if self.target is None:
             return point.macs
         fused = {operator for block in point.blocks for operator in block.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
-        return alone + block_instructions([(b.extraction.block, b.choice.config) for b in blocks], self.target)
+        return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.target)

@@ -69,7 +69,7 @@ class Chooser:
     def _least(self, front: Front, points: Sequence[Point]) -> Candidate:
         """The least real arena that keeps the limit on compute. Raises LimitError: there is none."""
         candidates = list(islice(self._kept(map(self.site.realise, points)), CANDIDATES))
-        if not candidates and not self.site.moved:
+        if not candidates and not self.site.maker.moved:
             candidates = list(self._kept([self.site.realise(front.unfused)]))
         if not candidates:
             raise self._compute_not_reached(front)
@@ -110,7 +110,7 @@ class Chooser:
         recomputes = limit is None or limit > 1 or _skips(front)
         if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
             return []
-        banded = fusion_front(self.site.model, replace(options, bands=True))
+        banded = fusion_front(self.site.graph, replace(options, bands=True))
         return [point for point in self._allowed(banded) if _bands(point)]
 
     def with_longer_runs(self, least: Candidate) -> Candidate:
@@ -127,7 +127,7 @@ class Chooser:
         for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
-                front = fusion_front(self.site.model, replace(self.options, chunks=longer, strips=strips))
+                front = fusion_front(self.site.graph, replace(self.options, chunks=longer, strips=strips))
                 if front.points[0].ram_bytes > limit + limit // NEAR:
                     continue
                 candidate = self.choose(front)
@@ -139,7 +139,7 @@ class Chooser:
 
     def _within_ram(self, front: Front, points: Sequence[Point], max_ram: int) -> Candidate:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
-        unfused = None if self.site.moved else self.site.realise(front.unfused)
+        unfused = None if self.site.maker.moved else self.site.realise(front.unfused)
         unfused = unfused if unfused is not None and unfused.arena <= max_ram else None
         if unfused is not None and (self.options.target is None or unfused.compute <= front.points[-1].macs):
             return unfused
@@ -183,12 +183,12 @@ class Chooser:
         digits = 2 if least > 1.1 else 4
         return LimitError(
             f"a compute factor of at most {self.goal.compute_limit:g} cannot be reached with the scheme "
-            f"{self.options.scheme.value} and {self.site.mode.value} inputs: the least is {least:.{digits}f}"
+            f"{self.options.scheme.value} and {self.site.maker.mode.value} inputs: the least is {least:.{digits}f}"
         )
 
     def _ram_not_reached(self, nearest: Candidate, max_ram: int) -> LimitError:
         ends = (nearest.point.largest[0], nearest.point.largest[-1]) if nearest.point.largest else ()
-        culprits = " to ".join(dict.fromkeys(operator_label(self.site.model, index) for index in ends))
+        culprits = " to ".join(dict.fromkeys(operator_label(self.site.maker.model, index) for index in ends))
         factor = nearest.compute / max(sum(self.site.alone), 1)
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
         return LimitError(

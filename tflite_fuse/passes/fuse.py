@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
+from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -22,7 +24,7 @@ from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.candidate import Candidate, Site
 from tflite_fuse.passes.choose import Chooser
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
-from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 
@@ -58,6 +60,7 @@ class Fuse:
         order: what puts the operators in order once blocks are in; None leaves them as they come.
         arena: under which conditions the arena of blocks is worked out.
         budget: what their placement takes its work from; None for one of its own for each.
+        known: where the plans of blocks are noted down, for those who ask for them later.
         target: the core whose predicted instructions count as compute; None counts MACs.
     """
 
@@ -72,6 +75,7 @@ class Fuse:
     order: Reorder | None = None
     arena: ArenaOptions = AS_USUAL
     budget: Budget | None = None
+    known: KnownBlocks | None = field(default=None, compare=False)
     target: Target | None = None
 
     name: ClassVar[str] = "fuse"
@@ -85,11 +89,17 @@ class Fuse:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
         bare = remove_plan(model) if has_plan(model) else model
-        moved, why_not = inputs_to_move(bare, self.input_mode)
-        options = self.search_options(moved)
-        front = fusion_front(bare, options)
+        lowered, known = lower_model(bare), self.known if self.known is not None else {}
+        moved, why_not = inputs_to_move(bare, self.input_mode, lowered)
+        options, maker = self.search_options(moved), BlockMaker(bare, self.input_mode, moved, known, lowered)
+        graph = graph_from_model(bare, lowered, maker.macs)
+        front = fusion_front(graph, options)
         alone = tuple(layer.macs for layer in front.graph.layers)
-        site = Site(bare, self.input_mode, moved, self.count_tail, self._arena, self.order, self.target, alone)
+
+        def arena(draft: Model) -> Arena:
+            return realise(draft, block_overlaps(draft, known) if self.overlap else (), self.arena, self.budget)
+
+        site = Site(graph, maker, self.count_tail, arena, self.order, self.target, alone)
         chooser = Chooser(self.goal, site, options)
         chosen = chooser.with_longer_runs(chooser.choose(front))
         unfused = front.explain(chosen.point, self.goal.max_ram)
@@ -100,12 +110,10 @@ class Fuse:
         expected = self._prediction(front, chosen)
         notes += () if expected is None else (_expectation(expected),)
         notes += () if chosen.ordered is None else chosen.ordered.notes
+        model = maker.finish(chosen.draft)
         return FuseResult(
-            chosen.model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected, chosen.ordered
+            model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected, chosen.ordered
         )
-
-    def _arena(self, model: Model) -> Arena:
-        return realise(model, block_overlaps(model) if self.overlap else (), self.arena, self.budget)
 
     def _prediction(self, front: Front, chosen: Candidate) -> Prediction | None:
         if self.target is None:
@@ -148,4 +156,5 @@ def _done(model: Model, chosen: Candidate) -> Iterator[str]:
         recomputes = block.choice.scheme != "line-buffers" and block.extra_macs != 0
         how = f"in {shape}" if recomputes else "without recompute"
         less = f"; {-block.extra_macs:,} MACs fewer, as pixels no operator reads are skipped" * (block.extra_macs < 0)
-        yield f"{where} fused {how}: {block.schedule.scratch_bytes:,} B of scratch instead of whole inner tensors{less}"
+        scratch = block.plan.schedule.scratch_bytes
+        yield f"{where} fused {how}: {scratch:,} B of scratch instead of whole inner tensors{less}"

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
-from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
-from tflite_fuse.fusion.encoding.in_model import executed_macs
+from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, move_outside
-from tflite_fuse.fusion.schedule.schedule import Schedule, schedule
 from tflite_fuse.fusion.search.front import BlockChoice
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out
-from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 
 CUSTOM_CODE = "TFLITE_FUSE"
+
+_NO_CONSTANTS = bytes(1)
+"""What a draft has in place of constants: something, as an empty tensor would be an activation."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class InsertedBlock:
     Attributes:
         choice: what was asked for.
         extraction: the block, and the model's tensors that are operands of the operator.
-        schedule: how it runs.
+        outside: for each input the block reads from outside the arena, its tensor → the model's.
+        plan: how it runs.
         labels: of the operators it replaced.
         input, output: names of its first input, inside or outside the arena, and of its first output.
         extra_macs: multiply-accumulates it executes beyond those of the operators it replaced.
@@ -37,7 +42,8 @@ class InsertedBlock:
 
     choice: BlockChoice
     extraction: Extraction
-    schedule: Schedule
+    outside: Mapping[int, int]
+    plan: BlockPlan
     labels: tuple[str, ...]
     input: str
     output: str
@@ -49,77 +55,142 @@ def insert_blocks(
 ) -> tuple[Model, tuple[InsertedBlock, ...]]:
     """The model with each choice's operators replaced by one custom operator, and everything unused dropped.
 
-    Each choice's operators are consecutive in the model's order. The custom operator reads the block's inputs and one
-    constant tensor (weights, biases, tables) and writes the block's outputs and a tensor nobody reads, its scratch
-    memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
-
-    An offline memory plan must have been dropped before: tensor indices change.
-
-    Args:
-        model: what to rewrite.
-        choices: the blocks.
-        mode: where the inputs ``moved`` are from now on.
-        moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
+    See ``BlockMaker``, which does this for many sets of choices.
 
     Raises:
         BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
         ModelError: an operator outside the blocks reads a moved input.
     """
-    moved = () if mode is InputMode.RESIDENT else moved
-    original, numbers = model, outside_numbers(model, moved)
-    images: dict[int, Shape] = {}
-    inserted: list[InsertedBlock] = []
-    replaced: dict[int, Operator | None] = {}
-    for choice in choices:
-        found = move_outside(extract(original, choice.operators), moved, mode, choice.config)
-        _note_images(original, images, found, mode)
-        planned = schedule(found.extraction.block, choice.config)
-        encoded = encode(found.extraction.block, planned, {at: numbers[t] for at, t in found.outside.items()})
-        model, operator = _add_operator(model, found.extraction, encoded)
-        replaced.update(dict.fromkeys(choice.operators))
-        replaced[choice.operators[-1]] = operator
-        inserted.append(_inserted(original, choice, found, planned))
-    operators = [replaced.get(index, operator) for index, operator in enumerate(original.main.operators)]
-    model = replace_operators(model, [operator for operator in operators if operator is not None])
-    for tensor in moved:
-        if tensor not in images:
-            raise BlockError(f"no block reads {input_name(original, tensor)}, so it cannot be {mode.value}")
-    model = take_inputs_out(model, {tensor: images[tensor] for tensor in moved}, mode)
-    return prune(model), tuple(inserted)
+    maker = BlockMaker(model, mode, moved)
+    drafted, inserted = maker.draft(choices)
+    return maker.finish(drafted), inserted
 
 
-def _add_operator(model: Model, extraction: Extraction, encoded: EncodedBlock) -> tuple[Model, Operator]:
-    """The custom operator of a block; its code, constants and scratch are added to the model."""
-    name = model.main.tensors[extraction.outputs[0]].name or f"block {extraction.operators[0]}"
-    model, code = add_operator_code(model, custom=CUSTOM_CODE)
-    model, buffer = add_buffer(model, encoded.constants)
-    model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(encoded.constants), buffer))
-    model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", encoded.scratch_bytes, 0))
-    operator = Operator(
-        opcode_index=code,
-        inputs=(*extraction.inputs, constants),
-        outputs=(*extraction.outputs, scratch),
-        custom_options=encoded.options,
-    )
-    return model, operator
+class BlockMaker:
+    """Makes blocks of a model, each once, however many candidates hold it.
 
+    Each choice's operators are consecutive in the model's order. The custom operator reads the block's inputs and one
+    constant tensor (weights, biases, tables) and writes the block's outputs and a tensor nobody reads, its scratch
+    memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
 
-def _inserted(model: Model, choice: BlockChoice, found: OutsideExtraction, planned: Schedule) -> InsertedBlock:
-    first, *_ = *found.extraction.inputs, *found.outside.values()
-    names = tensor_name(model, first), tensor_name(model, found.extraction.outputs[0])
-    labels = tuple(operator_label(model, index) for index in choice.operators)
-    macs = executed_macs(model)
-    extra = sum(planned.stage_macs) - sum(macs[index] for index in choice.operators)
-    return InsertedBlock(choice, found.extraction, planned, labels, *names, extra)
+    A *draft* is a model whose blocks have neither options nor constants yet: what its arena and its work are follows
+    from sizes and schedules. ``finish`` fills them in.
+    """
 
+    def __init__(
+        self,
+        model: Model,
+        mode: InputMode = InputMode.RESIDENT,
+        moved: Sequence[int] = (),
+        known: KnownBlocks | None = None,
+        lowerings: Lowerings | None = None,
+    ) -> None:
+        """Start from a model without an offline memory plan, as tensor indices change.
 
-def _note_images(model: Model, images: dict[int, Shape], found: OutsideExtraction, mode: InputMode) -> None:
-    """How a block reads the model's inputs: rows, columns and channels."""
-    for position, tensor in found.outside.items():
-        if tensor in images and mode is InputMode.STREAMED:
-            raise BlockError(f"two blocks read {input_name(model, tensor)}, and a stream can be read only once")
-        image = found.extraction.block.tensors[position]
-        images.setdefault(tensor, (image.height, image.width, image.channels))
+        Args:
+            model: what to rewrite.
+            mode: where the inputs ``moved`` are from now on.
+            moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
+            known: where the plans of blocks, in drafts too, are noted down.
+            lowerings: ``lower_model`` of the model, where that is known already.
+        """
+        self.model, self.mode = model, mode
+        self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
+        self.known = {} if known is None else known
+        self.lowerings = lower_model(model) if lowerings is None else lowerings
+        self.macs = executed_macs(model, self.known)
+        self._numbers = outside_numbers(model, self.moved)
+        self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
+        self._drafted: dict[bytes, BlockPlan] = {}
+
+    def draft(self, choices: Sequence[BlockChoice]) -> tuple[Model, tuple[InsertedBlock, ...]]:
+        """The model with blocks in place of operators, and everything unused dropped.
+
+        Raises:
+            BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
+            ModelError: an operator outside the blocks reads a moved input.
+        """
+        model, images = self.model, dict[int, Shape]()
+        inserted: list[InsertedBlock] = []
+        replaced: dict[int, Operator | None] = {}
+        for choice in choices:
+            found, plan = self._make(choice)
+            self._note_images(images, found)
+            model, operator = self._add_operator(model, choice, found.extraction, plan)
+            replaced.update(dict.fromkeys(choice.operators))
+            replaced[choice.operators[-1]] = operator
+            inserted.append(self._inserted(choice, found, plan))
+        operators = [replaced.get(index, operator) for index, operator in enumerate(self.model.main.operators)]
+        model = replace_operators(model, [operator for operator in operators if operator is not None])
+        for tensor in self.moved:
+            if tensor not in images:
+                raise BlockError(f"no block reads {input_name(self.model, tensor)}, so it cannot be {self.mode.value}")
+        model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
+        return prune(model), tuple(inserted)
+
+    def finish(self, draft: Model) -> Model:
+        """A draft, its operators perhaps in another order, with the bytes of its blocks.
+
+        Raises:
+            BlockError: a block is too large for the format.
+        """
+        operators, tensors, buffers = list(draft.main.operators), list(draft.main.tensors), list(draft.buffers)
+        for index, operator in enumerate(operators):
+            plan = self._drafted.get(operator.custom_options or b"")
+            if plan is None:
+                continue
+            encoded, constants = plan.encoded, (operator.inputs or ())[-1]
+            buffers[tensors[constants].buffer] = Buffer(data=encoded.constants)
+            tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),))
+            operators[index] = replace(operator, custom_options=encoded.options)
+            self.known[encoded.options, encoded.constants] = plan
+        graph = replace(draft.main, operators=tuple(operators), tensors=tuple(tensors))
+        return replace(replace_main(draft, graph), buffers=tuple(buffers))
+
+    def _make(self, choice: BlockChoice) -> tuple[OutsideExtraction, BlockPlan]:
+        key = choice.operators, choice.config
+        if key not in self._made:
+            extraction = extract(self.model, choice.operators, self.lowerings)
+            found = move_outside(extraction, self.moved, self.mode, choice.config)
+            numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
+            self._made[key] = found, BlockPlan(found.extraction.block, choice.config, numbers)
+        return self._made[key]
+
+    def _add_operator(
+        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan
+    ) -> tuple[Model, Operator]:
+        """The custom operator of a block; its code, constants and scratch are added to the model."""
+        options = f"draft of {choice.operators} in {choice.config}".encode()
+        self._drafted[options] = self.known[options, _NO_CONSTANTS] = plan
+        name = model.main.tensors[extraction.outputs[0]].name or f"block {extraction.operators[0]}"
+        model, code = add_operator_code(model, custom=CUSTOM_CODE)
+        model, buffer = add_buffer(model, _NO_CONSTANTS)
+        model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), buffer))
+        model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0))
+        operator = Operator(
+            opcode_index=code,
+            inputs=(*extraction.inputs, constants),
+            outputs=(*extraction.outputs, scratch),
+            custom_options=options,
+        )
+        return model, operator
+
+    def _inserted(self, choice: BlockChoice, found: OutsideExtraction, plan: BlockPlan) -> InsertedBlock:
+        first, *_ = *found.extraction.inputs, *found.outside.values()
+        names = tensor_name(self.model, first), tensor_name(self.model, found.extraction.outputs[0])
+        labels = tuple(operator_label(self.model, index) for index in choice.operators)
+        extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
+        return InsertedBlock(choice, found.extraction, found.outside, plan, labels, *names, extra)
+
+    def _note_images(self, images: dict[int, Shape], found: OutsideExtraction) -> None:
+        """How a block reads the model's inputs: rows, columns and channels."""
+        for position, tensor in found.outside.items():
+            if tensor in images and self.mode is InputMode.STREAMED:
+                raise BlockError(
+                    f"two blocks read {input_name(self.model, tensor)}, and a stream can be read only once"
+                )
+            image = found.extraction.block.tensors[position]
+            images.setdefault(tensor, (image.height, image.width, image.channels))
 
 
 def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.affine import affine_parameters, dequantize, quantize
 from tflite_fuse.model.operators import operator_name
@@ -18,6 +19,7 @@ from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
 
@@ -77,6 +79,8 @@ def compare(
     inputs: Sequence[Sequence[Array]],
     *,
     names: tuple[str, str] = ("the first model", "the second model"),
+    models: tuple[Model, Model] | None = None,
+    known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
@@ -92,6 +96,8 @@ def compare(
         a, b: two .tflite files with the same input and output shapes and types.
         inputs: one list per inference, with one array per input of the first model, inside the arena or not.
         names: what messages call the two models.
+        models: the two as loaded, where somebody has them.
+        known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
 
     Raises:
@@ -102,11 +108,12 @@ def compare(
     """
     if not inputs:
         raise UsageError("at least 1 input is needed to compare models")
-    models = (load_model(a), load_model(b))
+    models = (load_model(a), load_model(b)) if models is None else models
     _check_signatures(models, names)
     borders = _Borders(models)
     passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
     output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
+    patience = [inference_seconds(model, known) for model in models]
     total = len(passes) * len(inputs)
     done = 0
     difference: Difference | None = None
@@ -117,7 +124,7 @@ def compare(
                 reset = not streamed or index == 0
                 given = (arrays, borders.inputs_of_second(arrays))
                 feeds = [make_feed(model, each, name) for model, each, name in zip(models, given, names, strict=True)]
-                outputs = borders.comparable(_run_both(pool, workers, feeds, reset))
+                outputs = borders.comparable(_run_both(pool, workers, feeds, reset, patience))
                 difference = _first_difference(outputs, output_names, index, streamed)
                 done += 1
                 if progress is not None:
@@ -177,9 +184,12 @@ def _same_meaning(a: Tensor, b: Tensor) -> bool:
 
 
 def _run_both(
-    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[Feed], reset: bool
+    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[Feed], reset: bool, patience: Sequence[float]
 ) -> list[list[Array]]:
-    return list(pool.map(lambda each, feed: each.infer(feed.inputs, feed.outside, reset=reset), workers, feeds))
+    def infer(each: Worker, feed: Feed, seconds: float) -> list[Array]:
+        return each.infer(feed.inputs, feed.outside, reset=reset, timeout=seconds)
+
+    return list(pool.map(infer, workers, feeds, patience))
 
 
 def _first_difference(

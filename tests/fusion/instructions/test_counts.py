@@ -42,7 +42,8 @@ def some_blocks(count: int) -> list[tuple[Block, BlockConfig]]:
 def test_all_multiply_accumulates_are_counted(at_once: int) -> None:
     """Some more than once: those of pixels that kernels compute for nobody, to fill a group."""
     for block, config in some_blocks(40):
-        counts, plan = block_counts(block, config, at_once), schedule(block, config)
+        plan = schedule(block, config)
+        counts = block_counts(block, plan, at_once)
         assert tuple(counts) == COUNTS and min(counts.values()) >= 0
         assert plan.macs <= sum(counts[name] for name in COUNTS if name.endswith("macs")) <= 4 * plan.macs
         plain = sum(
@@ -64,8 +65,8 @@ def test_runs_hold_all_pixels_and_none_is_longer_than_allowed() -> None:
 
 def test_longer_runs_are_fewer() -> None:
     for block, config in some_blocks(40):
-        short = block_counts(block, BlockConfig(config.tile_height, config.tile_width, 1), 2)
-        long = block_counts(block, BlockConfig(config.tile_height, config.tile_width, 64), 2)
+        short = block_counts(block, schedule(block, BlockConfig(config.tile_height, config.tile_width, 1)), 2)
+        long = block_counts(block, schedule(block, BlockConfig(config.tile_height, config.tile_width, 64)), 2)
         assert long["runs"] <= short["runs"]
         assert short["conv macs"] == 0
 

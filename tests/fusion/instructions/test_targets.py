@@ -19,6 +19,7 @@ from tflite_fuse.fusion.instructions.targets import (
     prediction_error,
 )
 from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.fusion.search.cut_graph import Rules, cut_graph
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
@@ -63,7 +64,8 @@ def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> 
         if layer.stage is not None:
             block = extract(MODEL, [index]).block
             runs = graph.tensors[layer.inputs[0] if graph.accumulates(index) else layer.outputs[0]]
-            took = block_instructions([(block, BlockConfig(runs.height, runs.width, chunk))], Target.CORTEX_M4)
+            planned = schedule(block, BlockConfig(runs.height, runs.width, chunk))
+            took = block_instructions([(block, planned)], Target.CORTEX_M4)
             assert took <= layer.macs <= took + runs.height * (runs.width // chunk + 1) + 1
 
 
@@ -76,7 +78,8 @@ def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Mo
         options = edge["options"]
         for index in range(len(options)) if edge["fused"] else ():
             config = BlockConfig(int(options.tile_height[index]), int(options.tile_width[index]), chunk)
-            took = block_instructions([(extract(model, range(first, end)).block, config)], Target.CORTEX_M7)
+            block = extract(model, range(first, end)).block
+            took = block_instructions([(block, schedule(block, config))], Target.CORTEX_M7)
             driven = graph.tensors[driven_tensor(graph, first, end - 1)]
             near = 0.1 if config.tile_width < driven.width else 0.03
             assert (1 - near) * took <= options.macs[index] <= (1 + near) * took

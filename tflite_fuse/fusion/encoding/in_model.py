@@ -1,10 +1,18 @@
-"""The fused blocks a model already holds."""
+"""The fused blocks a model holds, and what follows from them for the model.
+
+What a call made itself it knows: ``KnownBlocks`` maps what an operator carries to the block's plan. Blocks that come
+from a file are decoded, and known from then on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.fusion.encoding.decode import DecodedBlock, decode
-from tflite_fuse.fusion.schedule.schedule import schedule
+from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.fusion.encoding.decode import decode
+from tflite_fuse.fusion.schedule.schedule import Schedule
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.macs import operator_macs
@@ -12,41 +20,54 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 
+KnownBlocks = dict[tuple[bytes, bytes], BlockPlan]
+"""From an operator's options and constants to the block they mean."""
 
-def blocks_in(model: Model) -> dict[int, DecodedBlock]:
+
+def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, BlockPlan]:
     """The fused blocks of the first subgraph by operator index.
+
+    Args:
+        model: any model.
+        known: blocks that need not be decoded; those that are decoded are added.
 
     Raises:
         ModelError: a block is damaged; names the operator.
     """
+    known = {} if known is None else known
     found = {}
     for index, operator in enumerate(model.main.operators):
         if operator_name(model, operator) != FUSED_OPERATOR:
             continue
         inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
         data = model.buffers[model.main.tensors[inputs[-1]].buffer].data if inputs else None
-        try:
-            found[index] = decode(operator.custom_options or b"", data or b"")
-        except BlockError as error:
-            raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+        carried = operator.custom_options or b"", data or b""
+        if carried not in known:
+            try:
+                decoded = decode(*carried)
+            except BlockError as error:
+                raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+            known[carried] = BlockPlan(decoded.block, decoded.config, decoded.outside)
+        found[index] = known[carried]
     return found
 
 
-def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
+def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, tuple[InputMode, int]]:
     """What the fused blocks read from outside the arena, by number: how, and the bytes of the whole tensor.
 
     Raises:
         ModelError: a block is damaged; names the operator.
     """
     found: dict[int, tuple[InputMode, int]] = {}
-    for decoded in blocks_in(model).values():
-        for index, number in decoded.outside.items():
-            mode = InputMode.STREAMED if index in decoded.block.sourced else InputMode.EXTERNAL
-            found[number] = mode, decoded.block.tensors[index].nbytes
+    for plan in blocks_in(model, known).values():
+        sourced = {stage.output for stage in plan.block.stages if stage.kind is StageKind.SOURCE}
+        for index, number in plan.outside.items():
+            mode = InputMode.STREAMED if index in sourced else InputMode.EXTERNAL
+            found[number] = mode, plan.block.tensors[index].nbytes
     return found
 
 
-def executed_macs(model: Model) -> tuple[int, ...]:
+def executed_macs(model: Model, known: KnownBlocks | None = None) -> tuple[int, ...]:
     """Multiply-accumulates of one inference for each operator of the first subgraph.
 
     Those of fused blocks are included, what they recompute too.
@@ -55,12 +76,12 @@ def executed_macs(model: Model) -> tuple[int, ...]:
         ModelError: a block is damaged; names the operator.
     """
     macs = list(operator_macs(model))
-    for index, decoded in blocks_in(model).items():
-        macs[index] = sum(schedule(decoded.block, decoded.config).stage_macs)
+    for index, _, planned in _schedules(model, known):
+        macs[index] = planned.macs
     return tuple(macs)
 
 
-def block_overlaps(model: Model) -> tuple[Overlap, ...]:
+def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Overlap, ...]:
     """What the fused blocks of the first subgraph guarantee: how far their outputs may lie over their inputs.
 
     The distances are worked out from the blocks' own options, not taken from the file.
@@ -69,22 +90,26 @@ def block_overlaps(model: Model) -> tuple[Overlap, ...]:
         ModelError: a block is damaged; names the operator.
     """
     found: dict[tuple[int, int], int] = {}
-    for index, decoded in blocks_in(model).items():
-        inputs, outputs = _operands(model, index, decoded)
-        try:
-            distances = schedule(decoded.block, decoded.config).overlaps
-        except BlockError as error:
-            raise ModelError(f"{operator_label(model, index)} cannot be run: {error}") from error
-        for (source, target), distance in distances.items():
+    for index, plan, planned in _schedules(model, known):
+        inputs, outputs = _operands(model, index, plan)
+        for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
             # A tensor may be given as several inputs of one block: the most demanding one counts.
             found[pair] = max(distance, found.get(pair, distance))
     return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
 
 
-def _operands(model: Model, index: int, decoded: DecodedBlock) -> tuple[dict[int, int], dict[int, int]]:
+def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, BlockPlan, Schedule]]:
+    for index, plan in blocks_in(model, known).items():
+        try:
+            yield index, plan, plan.schedule
+        except BlockError as error:
+            raise ModelError(f"{operator_label(model, index)} cannot be run: {error}") from error
+
+
+def _operands(model: Model, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
     """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
-    operator, block = model.main.operators[index], decoded.block
+    operator, block = model.main.operators[index], plan.block
     inputs, outputs = (operator.inputs or ())[:-1], (operator.outputs or ())[:-1]
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(

@@ -13,7 +13,7 @@ from math import ceil
 from tflite_fuse.fusion.block.kinds.table import COUNTS as KINDS_COUNT
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage
-from tflite_fuse.fusion.schedule.schedule import schedule
+from tflite_fuse.fusion.schedule.schedule import Schedule
 
 COUNTS = (*KINDS_COUNT, "columns", "runs")
 """What is counted of a block. ``pair``, ``single``: of two pixels or one that are left over beside the groups kernels
@@ -27,23 +27,20 @@ def conv_at_once(core: str) -> int:
     return 2 if core in ("cortex-m7", "cortex-m4") else 4
 
 
-def block_counts(block: Block, config: BlockConfig, at_once: int) -> dict[str, int]:
+def block_counts(block: Block, plan: Schedule, at_once: int) -> dict[str, int]:
     """What one run of a block does, recomputation included; keys are COUNTS.
 
     Args:
+        block, plan: what runs, and how.
         at_once: ``conv_at_once`` of the core.
-
-    Raises:
-        BlockError: the block cannot run under this configuration.
     """
-    plan = schedule(block, config)
     counts = dict.fromkeys(COUNTS, 0)
     runs = [*plan.stage_runs, *({1: 1} for _ in block.stages[plan.spatial_stages :])]
     for stage, of_stage in zip(block.stages, runs, strict=True):
         for name, count in stage_counts(stage, block.tensors, of_stage, at_once).items():
             counts[name] += count
     for stage in block.stages[plan.spatial_stages :]:
-        counts["runs"] += _visits(block, stage, config)
+        counts["runs"] += _visits(block, stage, plan.config)
     return counts
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage
+from tflite_fuse.fusion.block.stages import Block, Stage
 from tflite_fuse.fusion.estimate.run_lengths import rows_cost
 from tflite_fuse.fusion.instructions.counts import (
     block_counts,
@@ -21,6 +21,7 @@ from tflite_fuse.fusion.instructions.counts import (
     predicted_instructions,
     stage_counts,
 )
+from tflite_fuse.fusion.schedule.schedule import Schedule
 
 COSTS_FILE = Path(__file__).resolve().parents[2] / "data" / "instruction_costs.json"
 """Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
@@ -96,16 +97,10 @@ def _fitted(target: Target) -> dict[str, Any]:
     return found
 
 
-def block_instructions(blocks: Iterable[tuple[Block, BlockConfig]], target: Target) -> int:
-    """What blocks are expected to take, all their runs counted.
-
-    Raises:
-        BlockError: a block cannot run under its configuration.
-    """
+def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Target) -> int:
+    """What blocks are expected to take, all their runs counted."""
     costs = instruction_costs(target)
-    return sum(
-        predicted_instructions(block_counts(block, config, target.conv_at_once), costs) for block, config in blocks
-    )
+    return sum(predicted_instructions(block_counts(block, plan, target.conv_at_once), costs) for block, plan in blocks)
 
 
 def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGraph:

@@ -19,7 +19,7 @@ from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.fusion.lower.operators import lower_operator
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model, lower_operator
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 
@@ -42,15 +42,7 @@ class Extraction:
 
 def fusability(model: Model) -> tuple[str | None, ...]:
     """For each operator of the first subgraph: None if a block can hold it, else a clause that says why not."""
-    return tuple(_why_not(model, index) for index in range(len(model.main.operators)))
-
-
-def _why_not(model: Model, index: int) -> str | None:
-    try:
-        lower_operator(model, index)
-    except BlockError as error:
-        return str(error)
-    return None
+    return tuple(lowered if isinstance(lowered, str) else None for lowered in lower_model(model))
 
 
 def extract_block(model: Model, operators: Iterable[int]) -> Block:
@@ -58,17 +50,18 @@ def extract_block(model: Model, operators: Iterable[int]) -> Block:
     return extract(model, operators).block
 
 
-def extract(model: Model, operators: Iterable[int]) -> Extraction:
+def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None = None) -> Extraction:
     """The block that computes what these operators of the first subgraph compute.
 
     Args:
         model: any valid model.
         operators: their indices; a connected piece that can run at one moment.
+        lowerings: ``lower_model`` of the model, where that is known already.
 
     Raises:
         BlockError: names the operator that cannot be part of it, and why.
     """
-    piece = _Piece(model, operators)
+    piece = _Piece(model, operators, lowerings)
     piece.check_order()
     stages = _live(piece, _fold_padding(piece))
     _check_connected(piece, stages)
@@ -78,22 +71,25 @@ def extract(model: Model, operators: Iterable[int]) -> Extraction:
 class _Piece:
     """The chosen operators, lowered, and who reads and writes their tensors."""
 
-    def __init__(self, model: Model, operators: Iterable[int]) -> None:
+    def __init__(self, model: Model, operators: Iterable[int], lowerings: Lowerings | None) -> None:
         self.model = model
         self.operators = tuple(sorted(set(operators)))
         count = len(model.main.operators)
         if not self.operators or not 0 <= self.operators[0] <= self.operators[-1] < count:
             raise BlockError(f"a block needs operators between 0 and {count - 1}, not {list(self.operators)}")
-        self.lowered = {index: self._lower(index) for index in self.operators}
+        self.lowered = {index: self._lower(index, lowerings) for index in self.operators}
         self.writer = {lowered.output.index: index for index, lowered in self.lowered.items()}
         self.readers: dict[int, list[int]] = {}
         for index, operator in enumerate(model.main.operators):
             for tensor in operator.inputs or ():
                 self.readers.setdefault(tensor, []).append(index)
 
-    def _lower(self, index: int) -> Lowered:
+    def _lower(self, index: int, lowerings: Lowerings | None) -> Lowered:
         try:
-            return lower_operator(self.model, index)
+            lowered = lower_operator(self.model, index) if lowerings is None else lowerings[index]
+            if isinstance(lowered, str):
+                raise BlockError(lowered)
+            return lowered
         except BlockError as error:
             raise self.refusal(index, str(error)) from error
 

@@ -16,6 +16,21 @@ from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model
 
+Lowerings = tuple[Lowered | str, ...]
+"""For each operator of the first subgraph its stage, or the reason why it cannot be one."""
+
+
+def lower_model(model: Model) -> Lowerings:
+    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model."""
+    return tuple(_lower_or_reason(model, index) for index in range(len(model.main.operators)))
+
+
+def _lower_or_reason(model: Model, index: int) -> Lowered | str:
+    try:
+        return lower_operator(model, index)
+    except BlockError as error:
+        return str(error)
+
 
 def lower_operator(model: Model, index: int) -> Lowered:
     """Operator ``index`` of the first subgraph as a stage.

@@ -9,7 +9,7 @@ from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.fusion.block.operators.operands import read_activation, tensor_name
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.lower.extract import Extraction
-from tflite_fuse.fusion.lower.operators import lower_operator
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.fusion.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
@@ -79,7 +79,9 @@ def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockT
         )
 
 
-def inputs_to_move(model: Model, mode: InputMode) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def inputs_to_move(
+    model: Model, mode: InputMode, lowerings: Lowerings | None = None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The inputs that leave the arena, and one sentence for each other one that says why it stays.
 
     Raises:
@@ -87,7 +89,8 @@ def inputs_to_move(model: Model, mode: InputMode) -> tuple[tuple[int, ...], tupl
     """
     if mode is InputMode.RESIDENT:
         return (), ()
-    reasons = {tensor: why_inside(model, tensor) for tensor in dict.fromkeys(model.main.inputs)}
+    lowerings = lower_model(model) if lowerings is None else lowerings
+    reasons = {tensor: why_inside(model, tensor, lowerings) for tensor in dict.fromkeys(model.main.inputs)}
     moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
     stay = tuple(
         f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in reasons.items() if reason
@@ -101,7 +104,7 @@ def inputs_to_move(model: Model, mode: InputMode) -> tuple[tuple[int, ...], tupl
     return moved, stay
 
 
-def why_inside(model: Model, tensor: int) -> str | None:
+def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) -> str | None:
     """Why an input must be in the arena, as a clause with what the user can do; None where blocks can read it.
 
     That blocks can read it does not mean that one block can read all of it, which a streamed input asks for.
@@ -119,7 +122,7 @@ def why_inside(model: Model, tensor: int) -> str | None:
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
             f"blocks read int8: {_int8_advice(graph.tensors[tensor].type)}"
         )
-    return _why_not_read(model, tensor, readers)
+    return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
 
 
 def _int8_advice(kind: int) -> str:
@@ -127,21 +130,20 @@ def _int8_advice(kind: int) -> str:
     return f"rewrite with --int8-io, or {convert}" if kind == TensorType.FLOAT32 else convert
 
 
-def _why_not_read(model: Model, tensor: int, readers: Sequence[int]) -> str | None:
+def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: Lowerings) -> str | None:
     try:
         read_activation(model, tensor)
     except BlockError as error:
         return str(error)
     for index in readers:
-        try:
-            lowered = lower_operator(model, index)
-        except BlockError as error:
-            return f"{operator_label(model, index)} reads it and cannot be part of a block: {error}"
+        lowered = lowerings[index]
+        if isinstance(lowered, str):
+            return f"{operator_label(model, index)} reads it and cannot be part of a block: {lowered}"
         if lowered.stage is None:  # RESHAPE and its like: what counts is who reads the result
             renamed = lowered.output.index
             if renamed in model.main.outputs:
                 return f"{operator_label(model, index)} makes it an output of the model"
-            reason = _why_not_read(model, renamed, _readers(model, renamed))
+            reason = _why_not_read(model, renamed, _readers(model, renamed), lowerings)
             if reason is not None:
                 return reason
     return None

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, TailBytes
 from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
 from tflite_fuse.fusion.lower.extract import absorb_padding
-from tflite_fuse.fusion.lower.operators import lower_operator
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
 from tflite_fuse.model.schema import Model
 
 
-def graph_from_model(model: Model) -> LayerGraph:
+def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None) -> LayerGraph:
     """The layer graph of a model.
+
+    Args:
+        model: any model.
+        lowered, macs: ``lower_model`` and ``executed_macs`` of it, where they are known already.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
     """
     memory = memory_graph(model)
-    lowered = tuple(_lower(model, index) for index in range(len(memory.ops)))
-    macs = executed_macs(model)
+    lowered = lower_model(model) if lowered is None else lowered
+    macs = executed_macs(model) if macs is None else macs
     layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.ops)))
     return LayerGraph(
         tensors=_extents(memory, lowered),
@@ -40,14 +43,6 @@ def graph_from_model(model: Model) -> LayerGraph:
 def _tail(model: Model) -> TailBytes:
     shares = tail_shares(model)
     return TailBytes(shares.operators, shares.block, shares.tensor, shares.fixed)
-
-
-def _lower(model: Model, index: int) -> Lowered | str:
-    """The operator as a stage, or the reason why it cannot be one."""
-    try:
-        return lower_operator(model, index)
-    except BlockError as error:
-        return str(error)
 
 
 def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:

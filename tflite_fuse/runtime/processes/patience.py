@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.fusion.encoding.in_model import executed_macs
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_name
@@ -24,14 +24,18 @@ LONGEST_SECONDS = 120
 """More is never given; all of it is where the work is not known."""
 
 
-def inference_seconds(data: bytes) -> float:
-    """Seconds one inference of a .tflite file may take, between SHORTEST_SECONDS and LONGEST_SECONDS.
+def inference_seconds(model: Model | bytes, known: KnownBlocks | None = None) -> float:
+    """Seconds one inference may take, between SHORTEST_SECONDS and LONGEST_SECONDS.
 
     The latter for models with further subgraphs (loops) or custom operators of others, and for what is no sound model.
+
+    Args:
+        model: a model, or a .tflite file.
+        known: its blocks as far as they need not be decoded.
     """
     try:
-        model = load_model(data)
-        steps = _steps(model) if _is_known(model) else None
+        model = load_model(model) if isinstance(model, bytes) else model
+        steps = _steps(model, known) if _is_known(model) else None
     except TfliteFuseError:
         steps = None
     if steps is None:
@@ -44,7 +48,7 @@ def _is_known(model: Model) -> bool:
     return len(model.subgraphs) == 1 and not any(n.startswith("CUSTOM:") and n != FUSED_OPERATOR for n in names)
 
 
-def _steps(model: Model) -> int:
+def _steps(model: Model, known: KnownBlocks | None) -> int:
     """Multiply-accumulates, and values of all tensors that operators write."""
     written = {tensor for operator in model.main.operators for tensor in operator.outputs or ()}
-    return sum(executed_macs(model)) + sum(prod(model.main.tensors[tensor].dims) for tensor in written)
+    return sum(executed_macs(model, known)) + sum(prod(model.main.tensors[tensor].dims) for tensor in written)

@@ -1,0 +1,100 @@
+"""In one rewrite nothing is worked out twice: lowered once per model version, scheduled and encoded once per block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tflite_fuse
+from tests.conftest import shared_models
+from tflite_fuse import Goal
+from tflite_fuse.fusion.encoding import block_plan, in_model
+from tflite_fuse.fusion.lower import extract, operators
+from tflite_fuse.model import file, load_model, serialize_model
+from tflite_fuse.passes import insert_blocks
+from tflite_fuse.runtime import tflm
+from tflite_fuse.zoo.networks import cell_network, inverted_residual_network
+
+GOALS = [None, Goal(least_ram=True), Goal(max_compute=1.3), Goal(max_ram=12_000)]
+
+
+class Calls:
+    """What was asked of some functions, each question by what it was about."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch = monkeypatch
+        self.asked: dict[str, Counter[Any]] = {}
+        self.kept: list[Any] = []
+
+    def watch(self, module: Any, name: str, about: Callable[..., Any]) -> None:
+        original, asked = getattr(module, name), self.asked.setdefault(name, Counter())
+
+        def watched(*arguments: Any, **others: Any) -> Any:
+            self.kept.append(arguments)  # objects that live on keep their identity
+            asked[about(*arguments, **others)] += 1
+            return original(*arguments, **others)
+
+        self.patch.setattr(module, name, watched)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    found = Calls(monkeypatch)
+    for module in (operators, extract):
+        found.watch(module, "lower_operator", lambda model, index: (id(model), index))
+    found.watch(block_plan, "schedule", lambda block, config: (tuple(s.operator for s in block.stages), config))
+    found.watch(block_plan, "encode", lambda block, schedule, outside: tuple(s.operator for s in block.stages))
+    found.watch(in_model, "decode", lambda options, constants: options)
+    found.watch(file, "_parse", lambda data, name: data)
+    return found
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("target", [None, "cortex-m7"])
+@pytest.mark.parametrize("model", [inverted_residual_network(size=48, blocks=4), cell_network(size=48)])
+def test_nothing_is_done_twice(calls: Calls, model: Any, goal: Goal | None, target: str | None) -> None:
+    data = serialize_model(model)
+    report = tflite_fuse.rewrite(data, verify=False, goal=goal, target=target).report
+    assert report.blocks
+    for name in ("lower_operator", "schedule", "encode", "_parse"):
+        assert set(calls.asked[name].values()) == {1}, name
+    versions = {model for model, _ in calls.asked["lower_operator"]}
+    assert len(versions) == 1 and len(calls.asked["lower_operator"]) == report.before.operators
+    assert len(calls.asked["encode"]) == len(report.blocks) <= len(calls.asked["schedule"])
+    assert not calls.asked["decode"], "nobody decodes what he has just encoded"
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_verification_reads_neither_model_again(calls: Calls, tmp_path: Path) -> None:
+    source = tmp_path / "in.tflite"
+    source.write_bytes(serialize_model(inverted_residual_network(size=24, blocks=2)))
+    result = tflite_fuse.rewrite(source, verify=True, inputs=2)
+    assert calls.asked["_parse"] == {source.read_bytes(): 1} and not calls.asked["decode"]
+    tflite_fuse.verify(source, result.model, inputs=2)
+    assert calls.asked["_parse"] == {source.read_bytes(): 2, result.model: 1}
+
+
+def test_blocks_of_a_file_are_decoded_once(calls: Calls) -> None:
+    once = tflite_fuse.rewrite(serialize_model(inverted_residual_network(size=48, blocks=4)), verify=False)
+    tflite_fuse.rewrite(once.model, verify=False)
+    assert set(calls.asked["decode"].values()) == {1} and len(calls.asked["decode"]) == len(once.report.blocks)
+
+
+@shared_models("mlperf_tiny_vww96_int8")
+def test_drafts_need_the_arena_that_finished_models_need(path: Path) -> None:
+    from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+    from tflite_fuse.memory.arena import realise
+
+    model = load_model(path)
+    maker = insert_blocks.BlockMaker(model)
+    front = fusion_front(model, SearchOptions(alignment=16, count_tail=True, overlap=True))
+    for point in front.points[:: max(1, len(front.points) // 4)]:
+        draft, _ = maker.draft(point.blocks)
+        finished = maker.finish(draft)
+        ours, theirs = in_model.block_overlaps(draft, maker.known), in_model.block_overlaps(finished)
+        assert ours == theirs
+        assert realise(draft, ours) == realise(finished, theirs)
