@@ -32,7 +32,7 @@ def any_config(random: Random, graph: LayerGraph, last: int) -> BlockConfig:
 
 def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
     for costs in block_costs(
-        graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), Pricing(config.chunk)
+        graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), Pricing((config.chunk,))
     ):
         if costs.usable[0]:
             exact = schedule(block_of(graph, costs.first, last), config)
@@ -84,7 +84,7 @@ def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> 
     if graph.tensors[0].nbytes == 0 or not graph.is_read(graph.layers[last].outputs[0]):
         return
     chunk = random.choice([1, 2, 4])
-    for costs in block_costs(graph, last, lambda it: ((it.height,), (it.width, 2)), Pricing(chunk, frozenset({0}))):
+    for costs in block_costs(graph, last, lambda it: ((it.height,), (it.width, 2)), Pricing((chunk,), frozenset({0}))):
         driven = graph.tensors[costs.driven]
         reads = [reader for reader in graph.consumers[0] if costs.first <= reader <= last]
         assert not reads or tuple(reads) == graph.consumers[0]
@@ -180,7 +180,7 @@ def test_all_tilings_at_once_equal_each_alone() -> None:
     graph = inverted_residuals((4, 4))
     last = 7
     for costs in block_costs(
-        graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width)), Pricing(2)
+        graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width)), Pricing((2,))
     ):
         for index, tile in enumerate(zip(costs.tile_height, costs.tile_width, strict=True)):
             alone = price_block(graph, costs.first, last, BlockConfig(int(tile[0]), int(tile[1]), 2))

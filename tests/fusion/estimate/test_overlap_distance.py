@@ -42,7 +42,7 @@ def shared_by_schedule(
 
 def shared_by_search(graph: LayerGraph, last: int, chunk: int, alignment: int) -> dict[int, tuple[int, int]]:
     """For each block that ends at a layer and runs in one tile: (bytes shared, by the exact distances)."""
-    pricing = Pricing(chunk, overlap=alignment)
+    pricing = Pricing((chunk,), sharing=alignment)
     return {
         costs.first: (
             int(costs.shared[0]),
@@ -73,7 +73,7 @@ def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
     graph = random_graph(random, length) if branching else random_chain(random, length)
     last = random.randrange(len(graph.layers))
     sizes = [random.randint(1, 8) for _ in range(2)], [random.randint(1, 8) for _ in range(2)]
-    for costs in block_costs(graph, last, lambda driven: sizes, Pricing(1, overlap=alignment)):
+    for costs in block_costs(graph, last, lambda driven: sizes, Pricing((1,), sharing=alignment)):
         for index in range(4):
             config = BlockConfig(int(costs.tile_height[index]), int(costs.tile_width[index]), 1)
             if costs.usable[index]:
@@ -100,18 +100,18 @@ def test_inverted_residuals_share_exactly_what_the_schedule_allows(kernel: int, 
 def test_a_pointwise_layer_of_equal_width_runs_in_place_but_for_a_pixel() -> None:
     maker = GraphMaker(10, 10, 6)
     maker.window(0, 6)
-    costs = price_block(maker.graph(), 0, 0, BlockConfig(10, 10, 1), Pricing(overlap=1))
+    costs = price_block(maker.graph(), 0, 0, BlockConfig(10, 10, 1), Pricing(sharing=1))
     assert costs.shared[0] == 600 - 6
 
 
 def test_strips_and_inputs_needed_later_share_nothing() -> None:
     graph = inverted_residuals((4, 4))
-    strips = price_block(graph, 5, 7, BlockConfig(6, 2), Pricing(overlap=1))
+    strips = price_block(graph, 5, 7, BlockConfig(6, 2), Pricing(sharing=1))
     assert strips.shared[0] == 0
     # The residual is read by the addition behind this block.
-    held = price_block(graph, 5, 7, BlockConfig(6, 6), Pricing(overlap=1))
+    held = price_block(graph, 5, 7, BlockConfig(6, 6), Pricing(sharing=1))
     assert held.shared[0] == 0
-    assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(overlap=1)).shared[0] > 0
+    assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(sharing=1)).shared[0] > 0
 
 
 def test_nothing_is_shared_unasked() -> None:

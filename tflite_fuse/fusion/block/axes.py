@@ -38,6 +38,11 @@ class Tilings:
     low: IntArray
     high: IntArray
 
+    @property
+    def ranges(self) -> Ranges:
+        """The tiles themselves."""
+        return Ranges(self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Ranges:
@@ -72,6 +77,9 @@ class AxisWindow:
         """Behind the last input position that output positions before ``end`` see, of which there is one at least."""
         return end * self.stride + (self.extent - self.stride - self.padding)
 
+
+PIXEL = AxisWindow(1, 0, 1)
+"""That of a stage that reads the pixel it writes."""
 
 Windows = tuple[AxisWindow, AxisWindow]
 """On rows and columns."""

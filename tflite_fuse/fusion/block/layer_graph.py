@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tflite_fuse.errors import ModelError
+from tflite_fuse.fusion.block.axes import Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS, macs_per_pixel
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
@@ -112,6 +113,11 @@ class LayerGraph:
             for tensor in layer.outputs:
                 found[tensor] = index
         return tuple(found)
+
+    @cached_property
+    def windows(self) -> dict[int, Windows]:
+        """How each layer that can be a stage looks at its inputs' rows and columns."""
+        return {i: stage_windows(layer.stage) for i, layer in enumerate(self.layers) if layer.stage is not None}
 
     def is_read(self, tensor: int) -> bool:
         """Whether any layer or the network's user reads a tensor."""

@@ -1,8 +1,8 @@
 """What a block costs, in closed form: bytes of scratch, multiply-accumulates with every halo.
 
-``block_costs`` prices all blocks that end at one layer, from the shortest to the longest, under all tilings at once:
-walking upwards, each step adds one layer's FIFO and one layer's work to the block found so far. ``schedule`` finds the
-same numbers by following the executor's order of events; the closed form is never below it.
+``block_costs`` prices all blocks that end at one layer, from the shortest to the longest, under all configurations at
+once: growing upwards, each step adds one layer's ring and one layer's work to the block found so far. ``schedule``
+finds the same numbers by following the executor's order of events; the closed form is never below it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.axes import make_tilings
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig, BlockTensor
-from tflite_fuse.fusion.estimate.growing_block import PLAIN, BlockCosts, FoldedWalk, Pricing, TileSizes, Walk
+from tflite_fuse.fusion.estimate.demands import Grid
+from tflite_fuse.fusion.estimate.growing_block import PLAIN, BlockCosts, GrowingBlock, Pricing, TileSizes
 
 
 def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pricing = PLAIN) -> Iterator[BlockCosts]:
@@ -22,7 +24,7 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pr
     Args:
         last: index of the block's last layer.
         tile_sizes: which tile heights and widths to price for a given driven tensor.
-        pricing: chunk, and what the model's memory allows.
+        pricing: chunks, and what the model's memory allows.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
@@ -31,15 +33,30 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pr
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from Walk(graph, last, tile_sizes, pricing).run()
+        yield from _block(graph, last, graph.layers[last].outputs[0], tile_sizes, pricing).climb(last)
     if tail is not None:
-        yield from FoldedWalk(graph, last, tail, tile_sizes, pricing).run()
+        folded = _block(graph, last, graph.through_views(graph.layers[tail].inputs[0]), tile_sizes, pricing)
+        folded.fold(tail)
+        first = tail
+        while (
+            first > 0 and graph.layers[first - 1].view and graph.layers[first - 1].outputs == graph.layers[first].inputs
+        ):
+            first -= 1
+        yield from folded.price(first)
+        yield from folded.climb(first - 1)
+
+
+def _block(graph: LayerGraph, last: int, driven: int, tile_sizes: TileSizes, pricing: Pricing) -> GrowingBlock:
+    extent = graph.tensors[driven]
+    heights, widths = tile_sizes(extent)
+    grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
+    return GrowingBlock(graph, last, driven, grid, pricing)
 
 
 def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, pricing: Pricing = PLAIN) -> BlockCosts:
     """The block of layers ``first … last`` under one configuration; the arrays of the result have one entry.
 
-    The configuration's chunk overrules that of ``pricing``.
+    The configuration's chunk overrules those of ``pricing``.
 
     Raises:
         BlockError: these layers are no block.
@@ -48,7 +65,7 @@ def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, p
     def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
         return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
 
-    for costs in block_costs(graph, last, one_tile, replace(pricing, chunk=config.chunk)):
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,))):
         if costs.first == first:
             return costs
     names = graph.layers[first].name, graph.layers[last].name

@@ -12,17 +12,85 @@ A tile counts as if it read everything first and wrote everything last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings, Windows
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor
-from tflite_fuse.fusion.estimate.ring_capacity import Reader
+from tflite_fuse.fusion.estimate.demands import Demand, Grid
 from tflite_fuse.units import round_up
 
+Extent = tuple[int, int, int]
+"""Rows, columns, and bytes per pixel."""
+
 _FAR = 1 << 40
+
+
+class Sharing:
+    """How much of an input a growing block may write its output over; the output is its last layer's."""
+
+    def __init__(self, graph: LayerGraph, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
+        """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
+        self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
+        self.output = self._result(last)
+        self.whole = grid.is_whole(self.output)
+        self._fills = {last: whole_fill(self.output.height)}
+        self._known: dict[tuple[int, int], IntArray] = {}
+
+    def follow(self, layer: int, demand: Demand) -> None:
+        """Notes who reads what a layer writes."""
+        readers = demand.consumers
+        self._fills[layer] = joint_fill(
+            [self._fills[each.layer].through(each.windows, demand.extent) for each in readers]
+        )
+
+    def shared(self, source: int, demand: Demand) -> IntArray:
+        """Bytes of the output that may lie over an input, [chunks, heights, widths]."""
+        known = source, len(demand.consumers)
+        if known not in self._known:
+            self._known[known] = self._with(demand)
+        return self._known[known]
+
+    def _with(self, demand: Demand) -> IntArray:
+        shared = np.zeros((len(self.chunks), *self.grid.shape), dtype=np.int64)
+        if not self.whole.all():
+            rows, columns = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
+            distances = tiled_distances(demand.extent, self.output, rows, columns)
+            shared += 0 if distances is None else self._saved(demand.extent, distances)
+        if self.whole.any():
+            ends, readings = (_extent(demand.extent), _extent(self.output)), self._readings(demand)
+            exact = np.array([one_tile_distance(*ends, readings, chunk) for chunk in self.chunks])
+            shared[:, self.whole] = self._saved(demand.extent, exact)[:, None]
+        return shared
+
+    def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
+        """Bytes saved when the output lies over an input as far as each distance allows."""
+        whole, written = (round_up(tensor.nbytes, self.alignment) for tensor in (source, self.output))
+        above = np.maximum(round_up(distances, self.alignment), 0)
+        shared: IntArray = whole + written - np.maximum(written, above + whole)
+        return shared
+
+    def _readings(self, demand: Demand) -> tuple[Reading, ...]:
+        return tuple(
+            Reading(
+                each.windows,
+                _extent(self._result(each.layer)),
+                None if each.layer == self.last else self._fills[each.layer],
+            )
+            for each in demand.consumers
+        )
+
+    def _result(self, layer: int) -> BlockTensor:
+        return self.graph.tensors[self.graph.layers[layer].outputs[0]]
+
+
+def _extent(tensor: BlockTensor) -> Extent:
+    return tensor.height, tensor.width, tensor.channels
 
 
 @dataclass(frozen=True)
@@ -55,20 +123,16 @@ class Fill:
             self.right * columns.stride + beside,
         )
 
-    def next_pixel(self, width: int, rows: IntArray, columns: IntArray) -> tuple[IntArray, IntArray]:
-        """The first pixel that is not there when output pixels up to (row, column) are; row _FAR if all are."""
-        row = np.minimum(rows * self.scale + self.ahead, self.limit)
-        column = columns * self.across + self.right + 1
-        started = (row >= 0) & (column >= 0)
-        row, column = np.where(started, row, 0), np.where(started, column, 0)
-        finished = (rows > 0) & ((rows - 1) * self.scale + self.all_ahead >= self.all_limit)
-        wrapped = column >= width
-        return np.where(finished, _FAR, row + wrapped), np.where(wrapped, 0, column)
+    def filled(self, row: int) -> int | None:
+        """Up to which row it is filled when output rows up to ``row`` are there; None if there is nothing to come."""
+        if row > 0 and (row - 1) * self.scale + self.all_ahead >= self.all_limit:
+            return None
+        return min(row * self.scale + self.ahead, self.limit)
 
 
-def whole_fill(driven: BlockTensor) -> Fill:
+def whole_fill(height: int) -> Fill:
     """The driven tensor's own."""
-    return Fill(1, 0, driven.height - 1, 0, driven.height - 1, 1, 0)
+    return Fill(1, 0, height - 1, 0, height - 1, 1, 0)
 
 
 def joint_fill(fills: Sequence[Fill]) -> Fill:
@@ -87,71 +151,74 @@ def joint_fill(fills: Sequence[Fill]) -> Fill:
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """What the distance between a block's input and its driven output follows from.
+class Reading:
+    """One stage that reads a block's input.
 
     Attributes:
-        source: the input.
-        output: the driven tensor.
-        readers: the stages that read the input, with what each writes and its fill.
-        last: the layer that writes ``output``.
-        chunk: output pixels per run.
+        windows: how it looks at the input.
+        result: what it writes.
+        fill: that of the result; None where the result is the block's output itself, which is filled run by run.
     """
 
-    source: BlockTensor
-    output: BlockTensor
-    readers: Sequence[tuple[Reader, BlockTensor, Fill]]
-    last: int
-    chunk: int
+    windows: Windows
+    result: Extent
+    fill: Fill | None
 
-    def distance(self) -> int:
-        """The input may start this many bytes above the output (a negative number: below it)."""
-        rows = self._telling_rows()[:, None]
-        starts = np.arange(0, self.output.width, self.chunk, dtype=np.int64)[None, :]
-        ends = np.minimum(starts + self.chunk, self.output.width)
-        written = (rows * self.output.width + ends) * self.output.channels
-        oldest = np.full(written.shape, _FAR, dtype=np.int64)
-        for reader, result, fill in self.readers:
-            mine = reader.layer == self.last
-            row, column = (rows, starts) if mine else fill.next_pixel(result.width, rows, ends - 1)
-            oldest = np.minimum(oldest, self._oldest_needed(reader.windows, result, row, column))
-        lead = np.where(oldest < _FAR, written - oldest * self.source.channels, -self.source.nbytes)
-        return int(lead.max())
+    def moments(self) -> Iterator[int]:
+        """Output rows near which the output's lead stops growing or shrinking evenly."""
+        fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
+        for row in (rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead):
+            yield from range(row // fill.scale - 2, row // fill.scale + 4)
 
-    def shared(self, alignment: int) -> int:
-        """Bytes saved when both overlap as far as the distance allows; all sizes are multiples of ``alignment``."""
-        above: IntArray = np.array(self.distance())
-        return int(shared_bytes(self.source, self.output, above, alignment))
+    def lead(self, source: Extent, output: Extent, row: int, chunk: int) -> int:
+        """The most bytes of an output row written before the first input byte that the stage then still needs.
 
-    def _telling_rows(self) -> IntArray:
-        """Output rows among which the largest lead is: in between it grows or shrinks evenly."""
-        rows = {0, self.output.height - 1}
-        for reader, _, fill in self.readers:
-            top = reader.windows[0]
-            for event in (
-                top.padding // top.stride - fill.ahead,
-                fill.limit - fill.ahead,
-                fill.all_limit - fill.all_ahead,
-            ):
-                rows.update(range(event // fill.scale - 2, event // fill.scale + 4))
-        return np.array(sorted(row for row in rows if 0 <= row < self.output.height), dtype=np.int64)
-
-    def _oldest_needed(self, windows: Windows, result: BlockTensor, row: IntArray, column: IntArray) -> IntArray:
-        """Position of the first input pixel a stage about to write (row, column) of its result still needs."""
-        top, left = windows
-        here = np.maximum(row * top.stride - top.padding, 0) * self.source.width
-        here = here + np.maximum(column * left.stride - left.padding, 0)
-        below = np.maximum((row + 1) * top.stride - top.padding, 0) * self.source.width
-        oldest: IntArray = np.where(row + 1 < result.height, np.minimum(here, below), here)
-        return np.where(row < result.height, oldest, _FAR)
+        A stage about to write a pixel of its result needs the input from under the window there on, or from the row
+        under the next row of windows if that comes first. Runs of the output differ: some begin no row of the result,
+        some fill part of a row of it, some all.
+        """
+        reached = row if self.fill is None else self.fill.filled(row)
+        if reached is None:
+            return -_FAR
+        if reached < 0:
+            return output[1] * output[2]
+        begun, part, late = _across(self, source[2], output[1], output[2], chunk)
+        here, below = (max(self.windows[0].first(at), 0) * source[1] * source[2] for at in (reached, reached + 1))
+        return max(late, part - here, begun - below if reached + 1 < self.result[0] else -_FAR)
 
 
-def shared_bytes(source: BlockTensor, output: BlockTensor, distances: IntArray, alignment: int) -> IntArray:
-    """Bytes saved when an output lies over an input as far as each distance allows; all sizes are rounded up."""
-    whole, written = (round_up(tensor.nbytes, alignment) for tensor in (source, output))
-    above = np.maximum(round_up(distances, alignment), 0)
-    shared: IntArray = whole + written - np.maximum(written, above + whole)
-    return shared
+@lru_cache(maxsize=1 << 14)
+def _across(reading: Reading, pixel: int, width: int, channels: int, chunk: int) -> tuple[int, int, int]:
+    """Most bytes of an output row written by runs for which the stage has begun to fill its row.
+
+    Returns:
+        Of all of these; of those that leave part of the row to fill, less the input bytes (``pixel`` per column) before
+        what the rest of the row needs; and of those for which nothing is filled at all.
+    """
+    ends = np.minimum(np.arange(0, width, chunk, dtype=np.int64) + chunk, width)
+    fill, written = reading.fill, ends * channels
+    column = np.arange(0, width, chunk) if fill is None else (ends - 1) * fill.across + fill.right + 1
+    part = written - np.maximum(reading.windows[1].first(column), 0) * pixel
+    cases = (column >= 0, written), ((column >= 0) & (column < reading.result[1]), part), (column < 0, written)
+    begun, partly, late = (int(np.max(values, where=which, initial=-_FAR)) for which, values in cases)
+    return begun, partly, late
+
+
+@lru_cache(maxsize=1 << 14)
+def one_tile_distance(source: Extent, output: Extent, readings: tuple[Reading, ...], chunk: int) -> int:
+    """How many bytes the input may start above the output (a negative number: below it) in one tile.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        readings: the stages that read the input.
+        chunk: output pixels per run.
+    """
+    height, width, channels = output
+    moments = {0, height - 1, *(row for reading in readings for row in reading.moments())}
+    rows = [row for row in moments if 0 <= row < height]
+    leads = (reading.lead(source, output, row, chunk) + row * width * channels for reading in readings for row in rows)
+    return max(-prod(source), *leads)
 
 
 def tiled_distances(

@@ -1,129 +1,115 @@
-"""How many pixels a block's FIFO holds, from windows alone.
+"""How many pixels a block's ring holds, from windows alone.
 
-One reader: a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` of them, more by the chunk.
+One consumer: a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` of them, more by the
+chunk.
 
-Several readers (a residual's skip) keep pixels until the slowest has read them. How far apart they are follows from the
-windows too. While the driven tensor is computed at row p, a tensor reaches from row ``p * scale − behind``, where the
-first window of a tile begins, to row ``p * scale + ahead``, up to which it is filled. What separates two readers then
-does not depend on p. It is largest in one of two moments: in mid-tile, when one reader is about to catch up with what
-another has pulled; or at the start of a tile, when one reader has pulled all it needs and another has not begun.
+Several consumers (a residual's skip) keep pixels until the slowest has read them. How far apart they are follows from
+the windows too. While the driven tensor is computed at row p, a tensor reaches from row ``p * scale − behind``, where
+the first window of a tile begins, to row ``p * scale + ahead``, up to which it is filled. What separates two consumers
+then does not depend on p. It is largest in one of two moments: in mid-tile, when one is about to catch up with what
+another has pulled; or at the start of a tile, when one has pulled all it needs and another has not begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import AxisWindow, IntArray, Windows
+from tflite_fuse.fusion.block.axes import IntArray
+from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid, Reach, Reaches
+from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead."""
+class Rings:
+    """The rings of a growing block: how far every layer reaches, and where the paths from it meet again."""
 
-    scale: int = 1
-    behind: int = 0
-    ahead: int = 0
+    def __init__(self, grid: Grid, chunks: IntArray, last: int) -> None:
+        """Args: chunks: output pixels a stage computes per step, [chunks, 1, 1]."""
+        self.grid, self.chunks = grid, chunks
+        self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
+        self._meets: dict[int, int] = {last: last}
 
-    def through(self, window: AxisWindow) -> Reach:
-        """The reach a stage needs of its input, given that of its output."""
-        return Reach(
-            self.scale * window.stride,
-            self.behind * window.stride + window.padding,
-            window.end(self.ahead + 1) - 1,
-        )
+    def follow(self, layer: int, consumers: Sequence[Consumer]) -> None:
+        """Notes who reads what a layer writes."""
+        self.reaches[layer] = joint_reaches(consumers)
+        self._meets[layer] = self._meeting(consumers)
 
+    def bytes(self, demand: Demand) -> IntArray:
+        """Of a tensor's ring, [chunks, heights, widths]."""
+        join = self.reaches[self._meeting(demand.consumers)]
+        pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
+        # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.
+        return ring_bytes(np.maximum(pixels, 1), demand.extent.channels)
 
-Reaches = tuple[Reach, Reach]
-"""Of rows and columns."""
-
-
-@dataclass(frozen=True)
-class Reader:
-    """One stage that reads a tensor.
-
-    Attributes:
-        layer: its index.
-        windows: how it looks at the tensor's rows and columns.
-        reaches: those of what it writes, rows and columns.
-        asked: those it needs of the tensor, rows and columns.
-    """
-
-    layer: int
-    windows: Windows
-    reaches: Reaches
-    asked: Reaches
-
-    def next_needed(self, axis: int, join: Reach, step: int) -> int:
-        """Relative to p, the oldest position it still needs in mid-tile.
-
-        The stage where all paths meet moves on by ``step``; this reader's output is about to.
-        """
-        reach, window = self.reaches[axis], self.windows[axis]
-        return window.first(reach.ahead - step * (reach.scale // join.scale) + 1)
+    def _meeting(self, consumers: Sequence[Consumer]) -> int:
+        """The layer where the paths through all consumers meet."""
+        meeting = consumers[0].layer
+        for consumer in consumers[1:]:
+            other = consumer.layer
+            while meeting != other:
+                if meeting < other:
+                    meeting = self._meets[meeting]
+                else:
+                    other = self._meets[other]
+        return meeting
 
 
-def make_reader(layer: int, windows: Windows, reaches: Reaches) -> Reader:
-    """A reader whose output has the given reaches."""
-    return Reader(layer, windows, reaches, (reaches[0].through(windows[0]), reaches[1].through(windows[1])))
-
-
-def add_padding(reader: Reader, padding: tuple[int, int]) -> Reader:
-    """The same stage with so many more rows and columns of padding before its input."""
-    (rows, columns), (top, left) = reader.windows, padding
-    windows = replace(rows, padding=rows.padding + top), replace(columns, padding=columns.padding + left)
-    return make_reader(reader.layer, windows, reader.reaches)
-
-
-def joint_reaches(readers: Sequence[Reader]) -> Reaches:
-    """The reaches of a tensor: what all its readers need."""
-    if len(readers) == 1:
-        return readers[0].asked
+def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
+    """The reaches of a tensor: what all its consumers need."""
     rows, columns = (
         Reach(asked[0].scale, max(each.behind for each in asked), max(each.ahead for each in asked))
-        for asked in zip(*(reader.asked for reader in readers), strict=True)
+        for asked in zip(*(consumer.asked for consumer in consumers), strict=True)
     )
     return rows, columns
 
 
-def fifo_pixels(readers: Sequence[Reader], join: Reaches, height: IntArray, width: IntArray, chunk: int) -> IntArray:
-    """Capacity of a FIFO in pixels.
+def ring_pixels(
+    consumers: Sequence[Consumer], join: Reaches, height: IntArray, width: IntArray, chunk: IntArray
+) -> IntArray:
+    """Capacity of a ring in pixels.
 
     Args:
-        readers: every stage that reads it.
-        join: reaches of the tensor where all readers' paths meet again, rows and columns (one reader: unused).
-        height, width: extent of its region, arrays that broadcast against each other.
-        chunk: output pixels a stage computes per step.
+        consumers: every stage that reads it.
+        join: reaches of the tensor where all consumers' paths meet again, rows and columns (one consumer: unused).
+        height, width, chunk: extent of its region and output pixels a stage computes per step, arrays that broadcast
+            against each other.
     """
-    region: IntArray = height * width
-    if len(readers) == 1:
-        rows, columns = readers[0].windows
-        lag, span = rows.extent - 1, (chunk - 1) * columns.stride + columns.extent
-        return np.minimum(region, lag * width + np.minimum(width, span), out=region)
-    if any(len({reader.asked[axis].scale for reader in readers}) > 1 for axis in (0, 1)):
-        return region
-    separations = [_in_mid_tile(readers, join, chunk), _at_the_start(readers, join, chunk)]
-    return np.minimum(region, np.maximum.reduce([lag * width + np.minimum(width, span) for lag, span in separations]))
+    region = height * width
+    if len(consumers) == 1:
+        rows, columns = consumers[0].windows
+        separations: list[tuple[IntArray | int, IntArray]] = [(rows.extent - 1, columns.end(chunk) - columns.first(0))]
+    elif any(len({consumer.asked[axis].scale for consumer in consumers}) > 1 for axis in (0, 1)):
+        return np.broadcast_to(region, np.broadcast_shapes(region.shape, chunk.shape))
+    else:
+        separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
+    held = [lag * width + np.minimum(width, span) for lag, span in separations]
+    pixels: IntArray = np.minimum(region, np.maximum.reduce(held))
+    return pixels
 
 
-def _in_mid_tile(readers: Sequence[Reader], join: Reaches, chunk: int) -> tuple[int, int]:
-    """Full rows between the slowest reader and the newest pixel, and pixels in the row."""
-    (lag, span) = (
-        max(reader.asked[axis].ahead for reader in readers)
-        - min(reader.next_needed(axis, join[axis], step) for reader in readers)
-        for axis, step in ((0, 1), (1, chunk))
-    )
-    return lag, span + 1
+def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[IntArray, IntArray]:
+    """Full rows between the slowest consumer and the newest pixel, and pixels in the row.
+
+    The stage where all paths meet moves on by a row or a chunk; the consumers' outputs are about to.
+    """
+
+    def behind(axis: int, step: IntArray) -> IntArray:
+        moving = [(consumer.windows[axis], consumer.reaches[axis]) for consumer in consumers]
+        oldest = [window.first(reach.ahead - step * (reach.scale // join[axis].scale) + 1) for window, reach in moving]
+        separation: IntArray = max(consumer.asked[axis].ahead for consumer in consumers) - np.minimum.reduce(oldest)
+        return separation
+
+    return behind(0, np.ones_like(chunk)), behind(1, chunk) + 1
 
 
-def _at_the_start(readers: Sequence[Reader], join: Reaches, chunk: int) -> tuple[int, int]:
-    """The same when one reader has pulled all it needs for the first step and another has not begun."""
-    pairs = [(quick, slow) for quick in readers for slow in readers if quick is not slow]
-    (lag, span) = (
+def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[int, IntArray]:
+    """The same when one consumer has pulled all it needs for the first step and another has not begun."""
+    pairs = [(quick, slow) for quick in consumers for slow in consumers if quick is not slow]
+    scales = [consumers[0].asked[axis].scale // join[axis].scale for axis in (0, 1)]
+    lag, span = (
         max(quick.asked[axis].ahead + slow.asked[axis].behind for quick, slow in pairs)
-        - (join[axis].ahead + join[axis].behind) * (readers[0].asked[axis].scale // join[axis].scale)
+        - (join[axis].ahead + join[axis].behind) * scales[axis]
         for axis in (0, 1)
     )
-    return lag, span + (chunk - 1) * (readers[0].asked[1].scale // join[1].scale) + 1
+    return lag, span + (chunk - 1) * scales[1] + 1

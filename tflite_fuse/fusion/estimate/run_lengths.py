@@ -8,7 +8,7 @@ runs get shorter the farther a tensor is from the one that drives the block.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tflite_fuse.fusion.block.axes import AxisWindow, Windows
@@ -22,18 +22,14 @@ def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 16)
-def runs_pulled(
-    reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int, from_edge: bool
-) -> tuple[int, ...]:
+def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int) -> tuple[int, ...]:
     """Ends of the runs of a row of ``length`` pixels.
 
     Args:
         reader: ends of the runs of the stage that reads it first, in one of its rows.
-        window: how that stage looks at columns.
-        from_edge: whether the row begins at the image's edge.
+        window: how that stage looks at the row; without padding where the row does not begin at the image's edge.
     """
-    first = window.extent - (window.padding if from_edge else 0)
-    asked = {min((end - 1) * window.stride + first, length) for end in reader}
+    asked = {min(window.end(end), length) for end in reader}
     ends: list[int] = []
     start = 0
     for end in sorted(asked | {length}):
@@ -61,8 +57,9 @@ class RowMix:
             from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
         """
         (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+        columns = columns if from_edge else replace(columns, padding=0)
         for ends, share in self.rows:
-            found[runs_pulled(ends, columns, length, chunk, from_edge)] += share / rows.stride
+            found[runs_pulled(ends, columns, length, chunk)] += share / rows.stride
         if rows.stride > 1:
             found[row_of_runs(length, chunk)] += 1 - 1 / rows.stride
         return RowMix(tuple(found.items()))

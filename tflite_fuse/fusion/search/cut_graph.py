@@ -10,7 +10,6 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -80,13 +79,6 @@ class Options:
     def best(self) -> Options:
         """Those no other is below in both RAM and multiply-accumulates."""
         return self.pick(pareto(self.ram, self.macs))
-
-    @staticmethod
-    def join(several: Sequence[Options]) -> Options:
-        """The best of several edges between the same cuts."""
-        if len(several) == 1:
-            return several[0]
-        return Options(*map(np.concatenate, zip(*(each._columns() for each in several), strict=True))).best()
 
 
 @dataclass(frozen=True)
@@ -184,19 +176,16 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
             why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
             raise LimitError(f"input {name} cannot be {rules.input_mode.value}: {why}")
     pricing = Pricing(
+        chunks=rules.chunks,
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
-        overlap=rules.alignment if rules.overlap else None,
+        sharing=rules.alignment if rules.overlap else None,
     )
     for last in range(len(graph.layers)):
         alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
-        found: dict[int, list[Options]] = defaultdict(list)
-        for chunk in rules.chunks:
-            for costs in _blocks(graph, restriction, replace(pricing, chunk=chunk), last, alone):
-                found[costs.first].append(_block_options(costs, chunk, residency, restriction.paired))
-        for first, several in found.items():
-            if len(options := Options.join(several)):
-                tail = graph.tail.of_block(residency.results(first, last)) if rules.count_tail else 0
-                dag.add_edge(first, last + 1, options=options, fused=True, tail=tail)
+        for costs in _blocks(graph, restriction, pricing, last, alone):
+            if len(options := _block_options(costs, residency, len(rules.chunks) if restriction.paired else 0)):
+                tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
+                dag.add_edge(costs.first, last + 1, options=options, fused=True, tail=tail)
     if not nx.has_path(dag, 0, len(graph.layers)):
         raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
     return Cuts(dag, graph, residency, pricing)
@@ -241,13 +230,14 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
     )
 
 
-def _block_options(costs: BlockCosts, chunk: int, residency: Residency, paired: bool) -> Options:
-    tiles = costs.tile_height, costs.tile_width, np.full_like(costs.tile_width, chunk)
-    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, *tiles)
+def _block_options(costs: BlockCosts, residency: Residency, paired: int) -> Options:
+    """Args: paired: for how many chunks each height goes with one width alone, 0 if with all."""
+    configurations = costs.tile_height, costs.tile_width, costs.chunk
+    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, *configurations)
     usable = costs.usable
     if paired:
-        count = math.isqrt(len(usable))
-        usable = usable & np.eye(count, dtype=np.bool_).ravel()
+        pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
+        usable = usable & np.tile(pairs.ravel(), paired)
     if not usable.all():
         everything = everything.pick(np.flatnonzero(usable))
     return everything.best()

@@ -1,0 +1,118 @@
+"""What the layers of a growing block ask of the tensors they read, under many tilings at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.axes import (
+    PIXEL,
+    AxisWindow,
+    IntArray,
+    Ranges,
+    Tilings,
+    Windows,
+    longest_and_total,
+    needed,
+    union,
+)
+from tflite_fuse.fusion.block.stages import BlockTensor
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every tile height of the driven tensor with every tile width; arrays over both are [heights, widths]."""
+
+    heights: Tilings
+    widths: Tilings
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.heights.sizes), len(self.widths.sizes)
+
+    def is_whole(self, driven: BlockTensor) -> npt.NDArray[np.bool_]:
+        """Where one tile covers the whole driven tensor, [heights, widths]."""
+        return np.logical_and.outer(self.heights.sizes >= driven.height, self.widths.sizes >= driven.width)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead."""
+
+    scale: int = 1
+    behind: int = 0
+    ahead: int = 0
+
+    def through(self, window: AxisWindow) -> Reach:
+        """The reach a stage needs of its input, given that of its output."""
+        return Reach(
+            self.scale * window.stride, self.behind * window.stride + window.padding, window.end(self.ahead + 1) - 1
+        )
+
+
+Reaches = tuple[Reach, Reach]
+"""Of rows and columns."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One stage that reads a tensor.
+
+    Attributes:
+        layer: its index.
+        windows: how it looks at the tensor's rows and columns.
+        reaches: those of what it writes, rows and columns.
+    """
+
+    layer: int
+    windows: Windows
+    reaches: Reaches = (Reach(), Reach())
+
+    @cached_property
+    def asked(self) -> Reaches:
+        """The reaches it needs of the tensor, rows and columns."""
+        (rows, columns), (above, beside) = self.windows, self.reaches
+        return above.through(rows), beside.through(columns)
+
+    def behind_padding(self, padding: tuple[int, int]) -> Consumer:
+        """The same stage with so many more rows and columns of padding before its input."""
+        rows, columns = (
+            AxisWindow(window.stride, window.padding + more, window.extent)
+            for window, more in zip(self.windows, padding, strict=True)
+        )
+        return Consumer(self.layer, (rows, columns), self.reaches)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the layers visited so far ask of one tensor.
+
+    Attributes:
+        extent: the tensor's, or that of the view under which a block reads its input.
+        rows, columns: what every tile asks for.
+        consumers: who asks.
+    """
+
+    extent: BlockTensor
+    rows: Ranges
+    columns: Ranges
+    consumers: tuple[Consumer, ...] = ()
+
+    def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
+        """What a stage that writes the tensor asks of a ``source`` it looks at so."""
+        if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
+            return Demand(source, self.rows, self.columns, consumers)
+        rows = needed(self.rows, windows[0], source.height)
+        return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers)
+
+    def joined(self, other: Demand) -> Demand:
+        """What both ask for."""
+        rows, columns = union(self.rows, other.rows), union(self.columns, other.columns)
+        return Demand(other.extent, rows, columns, self.consumers + other.consumers)
+
+    def largest(self, grid: Grid) -> tuple[IntArray, IntArray]:
+        """Rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""
+        return longest_and_total(self.rows, grid.heights)[0][:, None], longest_and_total(self.columns, grid.widths)[0]
