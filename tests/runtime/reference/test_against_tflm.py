@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.fusion import raw_models as raw
 from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.options import make_options
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference.stages import run_block_reference
 
@@ -87,3 +88,22 @@ def test_concatenation(model: Model, seed: int) -> None:
 @given(st.sampled_from(["RELU", "RELU6", "QUANTIZE"]).flatmap(raw.elementwise), raw.seeds)
 def test_elementwise(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
+
+
+@pytest.mark.parametrize("name", ["FULLY_CONNECTED", "QUANTIZE", "RELU"])
+def test_scales_whose_quotient_single_precision_would_round_to_a_tie(name: str) -> None:
+    """Many values are ties for quotients like 1.5; in double precision most of these are not quite that."""
+    rng, model = np.random.default_rng(0), raw.RawModel()
+    scale = float(np.float32(rng.uniform(0.1, 1)))
+    source, outputs = model.tensor((1, 256), scale), []
+    for quotient in (1.5, 0.75, 1.25, 2.5, 3.5, 0.875, 0.625, 1.75) * 2:
+        factor = float(np.float32(rng.uniform(0.01, 0.1))) if name == "FULLY_CONNECTED" else 1.0
+        outputs.append(model.tensor((1, 256), float(np.float32(scale * factor / quotient))))
+        weights = [model.constant(np.eye(256, dtype=np.int8), [factor])] if name == "FULLY_CONNECTED" else []
+        options = make_options("FullyConnectedOptions") if weights else None
+        model.operator(name, [source, *weights], [outputs[-1]], options)
+    values = np.arange(-128, 128).astype(np.int8).reshape(1, 256)
+    (truth,) = tflm.run(serialize_model(model.build([source], outputs)), [[values]]).outputs
+    for index, (output, expected) in enumerate(zip(outputs, truth, strict=True)):
+        block = extract(model.build([source], [output]), [index]).block
+        np.testing.assert_array_equal(run_block_reference(block, [values])[0].ravel(), expected.ravel())

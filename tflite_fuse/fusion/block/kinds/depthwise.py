@@ -28,7 +28,6 @@ from tflite_fuse.fusion.block.operators.requantization import (
     RELU,
     activation_range,
     convolution_requantization,
-    relu_requantization,
     rescale_requantization,
 )
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
@@ -118,7 +117,7 @@ def _relu(view: OperatorView) -> Lowered:
     """RELU as an operator of its own, which TFLM rescales from its input's to its output's quantization."""
     source, output = view.elementwise()
     low, high = activation_range(RELU, output.scale, output.zero_point)
-    table = relu_requantization(source.scale, output.scale, 1)
+    table = rescale_requantization(source.scale, output.scale, 1)
     stage = replace(sum_stage((1, 1), source.shape[2], table), activation_min=low, activation_max=high)
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 

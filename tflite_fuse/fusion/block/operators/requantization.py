@@ -1,7 +1,7 @@
 """From the scales in a model file to the integers the kernels compute with, exactly as TFLM's Prepare functions do it.
 
-Scales are stored as float32. Where TFLM multiplies or divides them in single precision and where in double differs
-from operator to operator and shows in the last bit, so every function says which it is.
+Scales are stored as float32. Whether TFLM multiplies or divides them in single precision or in double shows in the last
+bit, so every function says which it is; it differs between versions, and what counts is the oracle's.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def convolution_requantization(
 def fully_connected_requantization(
     input_scale: float, filter_scale: float, bias_scale: float | None, output_scale: float, channels: int
 ) -> Requantization:
-    """Table of a per-tensor FULLY_CONNECTED: the product of the scales in single, the quotient in double precision.
+    """Table of a per-tensor FULLY_CONNECTED, all in double precision.
 
     ``bias_scale`` is None without a bias, 0 for a bias that has no scale.
 
@@ -90,10 +90,9 @@ def fully_connected_requantization(
         difference = abs(float(input_scale) * float(filter_scale) - float(bias_scale))
         if difference / float(output_scale) > _FULLY_CONNECTED_BIAS_TOLERANCE:
             raise BlockError("its bias scale is not the product of its input and filter scales, which TFLM refuses")
-    product = float(np.float32(input_scale) * np.float32(filter_scale))
-    if product < 0:
+    if filter_scale < 0:
         raise BlockError(f"its weights have the negative scale {filter_scale:g}, which TFLM refuses")
-    return _table([product / float(output_scale)] * channels)
+    return _table([float(input_scale) * float(filter_scale) / float(output_scale)] * channels)
 
 
 def mean_requantization(input_scale: float, output_scale: float, count: int) -> Requantization:
@@ -112,11 +111,6 @@ def mean_requantization(input_scale: float, output_scale: float, count: int) -> 
 def rescale_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:
     """Table of QUANTIZE from int8 to int8: the quotient in double precision."""
     return _table([float(input_scale) / float(output_scale)] * channels)
-
-
-def relu_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:
-    """Table of a RELU that stands alone: the quotient in single precision."""
-    return _table([float(np.float32(input_scale) / np.float32(output_scale))] * channels)
 
 
 def activation_range(activation: int, scale: float, zero_point: int) -> tuple[int, int]:
