@@ -9,19 +9,9 @@
     print(result.report.after.arena_bytes)
 """
 
-from tflite_fuse.api import (
-    DEFAULT_PASSES,
-    INPUT_MODES,
-    SCHEMES,
-    TARGETS,
-    Result,
-    inspect,
-    load,
-    pareto,
-    rewrite,
-    run,
-    verify,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tflite_fuse.errors import (
     BlockError,
     LimitError,
@@ -33,6 +23,21 @@ from tflite_fuse.errors import (
     VerificationError,
 )
 from tflite_fuse.passes.goal import Goal
+
+if TYPE_CHECKING:
+    from tflite_fuse.api import (
+        DEFAULT_PASSES,
+        INPUT_MODES,
+        SCHEMES,
+        TARGETS,
+        Result,
+        inspect,
+        load,
+        pareto,
+        rewrite,
+        run,
+        verify,
+    )
 
 __version__ = "0.2.0"
 
@@ -59,3 +64,10 @@ __all__ = [
     "run",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The interface when it is first used: whoever wants an error or the version does not wait for numpy."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("tflite_fuse.api"), name)

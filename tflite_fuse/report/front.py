@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.fusion.instructions.targets import PredictionError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FRONT_SCHEMA = "tflite-fuse/front/1"
 
@@ -89,6 +90,8 @@ class FrontReport:
 
     def table(self) -> Table:
         """For a terminal."""
+        from rich.table import Table
+
         caption = "RAM is what the search expects; rewrite places every tensor and needs a little less, rarely more."
         caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")

@@ -1,0 +1,29 @@
+"""What an import costs: heavy libraries are loaded where they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("numpy", "networkx", "rich", "typer", "ortools", "tflite", "flatbuffers")
+
+
+def loaded_by(program: str) -> set[str]:
+    code = f"import sys; {program}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split())
+
+
+def test_the_package_itself_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import tflite_fuse; tflite_fuse.Goal(max_compute=1.3); tflite_fuse.__version__")
+    assert "tflite_fuse.errors" in loaded and not loaded.intersection(HEAVY)
+
+
+def test_a_model_is_read_without_what_searches_and_prints() -> None:
+    loaded = loaded_by("import tflite_fuse.model")
+    assert not loaded.intersection({"networkx", "rich", "typer", "ortools", "tflite"})
+
+
+def test_the_interface_is_there_when_it_is_asked_for() -> None:
+    program = "import tflite_fuse; assert all(hasattr(tflite_fuse, name) for name in tflite_fuse.__all__)"
+    assert not loaded_by(program).intersection({"rich", "typer", "ortools", "tflite"})
+    assert loaded_by(f"{program}; from tflite_fuse import rewrite, Result") >= {"tflite_fuse.api"}
