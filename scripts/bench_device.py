@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tflite_fuse
+from scripts.readme import write_part
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import TARGETS, Target, build, execute, library_size
 from tflite_fuse.data import SAMPLE_MODEL
@@ -35,8 +36,6 @@ from tflite_fuse.runtime.inputs import generate_inputs
 
 SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-START, END = "<!-- speed:start (scripts/bench_device.py --write prints it) -->", "<!-- speed:end -->"
 
 CMSIS_NN, ESP_NN, REFERENCE = "TFLM + CMSIS-NN", "TFLM + ESP-NN (generic C)", "TFLM reference kernels"
 PEERS: dict[str, dict[str, dict[str, float]]] = {
@@ -181,8 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench_device: {error}", file=sys.stderr)
         return 2
     if options.write:
-        before, _, rest = README.read_text().partition(START)
-        README.write_text(f"{before}{START}\n{as_markdown(runs)}\n{END}{rest.partition(END)[2]}")
+        write_part("speed", f"{as_markdown(runs)}\n")
     if options.json:
         print(
             json.dumps(

@@ -19,12 +19,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from papers.data import KB, Data
-from papers.fused_layer import fused_layer
-from papers.msf_cnn import msf_cnn
-from papers.public_models import ablation, frontier
-from papers.streamnet import streamnet
-
+from scripts.papers.data import KB, Data
+from scripts.papers.fused_layer import fused_layer
+from scripts.papers.msf_cnn import msf_cnn
+from scripts.papers.public_models import ablation, frontier
+from scripts.papers.streamnet import streamnet
 from tflite_fuse.errors import TfliteFuseError, VerificationError
 
 PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
+from scripts.readme import write_part
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import LimitError, ModelError
 from tflite_fuse.report.report import Report
@@ -26,7 +27,6 @@ MODELS = (
     "mcunet_in3_int8",
     "swiftnet_vww224_uint8",
 )
-START, END = "<!-- table:start (scripts/bench_readme.py prints it) -->", "<!-- table:end -->"
 
 
 def rewrite(path: Path, inputs: int, **options: object) -> Report:
@@ -74,10 +74,7 @@ def main() -> None:
     table = "\n".join(lines)
     print(table)
     if options.write:
-        readme = ROOT / "README.md"
-        before, _, rest = readme.read_text().partition(START)
-        _, _, after = rest.partition(END)
-        readme.write_text(f"{before}{START}\n{table}\n{END}{after}")
+        write_part("table", f"{table}\n")
 
 
 if __name__ == "__main__":

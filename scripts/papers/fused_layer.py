@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from papers.data import KB, Data, Row, search
-from papers.measured import measure
-from papers.tiled_blocks import Tiled, algorithm_1
-from papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
+from scripts.papers.data import KB, Data, Row, search
+from scripts.papers.measured import measure
+from scripts.papers.tiled_blocks import Tiled, algorithm_1
+from scripts.papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
 from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.fusion_front import SearchOptions

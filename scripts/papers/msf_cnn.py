@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from papers.data import KB, MODES, Data, Row, as_pairs, search
-from papers.measured import Measured, measure
+from scripts.papers.data import KB, MODES, Data, Row, as_pairs, search
+from scripts.papers.measured import Measured, measure
 from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.model import Model
 from tflite_fuse.model.outside import InputMode

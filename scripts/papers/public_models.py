@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from papers.data import Data, Row
-from papers.measured import measure
+from scripts.papers.data import Data, Row
+from scripts.papers.measured import measure
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fuse import Fuse

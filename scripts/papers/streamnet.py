@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from papers.data import KB, MODES, Data, Row, search
-from papers.measured import measure
+from scripts.papers.data import KB, MODES, Data, Row, search
+from scripts.papers.measured import measure
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.goal import Goal

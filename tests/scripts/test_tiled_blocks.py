@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from papers.tiled_blocks import algorithm_1, evaluate, tile_costs, tile_extents
-from papers.tiled_networks import at_resolution, mobilenet_v2_like, parameters
-
+from scripts.papers.tiled_blocks import algorithm_1, evaluate, tile_costs, tile_extents
+from scripts.papers.tiled_networks import at_resolution, mobilenet_v2_like, parameters
 from tests.fusion.small_graphs import GraphMaker
 from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.fusion.block.stages import StageKind

@@ -1,4 +1,4 @@
-"""The README's examples of inputs outside the arena: they compile against every TFLM, and do what the text says."""
+"""The page on inputs: its examples compile against every TFLM, and do what the text says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from tflite_fuse.model import save_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-SECTION = README.read_text().split("## Input outside the arena")[1].split("\n## ")[0]
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "input.md").read_text()
 FLAGS = ("-std=c++11", "-Wall", "-Wextra", "-Werror")
 
 # What the user's own program brings: an interpreter, a camera.
@@ -74,7 +73,7 @@ int main() {
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

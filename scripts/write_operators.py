@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""Write the README's list of operators that fused blocks hold, as the table of stage kinds has them."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.readme import write_part
+from tflite_fuse.fusion.block.kinds.table import LOWERINGS
+
+WIDTH = 120
+
+
+def operators() -> str:
+    """All of them by their names in TFLite's schema, as lines of the README."""
+    return textwrap.fill(f"{', '.join(sorted(LOWERINGS))}.", WIDTH, initial_indent="  ", subsequent_indent="  ") + "\n"
+
+
+if __name__ == "__main__":
+    write_part("operators", operators())

@@ -1,0 +1,59 @@
+"""The README says what the code does: operators, options, links, marks of what scripts write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from scripts.readme import part
+from scripts.write_operators import operators
+from tflite_fuse.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/input.md", "arduino/README.md")
+
+
+def test_the_operators_listed_are_those_of_the_table_of_kinds() -> None:
+    assert part("operators") == operators(), "run scripts/write_operators.py"
+
+
+@pytest.mark.parametrize("name", ["table", "speed"])
+def test_tables_that_scripts_write_are_there(name: str) -> None:
+    lines = part(name).splitlines()
+    assert len(lines) > 3 and len({line.count("|") for line in lines}) == 1
+
+
+def known_options() -> set[str]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return {
+        option
+        for command in group.commands.values()
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/input.md", "arduino/README.md"])
+def test_every_option_named_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    of_commands = re.findall(r"tflite-fuse [^`\n]*", text) + re.findall(r"`(--[^`]*)`", text)
+    options = {option for line in of_commands for option in re.findall(r"(?<!\S)--[a-z][\w-]*", line)}
+    scripts = {"--paper", "--write", "--help", "--version"}
+    assert options - scripts <= known_options()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+    assert not [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_named_exist(page: str) -> None:
+    named = re.findall(r"`((?:scripts|tests|schemas|arduino|tflite_fuse|docs)/[\w./-]+)`", (ROOT / page).read_text())
+    missing = [name for name in named if "NAME" not in name and not (ROOT / name).exists()]
+    assert not missing
