@@ -2,8 +2,8 @@
 
 A multiplier is a float64 split by ``frexp`` into a fraction of [0.5, 1) and a power of two; the fraction times 2^31 is
 rounded, halves away from zero. A float64 fraction has 53 bits, so that neither the product with 2^31 nor the half that
-is added rounds: the integers here are exact. Which quotient is taken in single and which in double precision is the
-kernel's choice and stands with each function.
+is added rounds: the integers here are exact. Scales are float32; the runtime multiplies and divides them in double
+precision. Older versions of it did so in single precision here and there, which shows in the last bit.
 """
 
 from __future__ import annotations
@@ -34,24 +34,14 @@ def split_scale(ratio: npt.ArrayLike) -> tuple[Int64s, Int64s]:
 
 
 def product_ratio(input_scale: float, filter_scales: Floats, output_scale: float) -> Floats:
-    """input * filter / output in double precision, one per filter scale: convolutions."""
+    """input * filter / output, one per filter scale: convolutions, FULLY_CONNECTED."""
     product: Floats = np.float64(input_scale) * filter_scales.astype(np.float64)
     quotient: Floats = product / np.float64(output_scale)
     return quotient
 
 
-def single_product_ratio(input_scale: float, filter_scale: float, output_scale: float) -> float:
-    """The product in single, the quotient in double precision: FULLY_CONNECTED with one filter scale."""
-    return float(np.float64(np.float32(input_scale) * np.float32(filter_scale)) / np.float64(output_scale))
-
-
-def single_ratio(input_scale: float, output_scale: float) -> float:
-    """The quotient in single precision: RELU."""
-    return float(np.float32(input_scale) / np.float32(output_scale))
-
-
-def double_ratio(input_scale: float, output_scale: float) -> float:
-    """The quotient in double precision: QUANTIZE, MEAN."""
+def quotient_ratio(input_scale: float, output_scale: float) -> float:
+    """input / output: QUANTIZE, MEAN, RELU."""
     return float(np.float64(input_scale) / np.float64(output_scale))
 
 
@@ -60,14 +50,14 @@ def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tupl
 
     Before it is divided, the multiplier is shifted up as far as the count's own length, 32 bits and the shift allow.
     """
-    multipliers, shifts = split_scale([double_ratio(input_scale, output_scale)])
+    multipliers, shifts = split_scale([quotient_ratio(input_scale, output_scale)])
     multiplier, shift = int(multipliers[0]), int(shifts[0])
     room = min(count.bit_length() - 1, 32, 31 + shift)
     return (multiplier * 2**room) // count, shift - room
 
 
 def addition_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
-    """left shift, multiplier and shift of both operands and of the sum, all quotients in double precision."""
+    """left shift, multiplier and shift of both operands and of the sum."""
     left = 20
     doubled = 2.0 * max(np.float64(first), np.float64(second))
     ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled / (2.0**left * np.float64(output))]

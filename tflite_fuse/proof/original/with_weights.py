@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original.meaning import Int64s, Meaning, affine, fused_clamp, own_padding
-from tflite_fuse.proof.original.scales import product_ratio, single_product_ratio, split_scale
+from tflite_fuse.proof.original.scales import product_ratio, split_scale
 from tflite_fuse.proof.original.values import Original, Step
 
 
@@ -87,10 +87,9 @@ def fully_connected(original: Original, step: Step) -> Meaning | None:
     if bias is None or elements != depth or prod(original.tensors[step.outputs[0]].dims) != channels:
         return None
     source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
-    if len(scales) > 1:
-        multiplier, shift = split_scale(product_ratio(source, scales, output))
-    else:
-        multiplier, shift = split_scale(np.repeat(single_product_ratio(source, scales[0], output), channels))
+    if len(scales) not in (1, channels):
+        return None
+    multiplier, shift = split_scale(product_ratio(source, np.broadcast_to(scales, channels), output))
     return Meaning(
         step, StageKind.FULLY_CONNECTED, (step.inputs[0],), step.outputs[0], None, (1, 1, channels), clamp=clamp,
         weights=weights.reshape(channels, 1, 1, depth), bias=bias, multiplier=multiplier, shift=shift,

@@ -13,9 +13,8 @@ from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
-    double_ratio,
     mean_multiplier,
-    single_ratio,
+    quotient_ratio,
     split_scale,
 )
 from tflite_fuse.proof.original.values import Image, Original, Step
@@ -133,7 +132,7 @@ def relu(original: Original, step: Step) -> Meaning | None:
     clamp = activation_bounds(1, scale, point)
     if images is None or clamp is None:
         return None
-    table = split_scale([single_ratio(source, scale)])
+    table = split_scale([quotient_ratio(source, scale)])
     return replace(sum_of_ones(step, (1, 1), table, (images[0][0], images[1])), clamp=clamp)
 
 
@@ -151,4 +150,4 @@ def quantize(original: Original, step: Step) -> Meaning | None:
     if images is None:
         return None
     scales = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
-    return sum_of_ones(step, (1, 1), split_scale([double_ratio(*scales)]), (images[0][0], images[1]))
+    return sum_of_ones(step, (1, 1), split_scale([quotient_ratio(*scales)]), (images[0][0], images[1]))
