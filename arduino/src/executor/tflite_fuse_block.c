@@ -159,7 +159,7 @@ static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int
 /* Whether a stage of the tail is fed while the tiles run. */
 static bool sums_driven(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
-  return tflite_fuse_accumulates(stage, input) && input == &m->block->tensors[m->block->header->driven];
+  return input == &m->block->tensors[m->block->header->driven] && tflite_fuse_accumulates(stage, input);
 }
 
 /* Adds a run of the driven tensor's pixels to the sums over it. */

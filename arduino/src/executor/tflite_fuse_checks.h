@@ -1,4 +1,4 @@
-/* What checking the shape of a block and checking its constants share. Private to the library.
+/* What checking the shape of a block, checking its constants and the checks of kinds share. Private to the library.
  *
  * Options and constants come from a file and are treated as hostile: every offset, index and extent is checked before
  * it is used, in 64-bit arithmetic, and the memory a run touches is shown to lie inside what it is given. What is not
@@ -14,16 +14,35 @@
  * The stage's numbers are in range and its shapes fit. */
 bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size);
 
-/* Weights of a stage in bytes, at most INT32_MAX + 1. */
+/* Weights of a stage in bytes, 0 if its kind has none, -1 if it has none of this layout. */
 int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                  const tflite_fuse_tensor* output);
 
+/* Bytes of weights that are packed for the convolution, -1 if it cannot have such. */
+int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                               const tflite_fuse_tensor* output);
+
+/* The table_is_sound of kinds with one tflite_fuse_channel per output channel; and what it is for `entries` of them. */
+bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                                    int64_t room);
+bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table, int64_t entries,
+                                   int64_t room);
+
+/* The `fits` of pools. */
+bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
+
+static inline bool is_packed(const tflite_fuse_stage* stage) {
+  return stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN;
+}
+
 static inline bool within(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
 
-/* a * b, any product above INT32_MAX being just that. 0 <= a, b <= INT32_MAX + 1. */
-static inline int64_t bounded(int64_t a, int64_t b) {
-  const int64_t product = a * b;
-  return product > INT32_MAX ? (int64_t)INT32_MAX + 1 : product;
+/* a * b, any product above INT32_MAX being INT32_MAX + 1. 0 <= a, b <= INT32_MAX + 1. */
+int64_t tflite_fuse_bounded(int64_t a, int64_t b);
+
+/* value, rounded up; value + multiple fits. */
+static inline int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
 }
 
 /* Whether `bytes` bytes from `offset` on lie in [low, high), `offset` a multiple of 4 where that matters. */
@@ -37,7 +56,8 @@ static inline bool fits_aligned(int32_t offset, int64_t bytes, int32_t low, int6
 
 /* Pointers a call for one output pixel needs. */
 static inline int32_t pointers_of_one(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
-  return tflite_fuse_pointers(stage, tflite_fuse_columns(stage, input, 1), 1);
+  const int32_t columns = tflite_fuse_columns(stage, tflite_fuse_pixels_at_once(stage, input), 1);
+  return tflite_fuse_pointers(stage, tflite_fuse_entry_of(stage), columns, 1);
 }
 
 /* The last row (or column) the windows reach, counted from the input's first. */

@@ -18,15 +18,18 @@ typedef struct {
 } ring;
 
 static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tensor) {
-  ring r = {tflite_fuse_memory_of(m->io, tensor), tensor->channels, 0, tensor->width,
-            (uint32_t)tflite_fuse_pixels(tensor)};
-  if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH) {
-    r.capacity = (uint32_t)tensor->capacity;
-    if (tensor->producer < m->block->header->spatial_stages) {
-      const tflite_fuse_cursor* cursor = &m->cursors[tensor->producer];
-      r.x0 = cursor->x0;
-      r.width = cursor->x1 - cursor->x0;
-    }
+  ring r = {NULL, tensor->channels, 0, tensor->width, 0};
+  if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
+    r.pixels = tflite_fuse_memory_of(m->io, tensor);
+    r.capacity = (uint32_t)tflite_fuse_pixels(tensor);
+    return r;
+  }
+  r.pixels = (int8_t*)m->io->scratch + tensor->offset;
+  r.capacity = (uint32_t)tensor->capacity;
+  if (tensor->producer < m->block->header->spatial_stages) {
+    const tflite_fuse_cursor* cursor = &m->cursors[tensor->producer];
+    r.x0 = cursor->x0;
+    r.width = cursor->x1 - cursor->x0;
   }
   return r;
 }
@@ -75,7 +78,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   if (rows == 1 && inside == columns && row >= 0 && row < input->height) {
     return point_to_slots(pointers, 1, &r, slot_of(&r, row, first), columns);
   }
-  const bool by_column = tflite_fuse_pixels_at_once(stage, input) > 1;
+  const bool by_column = call->at_once > 1;
   const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
   const int32_t below = inside > 0 ? input->height : 0;
   int8_t** const end = pointers + rows * to_next_row;
@@ -111,19 +114,20 @@ static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_
   call.output = &block->tensors[stage->output];
   call.inputs[0] = tflite_fuse_input_of(block, stage, 0);
   call.inputs[1] = tflite_fuse_input_of(block, stage, stage->input_count - 1);
+  call.at_once = tflite_fuse_pixels_at_once(stage, call.inputs[0]);
   call.weights = (const int8_t*)(block->constants + tflite_fuse_max(stage->weights_offset, 0));
   call.table = block->constants + tflite_fuse_max(stage->table_offset, 0);
   call.pad = (const int8_t*)(block->constants + tflite_fuse_max(stage->pad_offset, 0));
   return call;
 }
 
-/* Copies the inputs side by side into the output pixels; `outputs` are moved along. */
-static void concatenate(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window,
-                        int32_t y, int32_t x) {
+/* Puts what a kernel makes of each input side by side into the output pixels; `outputs` are moved along. */
+static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window,
+                         int32_t y, int32_t x) {
   for (int32_t i = 0; i < call->stage->input_count; ++i) {
     call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
     point_to_windows(window, m, call, call->inputs[0], y, x);
-    tflite_fuse_copy(call);
+    tflite_fuse_entry_of(call->stage)->compute(call);
     for (int32_t pixel = 0; pixel < call->count; ++pixel) {
       outputs[pixel] += call->inputs[0]->channels;
     }
@@ -131,41 +135,23 @@ static void concatenate(const tflite_fuse_machine* m, tflite_fuse_call* call, in
 }
 
 /* Computes `count` pixels whose pointers fit into `table`; call->columns lie under them. */
-static void compute_some(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** table, int32_t y, int32_t x,
-                         int32_t count) {
-  const tflite_fuse_stage* stage = call->stage;
+static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* entry, tflite_fuse_call* call,
+                         int8_t** table, int32_t y, int32_t x, int32_t count) {
   const ring output = ring_of(m, call->output);
   int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, y, x), count);
   call->outputs = table;
   call->count = count;
   call->windows[0] = (const int8_t* const*)first;
-  if (stage->kind == TFLITE_FUSE_KIND_CONCATENATION) {
-    concatenate(m, call, table, first, y, x);
+  if (call->stage->input_count > entry->operands) {
+    compute_each(m, call, table, first, y, x);
     return;
   }
   int8_t** second = point_to_windows(first, m, call, call->inputs[0], y, x);
-  switch (stage->kind) {
-    case TFLITE_FUSE_KIND_CONV:
-    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
-      tflite_fuse_conv(call);
-      break;
-    case TFLITE_FUSE_KIND_DEPTHWISE:
-      tflite_fuse_depthwise(call);
-      break;
-    case TFLITE_FUSE_KIND_ADD:
-      call->windows[1] = (const int8_t* const*)second;
-      point_to_windows(second, m, call, call->inputs[1], y, x);
-      tflite_fuse_add(call);
-      break;
-    case TFLITE_FUSE_KIND_PAD:
-      tflite_fuse_copy(call);
-      break;
-    case TFLITE_FUSE_KIND_AVERAGE_POOL:
-      tflite_fuse_average_pool(call);
-      break;
-    default:
-      tflite_fuse_max_pool(call);
+  if (entry->operands > 1) {
+    call->windows[1] = (const int8_t* const*)second;
+    point_to_windows(second, m, call, call->inputs[1], y, x);
   }
+  entry->compute(call);
 }
 
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
@@ -187,31 +173,30 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
 
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count) {
-  if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
+  if (stage->input_count == 0) {
     return read_source(m, &m->block->tensors[stage->output], y, x, count);
   }
-  const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
+  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
+  tflite_fuse_call call = call_of(m, stage);
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
-  int32_t at_once = count;
-  int32_t columns = tflite_fuse_columns(stage, input, count);
-  while (tflite_fuse_pointers(stage, columns, at_once) > TFLITE_FUSE_STACK_POINTERS) {
-    if (at_once == 1) {
+  int32_t some = count;
+  call.columns = tflite_fuse_columns(stage, call.at_once, some);
+  while (tflite_fuse_pointers(stage, entry, call.columns, some) > TFLITE_FUSE_STACK_POINTERS) {
+    if (some == 1) {
       const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
-    at_once = at_once > 2 ? (at_once - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
-    columns = tflite_fuse_columns(stage, input, at_once);
+    some = some > 2 ? (some - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
+    call.columns = tflite_fuse_columns(stage, call.at_once, some);
   }
-  tflite_fuse_call call = call_of(m, stage);
-  call.columns = columns;
-  for (int32_t end = x + count; x < end; x += at_once) {
-    if (end - x < at_once) {
-      at_once = end - x;
-      call.columns = tflite_fuse_columns(stage, input, at_once);
+  for (int32_t end = x + count; x < end; x += some) {
+    if (end - x < some) {
+      some = end - x;
+      call.columns = tflite_fuse_columns(stage, call.at_once, some);
     }
-    compute_some(m, &call, table, y, x, at_once);
+    compute_some(m, entry, &call, table, y, x, some);
   }
   return TFLITE_FUSE_OK;
 }
@@ -237,11 +222,7 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   for (int32_t end = x + count; x < end; x += call.count) {
     call.count = tflite_fuse_min(end - x, TFLITE_FUSE_STACK_POINTERS);
     point_to_slots(pixels, 1, &input, slot_of(&input, y, x), call.count);
-    if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
-      tflite_fuse_global_average_sum(&call, sums_of(m, stage));
-    } else {
-      tflite_fuse_fully_connected_sum(&call, y * call.inputs[0]->width + x, sums_of(m, stage));
-    }
+    tflite_fuse_entry_of(stage)->sum(&call, y * call.inputs[0]->width + x, sums_of(m, stage));
   }
 }
 
@@ -249,10 +230,6 @@ void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_sta
   tflite_fuse_call call = call_of(m, stage);
   int8_t* pixel = ring_of(m, call.output).pixels;
   call.outputs = &pixel;
-  if (stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE) {
-    tflite_fuse_global_average_finish(&call, sums_of(m, stage));
-  } else {
-    tflite_fuse_fully_connected_finish(&call, sums_of(m, stage));
-  }
+  tflite_fuse_entry_of(stage)->finish(&call, sums_of(m, stage));
 }
 

@@ -23,8 +23,8 @@ enum {
 enum {
   TFLITE_FUSE_MAX_STAGES = 255,
   TFLITE_FUSE_MAX_TENSORS = 255,
-  /* Largest operand number, and most inputs of a stage. */
-  TFLITE_FUSE_MAX_OPERANDS = 255,
+  /* Largest number of an operand; a stage has as many inputs at most. */
+  TFLITE_FUSE_MAX_OPERAND = 255,
   TFLITE_FUSE_MAX_CHUNK = 255,
   /* Most rows and columns of a tensor or tile. */
   TFLITE_FUSE_MAX_EXTENT = 65535,

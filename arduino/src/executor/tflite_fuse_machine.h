@@ -1,13 +1,11 @@
-/* What the validator, the executor and the kernels share: a stage's geometry, and the call a kernel gets. */
+/* What the validator, the executor and the kernels share: a stage's geometry. */
 #ifndef TFLITE_FUSE_MACHINE_H_
 #define TFLITE_FUSE_MACHINE_H_
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "../tflite_fuse.h"
-#include "tflite_fuse_format.h"
+#include "tflite_fuse_kinds.h"
 
 /* Progress of one spatial stage through the region of its output that the current tile needs. */
 typedef struct {
@@ -62,8 +60,8 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
 
 /* Whether a stage sums over its whole input before it writes its one output pixel. */
 static inline bool tflite_fuse_accumulates(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
-  return stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE ||
-         (stage->kind == TFLITE_FUSE_KIND_FULLY_CONNECTED && tflite_fuse_pixels(input) > 1);
+  const uint8_t sums = tflite_fuse_entry_of(stage)->sums;
+  return sums == TFLITE_FUSE_SUMS_VALUES || (sums == TFLITE_FUSE_SUMS_PRODUCTS && tflite_fuse_pixels(input) > 1);
 }
 
 /* Whether sums of int8 values over all pixels of a tensor fit int16. */
@@ -71,10 +69,11 @@ static inline bool tflite_fuse_sums_fit_int16(const tflite_fuse_tensor* input) {
   return tflite_fuse_pixels(input) <= INT16_MAX / 128;
 }
 
-/* Bytes of a stage's accumulators: int16 for averages of small maps, int32 otherwise. */
+/* Bytes of a stage's accumulators: int16 for sums of few values, int32 otherwise. */
 static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                                     const tflite_fuse_tensor* output) {
-  const bool small = stage->kind == TFLITE_FUSE_KIND_GLOBAL_AVERAGE && tflite_fuse_sums_fit_int16(input);
+  const bool small =
+      tflite_fuse_entry_of(stage)->sums == TFLITE_FUSE_SUMS_VALUES && tflite_fuse_sums_fit_int16(input);
   return (int64_t)output->channels * (small ? 2 : 4);
 }
 
@@ -86,43 +85,32 @@ static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, 
   return stage->kernel_height * ((row + 3) / 4 * 4);
 }
 
-/* Whether the kernel for packed weights is the convolution: the only one there is for one input channel. */
-static inline bool tflite_fuse_packs_as_conv(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
-  return stage->kind != TFLITE_FUSE_KIND_DEPTHWISE || input->channels == 1;
-}
-
 /* Pixels a kernel computes together: so many pixels' windows are pointed to, if only to look at some in vain; and column
- * by column. */
+ * by column. Packed weights of one input channel are a convolution's, which computes them one by one. */
 static inline int32_t tflite_fuse_pixels_at_once(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
-  const bool together =
-      stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN && !tflite_fuse_packs_as_conv(stage, input);
-  return together ? TFLITE_FUSE_DEPTHWISE_PIXELS : 1;
+  const bool one_by_one = stage->weight_layout == TFLITE_FUSE_LAYOUT_PLAIN || input->channels == 1;
+  return one_by_one ? 1 : tflite_fuse_max(tflite_fuse_entry_of(stage)->packed_pixels, 1);
 }
 
-/* Pointers per output pixel beside those of its window. */
-static inline int32_t tflite_fuse_operand_pointers(const tflite_fuse_stage* stage) {
-  return stage->kind == TFLITE_FUSE_KIND_ADD ? 2 : 1;
-}
-
-/* Pixels whose windows a kernel looks at that is to compute `count` >= 1 pixels. For one left over there is code where
- * windows have three columns, for two where their stride is 1, too. */
-static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                            int32_t count) {
-  const int32_t left_over = count & (tflite_fuse_pixels_at_once(stage, input) - 1);
+/* Pixels whose windows a kernel looks at that is to compute `count` >= 1 pixels and computes `at_once`, a power of two,
+ * together. For one left over there is code where windows have three columns, for two where their stride is 1, too. */
+static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
+  const int32_t left_over = count & (at_once - 1);
   const bool as_many = left_over == 0 || (stage->kernel_width == 3 && left_over + stage->stride_width <= 3);
-  return as_many ? count : count - left_over + TFLITE_FUSE_DEPTHWISE_PIXELS;
+  return as_many ? count : count - left_over + at_once;
 }
 
 /* Columns under the windows of `count` >= 1 neighbouring output pixels. */
-static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                          int32_t count) {
-  const int32_t looked_at = tflite_fuse_looked_at(stage, input, count);
+static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
+  const int32_t looked_at = tflite_fuse_looked_at(stage, at_once, count);
   return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
 }
 
-/* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`. */
-static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, int32_t columns, int32_t count) {
-  return stage->kernel_height * columns + count * tflite_fuse_operand_pointers(stage);
+/* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`: to those, to a second
+ * operand's pixels and to the outputs. */
+static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_entry* entry,
+                                           int32_t columns, int32_t count) {
+  return stage->kernel_height * columns + count * entry->operands;
 }
 
 /* Checks a block whose parts have been found; sets reserved_bytes. */
@@ -144,47 +132,5 @@ void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stag
 void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y, int32_t x,
                             int32_t count);
 void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);
-
-/* A kernel's whole view of the world: pixels, not tensors. Where a pixel lies (in which ring buffer, on which side of
- * its end, or outside the image) is settled before.
- *
- * windows[0]: the input pixels under the window, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
- *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if
- *     tflite_fuse_pixels_at_once(), windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
- *     Taps outside the image point to `pad`.
- * windows[1]: the second operand of ADD, one pointer per output pixel.
- * outputs: one pointer per output pixel. */
-typedef struct {
-  const tflite_fuse_stage* stage;
-  const tflite_fuse_tensor* inputs[2];
-  const tflite_fuse_tensor* output;
-  const int8_t* weights;
-  const void* table;
-  const int8_t* pad;
-  const int8_t* const* windows[2];
-  int8_t* const* outputs;
-  int32_t columns;
-  int32_t count;
-} tflite_fuse_call;
-
-/* Kernels for packed weights; the two below call them. */
-void tflite_fuse_conv_packed(const tflite_fuse_call* call);
-void tflite_fuse_depthwise_packed(const tflite_fuse_call* call);
-
-/* Kernels. Each computes call->count output pixels; values and ranges are those tflite_fuse_prepare has checked. */
-void tflite_fuse_conv(const tflite_fuse_call* call);         /* CONV; FULLY_CONNECTED of one pixel */
-void tflite_fuse_depthwise(const tflite_fuse_call* call);    /* DEPTHWISE, any multiplier */
-void tflite_fuse_add(const tflite_fuse_call* call);          /* ADD */
-void tflite_fuse_copy(const tflite_fuse_call* call);         /* PAD; one input of CONCATENATION */
-void tflite_fuse_average_pool(const tflite_fuse_call* call); /* AVERAGE_POOL */
-void tflite_fuse_max_pool(const tflite_fuse_call* call);     /* MAX_POOL */
-
-/* Accumulating kernels come in two halves: `sum` adds call->count input pixels, the first of which is number
- * `position` of its tensor in raster order, to sums that start at zero; `finish` turns them into the output pixel.
- * `sums`: tflite_fuse_accumulator_bytes(), 4-byte aligned. */
-void tflite_fuse_global_average_sum(const tflite_fuse_call* call, void* sums);
-void tflite_fuse_global_average_finish(const tflite_fuse_call* call, const void* sums);
-void tflite_fuse_fully_connected_sum(const tflite_fuse_call* call, int32_t position, int32_t* sums);
-void tflite_fuse_fully_connected_finish(const tflite_fuse_call* call, const int32_t* sums);
 
 #endif

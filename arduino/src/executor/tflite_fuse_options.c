@@ -86,7 +86,8 @@ static tflite_fuse_status read_options(tflite_fuse_block* block, const void* opt
     return TFLITE_FUSE_BAD_VERSION;
   }
   uint32_t tensors = 0, stages = 0;
-  block->header = (const tflite_fuse_header*)(const void*)find_field(&b, TFLITE_FUSE_FIELD_HEADER, sizeof(tflite_fuse_header));
+  const void* header = find_field(&b, TFLITE_FUSE_FIELD_HEADER, sizeof(tflite_fuse_header));
+  block->header = header;
   block->tensors = find_vector(&b, TFLITE_FUSE_FIELD_TENSORS, sizeof(tflite_fuse_tensor), &tensors);
   block->stages = find_vector(&b, TFLITE_FUSE_FIELD_STAGES, sizeof(tflite_fuse_stage), &stages);
   block->stage_inputs = find_vector(&b, TFLITE_FUSE_FIELD_STAGE_INPUTS, sizeof(int32_t), stage_input_count);
@@ -121,7 +122,7 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
 /* Whether a tensor is an operand of this kind. */
 static bool is_operand(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor, tflite_fuse_operand operand) {
   if (operand == TFLITE_FUSE_SOURCE) {
-    return tensor->producer != TFLITE_FUSE_NONE && block->stages[tensor->producer].kind == TFLITE_FUSE_KIND_SOURCE;
+    return tensor->producer != TFLITE_FUSE_NONE && block->stages[tensor->producer].input_count == 0;
   }
   return tensor->storage == (int32_t)operand;
 }

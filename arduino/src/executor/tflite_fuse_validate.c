@@ -15,8 +15,8 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
 
 static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
-  return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) && t->channels >= 1 &&
-         bounded(bounded(t->height, t->width), t->channels) <= INT32_MAX &&
+  return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) &&
+         t->channels >= 1 && tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), t->channels) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
          t->storage <= TFLITE_FUSE_STORAGE_EXTERNAL &&
          tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index);
@@ -24,37 +24,13 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
 
 /* ---- Stages ---- */
 
-/* What each kind of stage looks like. */
-typedef struct {
-  uint8_t min_inputs, max_inputs;
-  bool has_window;     /* kernel and stride may differ from 1, taps may fall outside the image */
-  bool keeps_channels; /* as many output channels as input channels */
-} kind_rule;
-
-static const kind_rule KINDS[] = {
-    {0, 0, false, false},
-    [TFLITE_FUSE_KIND_CONV] = {1, 1, true, false},
-    [TFLITE_FUSE_KIND_DEPTHWISE] = {1, 1, true, false},
-    [TFLITE_FUSE_KIND_ADD] = {2, 2, false, true},
-    [TFLITE_FUSE_KIND_PAD] = {1, 1, false, true},
-    [TFLITE_FUSE_KIND_AVERAGE_POOL] = {1, 1, true, true},
-    [TFLITE_FUSE_KIND_MAX_POOL] = {1, 1, true, true},
-    [TFLITE_FUSE_KIND_GLOBAL_AVERAGE] = {1, 1, false, true},
-    [TFLITE_FUSE_KIND_FULLY_CONNECTED] = {1, 1, false, false},
-    [TFLITE_FUSE_KIND_CONCATENATION] = {1, TFLITE_FUSE_MAX_OPERANDS, false, false},
-    [TFLITE_FUSE_KIND_SOURCE] = {0, 0, false, false},
-};
-
 static bool is_tail(const tflite_fuse_block* block, int32_t s) { return s >= block->header->spatial_stages; }
 
 /* Numbers in range: kind, tensors, clamp, window. Nothing here relates tensors to each other. */
 static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t stage_input_count) {
   const tflite_fuse_stage* stage = &block->stages[s];
-  if (!within(stage->kind, TFLITE_FUSE_KIND_CONV, TFLITE_FUSE_KIND_SOURCE)) {
-    return false;
-  }
-  const kind_rule* rule = &KINDS[stage->kind];
-  if (!within(stage->input_count, rule->min_inputs, rule->max_inputs) || stage->first_input < 0 ||
+  const tflite_fuse_entry* entry = tflite_fuse_find_kind(stage->kind);
+  if (entry == NULL || !within(stage->input_count, entry->min_inputs, entry->max_inputs) || stage->first_input < 0 ||
       (uint64_t)stage->first_input + (uint64_t)stage->input_count > stage_input_count ||
       stage->output >= block->tensor_count || block->tensors[stage->output].producer != s) {
     return false;
@@ -65,12 +41,12 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
       return false;
     }
   }
-  const bool pads = rule->has_window || stage->kind == TFLITE_FUSE_KIND_PAD;
-  const int32_t most = rule->has_window ? TFLITE_FUSE_MAX_WINDOW : 1;
+  const int32_t most = entry->has_window ? TFLITE_FUSE_MAX_WINDOW : 1;
+  const int32_t most_padding = entry->has_padding ? TFLITE_FUSE_MAX_WINDOW : 0;
   return within(stage->kernel_height, 1, most) && within(stage->kernel_width, 1, most) &&
          within(stage->stride_height, 1, most) && within(stage->stride_width, 1, most) &&
          within(stage->dilation_height, 1, most) && within(stage->dilation_width, 1, most) &&
-         within(stage->pad_top, 0, pads ? TFLITE_FUSE_MAX_WINDOW : 0) && within(stage->pad_left, 0, pads ? TFLITE_FUSE_MAX_WINDOW : 0) &&
+         within(stage->pad_top, 0, most_padding) && within(stage->pad_left, 0, most_padding) &&
          within(stage->activation_min, INT8_MIN, stage->activation_max) &&
          within(stage->activation_max, INT8_MIN, INT8_MAX) &&
          stage->weight_layout <= TFLITE_FUSE_LAYOUT_PACKED && tflite_fuse_stage_is_known(stage);
@@ -78,75 +54,46 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
 
 static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
   const int64_t extent_width = (int64_t)(stage->kernel_width - 1) * stage->dilation_width + 1;
-  return reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) < TFLITE_FUSE_MAX_POSITION &&
-         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) < TFLITE_FUSE_MAX_POSITION &&
-         stage->kernel_height * extent_width <= TFLITE_FUSE_MAX_TAPS && stage->kernel_height * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
+  const int64_t bottom =
+      reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0);
+  const int64_t right = reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0);
+  return bottom < TFLITE_FUSE_MAX_POSITION && right < TFLITE_FUSE_MAX_POSITION &&
+         stage->kernel_height * extent_width <= TFLITE_FUSE_MAX_TAPS &&
+         stage->kernel_height * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
 }
 
-/* Whether every window of a pool holds a pixel of the image: else the average would divide by zero. */
-static bool pool_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                          const tflite_fuse_tensor* output) {
-  return stage->dilation_height == 1 && stage->dilation_width == 1 && stage->pad_top < stage->kernel_height &&
-         stage->pad_left < stage->kernel_width &&
-         reach(output->height, stage->stride_height, 1, 1, stage->pad_top) < input->height &&
-         reach(output->width, stage->stride_width, 1, 1, stage->pad_left) < input->width;
-}
-
-static bool same_extent(const tflite_fuse_tensor* a, const tflite_fuse_tensor* b) {
-  return a->height == b->height && a->width == b->width;
-}
-
-static bool concatenation_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+/* Whether the inputs have the shape the kind asks for. */
+static bool inputs_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage, bool keeps_extent) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
-  int64_t channels = 0;
+  const bool keeps_channels = tflite_fuse_entry_of(stage)->keeps_channels;
   for (int32_t i = 0; i < stage->input_count; ++i) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    channels += input->channels;
-    if (!same_extent(input, output)) {
+    if ((keeps_channels && input->channels != output->channels) ||
+        (keeps_extent && (input->height != output->height || input->width != output->width))) {
       return false;
     }
   }
-  return channels == output->channels;
+  return true;
 }
 
 static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {
   const tflite_fuse_stage* stage = &block->stages[s];
+  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   if (is_tail(block, s) && tflite_fuse_pixels(output) != 1) {
     return false;
   }
-  if (stage->kind == TFLITE_FUSE_KIND_SOURCE) {
+  if (stage->input_count == 0) {
     return !is_tail(block, s) && output->storage == TFLITE_FUSE_STORAGE_SCRATCH;
   }
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
-  if (KINDS[stage->kind].keeps_channels && input->channels != output->channels) {
-    return false;
-  }
   if (tflite_fuse_accumulates(stage, input)) {
     const bool is_driven = input == &block->tensors[block->header->driven];
-    return is_tail(block, s) && tflite_fuse_pixels(output) == 1 &&
+    return is_tail(block, s) && tflite_fuse_pixels(output) == 1 && inputs_fit(block, stage, false) &&
            (is_driven || tflite_fuse_pixels(input) == 1) && tflite_fuse_pixels(input) <= TFLITE_FUSE_MAX_AVERAGED;
   }
-  if (is_tail(block, s) && tflite_fuse_pixels(input) != 1) {
-    return false;
-  }
-  switch (stage->kind) {
-    case TFLITE_FUSE_KIND_DEPTHWISE:
-      return stage->depth_multiplier >= 1 && bounded(input->channels, stage->depth_multiplier) == output->channels &&
-             window_is_sound(stage, output);
-    case TFLITE_FUSE_KIND_ADD:
-      return same_extent(input, output) && same_extent(tflite_fuse_input_of(block, stage, 1), output) &&
-             tflite_fuse_input_of(block, stage, 1)->channels == output->channels;
-    case TFLITE_FUSE_KIND_AVERAGE_POOL:
-    case TFLITE_FUSE_KIND_MAX_POOL:
-      return window_is_sound(stage, output) && pool_is_sound(stage, input, output);
-    case TFLITE_FUSE_KIND_FULLY_CONNECTED:
-      return same_extent(input, output);
-    case TFLITE_FUSE_KIND_CONCATENATION:
-      return concatenation_is_sound(block, stage);
-    default:
-      return window_is_sound(stage, output);
-  }
+  return (!is_tail(block, s) || tflite_fuse_pixels(input) == 1) && inputs_fit(block, stage, entry->keeps_extent) &&
+         window_is_sound(stage, output) && (entry->fits == NULL || entry->fits(block, stage));
 }
 
 /* ---- The block ---- */
@@ -158,10 +105,11 @@ static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* st
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   uint64_t per_pixel = (uint64_t)(STEPS_PER_PIXEL + (int64_t)output->channels);
   uint64_t work = 0;
-  if (stage->kind != TFLITE_FUSE_KIND_SOURCE) {
+  if (stage->input_count > 0) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
     const int64_t under_window = (int64_t)stage->kernel_height * tflite_fuse_extent_width(stage);
-    per_pixel += (uint64_t)(bounded(under_window, output->channels) + tflite_fuse_weight_bytes(stage, input, output));
+    per_pixel += (uint64_t)tflite_fuse_bounded(under_window, output->channels);
+    per_pixel += (uint64_t)tflite_fuse_weight_bytes(stage, input, output);
     work = (uint64_t)tflite_fuse_pixels(input) * (uint64_t)(STEPS_PER_PIXEL + (int64_t)input->channels);
   }
   work += (uint64_t)tflite_fuse_pixels(output) * per_pixel;
@@ -178,7 +126,8 @@ static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* st
 
 static bool header_is_sound(const tflite_fuse_block* block) {
   const tflite_fuse_header* header = block->header;
-  return within(header->tile_height, 1, TFLITE_FUSE_MAX_EXTENT) && within(header->tile_width, 1, TFLITE_FUSE_MAX_EXTENT) &&
+  return within(header->tile_height, 1, TFLITE_FUSE_MAX_EXTENT) &&
+         within(header->tile_width, 1, TFLITE_FUSE_MAX_EXTENT) &&
          within(header->chunk, 1, TFLITE_FUSE_MAX_CHUNK) && within(header->driven, 0, block->tensor_count - 1) &&
          within(header->spatial_stages, 0, block->stage_count) && header->scratch_bytes >= 0 &&
          block->tensors[header->driven].producer < header->spatial_stages;
@@ -189,7 +138,7 @@ static int64_t count_reserved(const tflite_fuse_block* block) {
   int32_t pointers = 0;
   for (int32_t s = 0; s < block->stage_count; ++s) {
     const tflite_fuse_stage* stage = &block->stages[s];
-    if (stage->kind != TFLITE_FUSE_KIND_SOURCE) {
+    if (stage->input_count > 0) {
       const int32_t needed = pointers_of_one(stage, tflite_fuse_input_of(block, stage, 0));
       pointers = needed > TFLITE_FUSE_STACK_POINTERS && needed > pointers ? needed : pointers;
     }
@@ -242,7 +191,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     }
   }
   for (int32_t s = 0; s < block->stage_count; ++s) {
-    if (block->stages[s].kind != TFLITE_FUSE_KIND_SOURCE && !accumulators_are_sound(block, &block->stages[s])) {
+    if (block->stages[s].input_count > 0 && !accumulators_are_sound(block, &block->stages[s])) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }
   }

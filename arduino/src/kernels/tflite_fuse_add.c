@@ -1,4 +1,5 @@
 /* Addition of two tensors of equal shape and different scales. */
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_packed.h"
 
 /* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
@@ -62,7 +63,7 @@ static void add_any(const tflite_fuse_call* call, operand a, operand b) {
   }
 }
 
-void tflite_fuse_add(const tflite_fuse_call* call) {
+static void add(const tflite_fuse_call* call) {
   const tflite_fuse_addition* table = call->table;
   const operand a = operand_of(call, 0, table->multiplier_0, table->shift_0);
   const operand b = operand_of(call, 1, table->multiplier_1, table->shift_1);
@@ -76,3 +77,22 @@ void tflite_fuse_add(const tflite_fuse_call* call) {
     add_any(call, a, b);
   }
 }
+
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  const tflite_fuse_addition* t = table;
+  (void)stage, (void)output;
+  return room >= (int64_t)sizeof(*t) && within(t->left_shift, 0, TFLITE_FUSE_MAX_ADD_SHIFT) && t->multiplier_0 >= 0 &&
+         t->multiplier_1 >= 0 && t->output_multiplier >= 0 && within(t->shift_0, -31, 0) &&
+         within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_add = {
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .operands = 2,
+    .keeps_channels = true,
+    .keeps_extent = true,
+    .table_is_sound = table_is_sound,
+    .compute = add,
+};

@@ -1,5 +1,5 @@
 /* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_requantize.h"
 
 /* At least 1: prepare has seen to it, unless a hostile caller's input lies where the padding does. */
@@ -23,7 +23,7 @@ static int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* wi
   return sum;
 }
 
-void tflite_fuse_average_pool(const tflite_fuse_call* call) {
+static void average_pool(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* const* window = call->windows[0] + i * call->stage->stride_width;
     const int32_t inside = count_inside(call, window);
@@ -33,3 +33,24 @@ void tflite_fuse_average_pool(const tflite_fuse_call* call) {
     }
   }
 }
+
+/* Whether every window holds a pixel of the image: else the average would divide by zero. */
+bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  return stage->dilation_height == 1 && stage->dilation_width == 1 && stage->pad_top < stage->kernel_height &&
+         stage->pad_left < stage->kernel_width &&
+         reach(output->height, stage->stride_height, 1, 1, stage->pad_top) < input->height &&
+         reach(output->width, stage->stride_width, 1, 1, stage->pad_left) < input->width;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_average_pool = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_window = true,
+    .has_padding = true,
+    .keeps_channels = true,
+    .fits = tflite_fuse_pool_fits,
+    .compute = average_pool,
+};

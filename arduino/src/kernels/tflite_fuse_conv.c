@@ -1,7 +1,7 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
  * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
  * this code is made to be small. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_requantize.h"
 
 /* Four output channels of one pixel at a time: five loads feed four products. */
@@ -51,3 +51,21 @@ void tflite_fuse_conv(const tflite_fuse_call* call) {
     conv_1_pixel(call, i);
   }
 }
+
+static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
+  const int64_t taps = (int64_t)stage->kernel_height * stage->kernel_width;
+  return is_packed(stage) ? tflite_fuse_quad_bytes(stage, input, output)
+                          : tflite_fuse_bounded(tflite_fuse_bounded(taps, input->channels), output->channels);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_conv = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_window = true,
+    .has_padding = true,
+    .weight_bytes = weight_bytes,
+    .table_is_sound = tflite_fuse_channels_are_sound,
+    .compute = tflite_fuse_conv,
+};

@@ -1,7 +1,7 @@
 /* Pixels as they are: PAD, where the pixels outside the image are the padding, and one input of CONCATENATION. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 
-void tflite_fuse_copy(const tflite_fuse_call* call) {
+static void copy(const tflite_fuse_call* call) {
   const int32_t channels = call->inputs[0]->channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* from = call->windows[0][i];
@@ -11,3 +11,29 @@ void tflite_fuse_copy(const tflite_fuse_call* call) {
     }
   }
 }
+
+const tflite_fuse_entry tflite_fuse_kind_pad = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_padding = true,
+    .keeps_channels = true,
+    .compute = copy,
+};
+
+static bool fits_channels(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  int64_t channels = 0;
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    channels += tflite_fuse_input_of(block, stage, i)->channels;
+  }
+  return channels == block->tensors[stage->output].channels;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_concatenation = {
+    .min_inputs = 1,
+    .max_inputs = TFLITE_FUSE_MAX_OPERAND,
+    .operands = 1,
+    .keeps_extent = true,
+    .fits = fits_channels,
+    .compute = copy,
+};

@@ -1,6 +1,6 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
  * Plain weights: [tap row][tap column][output channel]. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_requantize.h"
 
 /* Four channels, each from its own input channel. */
@@ -44,9 +44,9 @@ static void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int
   call->outputs[index][channel] = tflite_fuse_requantize(sum, table[channel], tflite_fuse_range_of(call));
 }
 
-void tflite_fuse_depthwise(const tflite_fuse_call* call) {
+static void depthwise(const tflite_fuse_call* call) {
   if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN) {
-    if (tflite_fuse_packs_as_conv(call->stage, call->inputs[0])) {
+    if (call->inputs[0]->channels == 1) {
       tflite_fuse_conv_packed(call);
     } else {
       tflite_fuse_depthwise_packed(call);
@@ -70,3 +70,44 @@ void tflite_fuse_depthwise(const tflite_fuse_call* call) {
     }
   }
 }
+
+/* ---- The kind ---- */
+
+static bool fits_multiplier(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  return stage->depth_multiplier >= 1 &&
+         tflite_fuse_bounded(input->channels, stage->depth_multiplier) == block->tensors[stage->output].channels;
+}
+
+/* Of weights packed by pairs of rows. */
+static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                         const tflite_fuse_tensor* output) {
+  const int64_t rows = stage->kernel_height, columns = stage->kernel_width;
+  const bool fits_kernel =
+      stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && columns % 2 == 1 && rows == columns &&
+      stage->stride_width <= 2 && stage->dilation_width == 1 &&
+      pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
+  const int64_t pairs = rows / 2 * round_up(columns, 2) * 2;
+  return fits_kernel ? tflite_fuse_bounded(pairs + (rows % 2 != 0 ? round_up(columns, 4) : 0), output->channels) : -1;
+}
+
+static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
+  if (!is_packed(stage)) {
+    return tflite_fuse_bounded((int64_t)stage->kernel_height * stage->kernel_width, output->channels);
+  }
+  return input->channels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : row_bytes(stage, input, output);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_depthwise = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .packed_pixels = TFLITE_FUSE_DEPTHWISE_PIXELS,
+    .has_window = true,
+    .has_padding = true,
+    .fits = fits_multiplier,
+    .weight_bytes = weight_bytes,
+    .table_is_sound = tflite_fuse_channels_are_sound,
+    .compute = depthwise,
+};

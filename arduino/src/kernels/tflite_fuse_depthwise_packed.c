@@ -325,7 +325,7 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   j.call = call;
   for (int32_t i = 0; i < call->count; i += AT_ONCE) {
     j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
-    const int32_t left = call->count - i, looked_at = tflite_fuse_looked_at(stage, call->inputs[0], left);
+    const int32_t left = call->count - i, looked_at = tflite_fuse_looked_at(stage, AT_ONCE, left);
     for (int32_t p = 0; p < AT_ONCE && p < looked_at; ++p) {
       j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
     }

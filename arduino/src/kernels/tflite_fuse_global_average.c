@@ -2,10 +2,11 @@
  *
  * MEAN scales the sum once, by multiplier and shift; AVERAGE_POOL_2D over the whole image, which has no table, divides
  * it and rounds. Sums of small maps are kept in int16. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_requantize.h"
 
-void tflite_fuse_global_average_sum(const tflite_fuse_call* call, void* sums) {
+static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
+  (void)position;
   const int32_t channels = call->inputs[0]->channels;
   int16_t* narrow = sums;
   int32_t* wide = sums;
@@ -24,7 +25,7 @@ void tflite_fuse_global_average_sum(const tflite_fuse_call* call, void* sums) {
   }
 }
 
-void tflite_fuse_global_average_finish(const tflite_fuse_call* call, const void* sums) {
+static void finish(const tflite_fuse_call* call, const void* sums) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const tflite_fuse_channel* table = call->table;
   const int16_t* narrow = sums;
@@ -34,8 +35,25 @@ void tflite_fuse_global_average_finish(const tflite_fuse_call* call, const void*
   const int32_t pixels = tflite_fuse_pixels(call->inputs[0]);
   int8_t* output = call->outputs[0];
   for (int32_t c = 0; c < call->output->channels; ++c) {
-    const int32_t sum = is_narrow ? narrow[c] : wide[c];
-    output[c] = is_scaled ? tflite_fuse_requantize(sum, *table, range)
-                          : tflite_fuse_clamp(tflite_fuse_rounding_divide(sum, pixels), range.low, range.high);
+    const int32_t total = is_narrow ? narrow[c] : wide[c];
+    output[c] = is_scaled ? tflite_fuse_requantize(total, *table, range)
+                          : tflite_fuse_clamp(tflite_fuse_rounding_divide(total, pixels), range.low, range.high);
   }
 }
+
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  (void)output;
+  return stage->table_offset == TFLITE_FUSE_NONE || tflite_fuse_entries_are_sound(stage, table, 1, room);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_global_average = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .sums = TFLITE_FUSE_SUMS_VALUES,
+    .keeps_channels = true,
+    .table_is_sound = table_is_sound,
+    .sum = sum,
+    .finish = finish,
+};

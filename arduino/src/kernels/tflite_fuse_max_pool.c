@@ -1,5 +1,5 @@
 /* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
-#include "../executor/tflite_fuse_machine.h"
+#include "../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_requantize.h"
 
 static int32_t largest(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {
@@ -12,7 +12,7 @@ static int32_t largest(const tflite_fuse_call* call, const int8_t* const* window
   return most;
 }
 
-void tflite_fuse_max_pool(const tflite_fuse_call* call) {
+static void max_pool(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* const* window = call->windows[0] + i * call->stage->stride_width;
     for (int32_t c = 0; c < call->output->channels; ++c) {
@@ -21,3 +21,14 @@ void tflite_fuse_max_pool(const tflite_fuse_call* call) {
     }
   }
 }
+
+const tflite_fuse_entry tflite_fuse_kind_max_pool = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_window = true,
+    .has_padding = true,
+    .keeps_channels = true,
+    .fits = tflite_fuse_pool_fits,
+    .compute = max_pool,
+};

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 MAX_STAGES = 255
 MAX_TENSORS = 255
-MAX_OPERANDS = 255
-"""Largest operand number, and most inputs of a stage."""
+MAX_OPERAND = 255
+"""Largest number of an operand; a stage has as many inputs at most."""
 MAX_CHUNK = 255
 MAX_EXTENT = 65535
 """Most rows and columns of a tensor or tile."""

@@ -15,7 +15,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import Tables, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_OPERANDS
+from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_OPERAND
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.encoding.options import Options, write_options
 from tflite_fuse.fusion.encoding.structs import ALIGNMENT, NONE, BlockHeader, StageDesc, TensorDesc
@@ -85,7 +85,7 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     operand = {**operand_numbers(block), **outside}
     for index, tensor in enumerate(block.tensors):
-        if not 0 <= operand.get(index, 0) <= MAX_OPERANDS:
+        if not 0 <= operand.get(index, 0) <= MAX_OPERAND:
             raise BlockError(f"Tensor {tensor.name} is external tensor or source {operand[index]}.")
         yield TensorDesc(
             height=tensor.height,

@@ -1,0 +1,29 @@
+/* The table of kinds: a row for each, its number in the schema and the entry that its kernel's file defines. */
+#include "tflite_fuse_kinds.h"
+
+#define KINDS(row)                       \
+  row(CONV, conv)                        \
+  row(DEPTHWISE, depthwise)              \
+  row(ADD, add)                          \
+  row(PAD, pad)                          \
+  row(AVERAGE_POOL, average_pool)        \
+  row(MAX_POOL, max_pool)                \
+  row(GLOBAL_AVERAGE, global_average)    \
+  row(FULLY_CONNECTED, fully_connected)  \
+  row(CONCATENATION, concatenation)      \
+  row(SOURCE, source)
+
+#define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
+#define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
+
+KINDS(DECLARE)
+
+/* Of a source there is nothing to compute. */
+const tflite_fuse_entry tflite_fuse_kind_source = {0};
+
+const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW)};
+
+const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
+  const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);
+  return kind >= 0 && (size_t)kind < count ? tflite_fuse_kinds[kind] : NULL;
+}

@@ -1,0 +1,89 @@
+/* What the library knows of a kind of stage, and what a kernel gets to see. Private to the library.
+ *
+ * The file of a kernel defines its kind's entry, tflite_fuse_kind_..., and a row of tflite_fuse_kinds.c names it. All
+ * that is the same for all kinds (graph, rings, windows, padding, tiles) is the executor's. */
+#ifndef TFLITE_FUSE_KINDS_H_
+#define TFLITE_FUSE_KINDS_H_
+
+#include <stddef.h>
+
+#include "../tflite_fuse.h"
+#include "tflite_fuse_format.h"
+
+/* A kernel's whole view of the world: pixels, not tensors. Where a pixel lies (in which ring buffer, on which side of
+ * its end, or outside the image) is settled before.
+ *
+ * windows[0]: the input pixels under the window, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
+ *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not
+ *     1, windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
+ *     Taps outside the image point to `pad`.
+ * windows[1]: the second operand of kinds with two, one pointer per output pixel.
+ * outputs: one pointer per output pixel. */
+typedef struct {
+  const tflite_fuse_stage* stage;
+  const tflite_fuse_tensor* inputs[2];
+  const tflite_fuse_tensor* output;
+  const int8_t* weights;
+  const void* table;
+  const int8_t* pad;
+  const int8_t* const* windows[2];
+  int8_t* const* outputs;
+  int32_t columns;
+  int32_t count;
+  int32_t at_once; /* neighbouring pixels computed together */
+} tflite_fuse_call;
+
+/* What a stage sums up over its whole input before it writes its one output pixel. */
+enum tflite_fuse_sums {
+  TFLITE_FUSE_SUMS_NOTHING = 0,
+  TFLITE_FUSE_SUMS_PRODUCTS, /* of an input of more than one pixel, int32 */
+  TFLITE_FUSE_SUMS_VALUES    /* int16 where they fit, else int32 */
+};
+
+/* One kind of stage. What is left out is 0: it does not apply. Checks see numbers in range and shapes that fit. */
+typedef struct {
+  uint8_t min_inputs, max_inputs; /* no inputs: pixels come from a callback */
+  uint8_t operands;               /* inputs a kernel sees at once; a kind with more inputs is called for each of them */
+  uint8_t sums;                   /* enum tflite_fuse_sums */
+  uint8_t packed_pixels;          /* neighbouring pixels computed together if weights are packed, if more than one */
+  bool has_window;                /* kernel, stride and dilation may differ from 1, taps may fall outside the image */
+  bool has_padding;               /* the same of the padding */
+  bool keeps_channels;            /* inputs have as many channels as the output */
+  bool keeps_extent;              /* and as many rows and columns */
+
+  /* Whether its tensors fit together, beyond the above. */
+  bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
+  /* Bytes of its weights, at most INT32_MAX + 1; -1 if there are none of this layout. */
+  int64_t (*weight_bytes)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                          const tflite_fuse_tensor* output);
+  /* Whether its table lies in the `room` bytes from `table` on (NULL and -1: there is none), a multiple of 4, and holds
+   * numbers its kernel can take. */
+  bool (*table_is_sound)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                         int64_t room);
+
+  /* Computes call->count output pixels. */
+  void (*compute)(const tflite_fuse_call* call);
+  /* The two halves of a kernel that sums: `sum` adds call->count input pixels, the first of which is number `position`
+   * of its tensor in raster order, to sums that start at zero; `finish` turns them into the output pixel.
+   * sums: tflite_fuse_accumulator_bytes(), 4-byte aligned. */
+  void (*sum)(const tflite_fuse_call* call, int32_t position, void* sums);
+  void (*finish)(const tflite_fuse_call* call, const void* sums);
+} tflite_fuse_entry;
+
+/* By kind; NULL if there is none. */
+extern const tflite_fuse_entry* const tflite_fuse_kinds[];
+
+/* The entry of any number, NULL if there is none. */
+const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind);
+
+/* The entry of a stage that has been checked. */
+static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_stage* stage) {
+  return tflite_fuse_kinds[stage->kind];
+}
+
+/* Kernels that others call. */
+void tflite_fuse_conv(const tflite_fuse_call* call);
+void tflite_fuse_conv_packed(const tflite_fuse_call* call);
+void tflite_fuse_depthwise_packed(const tflite_fuse_call* call);
+
+#endif
