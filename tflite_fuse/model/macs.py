@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import prod
 
 from tflite_fuse.model.operators import get_options, operator_name
-from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -41,7 +41,7 @@ def _macs(model: Model, graph: SubGraph, operator: Operator, custom: Callable[[O
 
 def _only_adds(model: Model, graph: SubGraph, operator: Operator) -> bool:
     """Whether it is depthwise, if only by having one input channel per group, and its int8 weights are all 1."""
-    weights, source = _read(graph, operator, 1), _read(graph, operator, 0)
+    weights, source = graph.read_by(operator, 1), graph.read_by(operator, 0)
     if not weights or not source or weights.type != TensorType.INT8 or not weights.dims or not source.dims:
         return False
     data = model.buffers[weights.buffer].data
@@ -51,30 +51,30 @@ def _only_adds(model: Model, graph: SubGraph, operator: Operator) -> bool:
 
 def _convolution(graph: SubGraph, operator: Operator) -> int:
     """Filter [Cout, kh, kw, Cin]: each output element sums over one filter."""
-    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * prod(weights.dims[1:]) if weights and output else 0
 
 
 def _depthwise(graph: SubGraph, operator: Operator) -> int:
     """Filter [1, kh, kw, C]: each output element sums over one channel of it."""
-    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * prod(weights.dims[1:3]) if weights and output else 0
 
 
 def _transposed(graph: SubGraph, operator: Operator) -> int:
     """Filter [Cout, kh, kw, Cin]: each input element is multiplied into kh·kw·Cout sums."""
-    weights, source = _read(graph, operator, 1), _read(graph, operator, 2)
+    weights, source = graph.read_by(operator, 1), graph.read_by(operator, 2)
     return prod(source.dims) * prod(weights.dims[:3]) if weights and source else 0
 
 
 def _fully_connected(graph: SubGraph, operator: Operator) -> int:
     """Weights [out, in]: each output element sums over one row."""
-    weights, output = _read(graph, operator, 1), _written(graph, operator)
+    weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * weights.dims[-1] if weights and weights.dims and output else 0
 
 
 def _matrix_product(graph: SubGraph, operator: Operator) -> int:
-    left, output = _read(graph, operator, 0), _written(graph, operator)
+    left, output = graph.read_by(operator, 0), graph.written_by(operator)
     if not left or not output or len(left.dims) < 2:
         return 0
     return prod(output.dims) * left.dims[-2 if get_options(operator).get("adj_x") else -1]
@@ -82,7 +82,7 @@ def _matrix_product(graph: SubGraph, operator: Operator) -> int:
 
 def _svdf(graph: SubGraph, operator: Operator) -> int:
     """Feature weights [filters, in] and time weights [filters, memory], for each row of the input [batch, in]."""
-    source, feature, time = (_read(graph, operator, position) for position in range(3))
+    source, feature, time = (graph.read_by(operator, position) for position in range(3))
     if not source or not source.dims or not feature or not time:
         return 0
     return source.dims[0] * (prod(feature.dims) + prod(time.dims))
@@ -90,10 +90,10 @@ def _svdf(graph: SubGraph, operator: Operator) -> int:
 
 def _lstm(graph: SubGraph, operator: Operator) -> int:
     """Every weight once for each step of each sequence of the input [batch, time, in] or [time, batch, in]."""
-    source = _read(graph, operator, 0)
+    source = graph.read_by(operator, 0)
     if not source or len(source.dims) < 2:
         return 0
-    weights = (_read(graph, operator, at) for at in (*_LSTM_WEIGHTS, *_LSTM_PEEPHOLES_AND_PROJECTION))
+    weights = (graph.read_by(operator, at) for at in (*_LSTM_WEIGHTS, *_LSTM_PEEPHOLES_AND_PROJECTION))
     return source.dims[0] * source.dims[1] * sum(prod(tensor.dims) for tensor in weights if tensor)
 
 
@@ -106,14 +106,3 @@ _COUNTERS: dict[str, Callable[[SubGraph, Operator], int]] = {
     "SVDF": _svdf,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
 }
-
-
-def _read(graph: SubGraph, operator: Operator, position: int) -> Tensor | None:
-    inputs = operator.inputs or ()
-    if position >= len(inputs) or inputs[position] < 0:
-        return None
-    return graph.tensors[inputs[position]]
-
-
-def _written(graph: SubGraph, operator: Operator) -> Tensor | None:
-    return graph.tensors[operator.outputs[0]] if operator.outputs else None

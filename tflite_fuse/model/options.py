@@ -48,95 +48,58 @@ _REFERENCES: dict[Kind, dict[int, dict[int, int]]] = {
 
 _STRINGS = {(111, 0), (111, 1)}
 
-_FIELDS: dict[str, tuple[int, tuple[tuple[str, str, Value], ...]]] = {
-    # name: (union member, ((field, struct format or "vector", default), ...) in slot order)
+_DECLARED = {
+    # name: (union member, fields in slot order: ``name:format``, ``=default`` where that is not zero, * for a vector)
     "Conv2DOptions": (
         1,
-        (
-            ("padding", "b", 0),
-            ("stride_w", "i", 0),
-            ("stride_h", "i", 0),
-            ("fused_activation_function", "b", 0),
-            ("dilation_w_factor", "i", 1),
-            ("dilation_h_factor", "i", 1),
-            ("quantized_bias_type", "b", 0),
-        ),
+        "padding:b stride_w:i stride_h:i fused_activation_function:b dilation_w_factor:i=1 "
+        "dilation_h_factor:i=1 quantized_bias_type:b",
     ),
     "DepthwiseConv2DOptions": (
         2,
-        (
-            ("padding", "b", 0),
-            ("stride_w", "i", 0),
-            ("stride_h", "i", 0),
-            ("depth_multiplier", "i", 0),
-            ("fused_activation_function", "b", 0),
-            ("dilation_w_factor", "i", 1),
-            ("dilation_h_factor", "i", 1),
-        ),
+        "padding:b stride_w:i stride_h:i depth_multiplier:i fused_activation_function:b "
+        "dilation_w_factor:i=1 dilation_h_factor:i=1",
     ),
-    "Pool2DOptions": (
-        5,
-        (
-            ("padding", "b", 0),
-            ("stride_w", "i", 0),
-            ("stride_h", "i", 0),
-            ("filter_width", "i", 0),
-            ("filter_height", "i", 0),
-            ("fused_activation_function", "b", 0),
-        ),
-    ),
+    "Pool2DOptions": (5, "padding:b stride_w:i stride_h:i filter_width:i filter_height:i fused_activation_function:b"),
     "FullyConnectedOptions": (
         8,
-        (
-            ("fused_activation_function", "b", 0),
-            ("weights_format", "b", 0),
-            ("keep_num_dims", "?", False),
-            ("asymmetric_quantize_inputs", "?", False),
-            ("quantized_bias_type", "b", 0),
-        ),
+        "fused_activation_function:b weights_format:b keep_num_dims:? asymmetric_quantize_inputs:? "
+        "quantized_bias_type:b",
     ),
-    "SoftmaxOptions": (9, (("beta", "f", 0.0),)),
-    "ConcatenationOptions": (10, (("axis", "i", 0), ("fused_activation_function", "b", 0))),
-    "AddOptions": (11, (("fused_activation_function", "b", 0), ("pot_scale_int16", "?", True))),
-    "ReshapeOptions": (17, (("new_shape", "vector", ()),)),
-    "MulOptions": (21, (("fused_activation_function", "b", 0),)),
-    "PadOptions": (22, ()),
-    "ReducerOptions": (27, (("keep_dims", "?", False),)),
-    "SubOptions": (28, (("fused_activation_function", "b", 0), ("pot_scale_int16", "?", True))),
-    "SqueezeOptions": (30, (("squeeze_dims", "vector", ()),)),
-    "StridedSliceOptions": (
-        32,
-        (
-            ("begin_mask", "i", 0),
-            ("end_mask", "i", 0),
-            ("ellipsis_mask", "i", 0),
-            ("new_axis_mask", "i", 0),
-            ("shrink_axis_mask", "i", 0),
-            ("offset", "?", False),
-        ),
-    ),
-    "SplitOptions": (35, (("num_splits", "i", 0),)),
-    "TransposeConvOptions": (
-        49,
-        (
-            ("padding", "b", 0),
-            ("stride_w", "i", 0),
-            ("stride_h", "i", 0),
-            ("fused_activation_function", "b", 0),
-            ("quantized_bias_type", "b", 0),
-        ),
-    ),
-    "LeakyReluOptions": (75, (("alpha", "f", 0.0),)),
-    "IfOptions": (92, (("then_subgraph_index", "i", 0), ("else_subgraph_index", "i", 0))),
-    "WhileOptions": (93, (("cond_subgraph_index", "i", 0), ("body_subgraph_index", "i", 0))),
-    "BatchMatMulOptions": (
-        101,
-        (("adj_x", "?", False), ("adj_y", "?", False), ("asymmetric_quantize_inputs", "?", False)),
-    ),
-    "CallOnceOptions": (103, (("init_subgraph_index", "i", 0),)),
-    "VarHandleOptions": (111, (("container", "vector", ()), ("shared_name", "vector", ()))),
+    "SoftmaxOptions": (9, "beta:f"),
+    "ConcatenationOptions": (10, "axis:i fused_activation_function:b"),
+    "AddOptions": (11, "fused_activation_function:b pot_scale_int16:?=1"),
+    "ReshapeOptions": (17, "new_shape:*"),
+    "MulOptions": (21, "fused_activation_function:b"),
+    "PadOptions": (22, ""),
+    "ReducerOptions": (27, "keep_dims:?"),
+    "SubOptions": (28, "fused_activation_function:b pot_scale_int16:?=1"),
+    "SqueezeOptions": (30, "squeeze_dims:*"),
+    "StridedSliceOptions": (32, "begin_mask:i end_mask:i ellipsis_mask:i new_axis_mask:i shrink_axis_mask:i offset:?"),
+    "SplitOptions": (35, "num_splits:i"),
+    "TransposeConvOptions": (49, "padding:b stride_w:i stride_h:i fused_activation_function:b quantized_bias_type:b"),
+    "LeakyReluOptions": (75, "alpha:f"),
+    "IfOptions": (92, "then_subgraph_index:i else_subgraph_index:i"),
+    "WhileOptions": (93, "cond_subgraph_index:i body_subgraph_index:i"),
+    "BatchMatMulOptions": (101, "adj_x:? adj_y:? asymmetric_quantize_inputs:?"),
+    "CallOnceOptions": (103, "init_subgraph_index:i"),
+    "VarHandleOptions": (111, "container:* shared_name:*"),
 }
 
+_ZEROS: dict[str, Value] = {"b": 0, "i": 0, "f": 0.0, "?": False, "*": ()}
+
+
+def _fields(declared: str) -> tuple[tuple[str, str, Value], ...]:
+    """(field, struct format or *, default) of each field."""
+    found = []
+    for entry in declared.split():
+        name, _, form = entry.partition(":")
+        default = struct.unpack(form[0], struct.pack(form[0], int(form[2:])))[0] if form[2:] else _ZEROS[form]
+        found.append((name, form[0], default))
+    return tuple(found)
+
+
+_FIELDS = {name: (member, _fields(declared)) for name, (member, declared) in _DECLARED.items()}
 _BY_MEMBER = dict(_FIELDS.values())
 
 
@@ -151,7 +114,7 @@ def get_options(operator: Operator) -> dict[str, Value]:
     inline, vectors = dict(table.fields), {s: data for s, _, data in table.vectors}
     values: dict[str, Value] = {}
     for number, (name, form, default) in enumerate(_BY_MEMBER[table.type]):
-        if form == "vector":
+        if form == "*":
             data = vectors.get(number, b"")
             values[name] = struct.unpack(f"<{len(data) // 4}i", data) if len(data) % 4 == 0 else tuple(data)
         elif number in inline:
@@ -175,7 +138,7 @@ def make_options(name: str, **values: Value) -> OptionsTable:
     vectors: list[tuple[int, int, bytes]] = []
     for number, (field, form, default) in enumerate(declared):
         value = values.get(field, default)
-        if form == "vector":
+        if form == "*":
             if isinstance(value, tuple) and field in values:
                 vectors.append((number, 4, struct.pack(f"<{len(value)}i", *value)))
         elif value != default:

@@ -162,6 +162,15 @@ class SubGraph:
     name: str | None = slot(4, Kind.STRING)
     debug_metadata_index: int = slot(5, Kind.INT32, default=-1)
 
+    def read_by(self, operator: Operator, position: int) -> Tensor | None:
+        """What an operator reads as its input ``position``; None where it has no such input or leaves it out."""
+        index = dict(enumerate(operator.inputs or ())).get(position, -1)
+        return self.tensors[index] if index >= 0 else None
+
+    def written_by(self, operator: Operator) -> Tensor | None:
+        """What an operator writes first, None for one without outputs."""
+        return self.tensors[operator.outputs[0]] if operator.outputs else None
+
 
 @dataclass(frozen=True)
 class Buffer:

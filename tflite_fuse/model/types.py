@@ -40,27 +40,17 @@ class TensorType(IntEnum):
 
 
 _BITS = {
-    TensorType.FLOAT32: 32,
-    TensorType.FLOAT16: 16,
-    TensorType.INT32: 32,
-    TensorType.UINT8: 8,
-    TensorType.INT64: 64,
-    TensorType.BOOL: 8,
-    TensorType.INT16: 16,
-    TensorType.COMPLEX64: 64,
-    TensorType.INT8: 8,
-    TensorType.FLOAT64: 64,
-    TensorType.COMPLEX128: 128,
-    TensorType.UINT64: 64,
-    TensorType.RESOURCE: 32,
-    TensorType.UINT32: 32,
-    TensorType.UINT16: 16,
-    TensorType.INT4: 4,
-    TensorType.BFLOAT16: 16,
-    TensorType.INT2: 2,
-    TensorType.UINT4: 4,
-    TensorType.FLOAT8_E4M3FN: 8,
-    TensorType.FLOAT8_E5M2: 8,
+    TensorType[name]: bits
+    for bits, names in {
+        2: "INT2",
+        4: "INT4 UINT4",
+        8: "INT8 UINT8 BOOL FLOAT8_E4M3FN FLOAT8_E5M2",
+        16: "INT16 UINT16 FLOAT16 BFLOAT16",
+        32: "INT32 UINT32 FLOAT32 RESOURCE",
+        64: "INT64 UINT64 FLOAT64 COMPLEX64",
+        128: "COMPLEX128",
+    }.items()
+    for name in names.split()
 }
 
 CUSTOM = 32
@@ -83,6 +73,11 @@ BUILTIN_CODES = _builtin_codes()
 """Operator name ("CONV_2D") to its ``BuiltinOperator`` number."""
 
 _BUILTIN_NAMES = {value: name for name, value in BUILTIN_CODES.items()}
+
+
+def element_bits(number: int) -> int:
+    """Bits of an element of a type, 0 for a type without a fixed size."""
+    return _BITS.get(TensorType(number), 0) if number in TensorType.__members__.values() else 0
 
 
 def type_name(number: int) -> str:

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
 from tests.fusion.weightless import block_of
-from tflite_fuse.fusion.block.layer_graph import LayerGraph, TailBytes
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.estimate.block_costs import block_costs, driven_tensor
 from tflite_fuse.fusion.estimate.growing_block import Pricing
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.fusion.search.bound import BoundRules, least_arena
 from tflite_fuse.fusion.search.cut_graph import Residency
+from tflite_fuse.model.tail_shares import TailShares
 from tflite_fuse.units import round_up
 
 SEEDS = st.integers(0, 1 << 30)
@@ -29,7 +30,7 @@ def steps_ending_at(graph: LayerGraph, last: int, moved: bool, chunks: tuple[int
     """Every operator as it is and every block in every tiling."""
     found: list[Step] = [] if moved and 0 in graph.layers[last].inputs else [(last, last, None)]
     driven = {first: graph.tensors[driven_tensor(graph, first, last)] for first in range(last + 1)}
-    pricing = Pricing(1, frozenset({0}) if moved else frozenset())
+    pricing = Pricing((1,), frozenset({0}) if moved else frozenset())
     for costs in block_costs(
         graph, last, lambda tensor: (range(1, tensor.height + 1), range(1, tensor.width + 1)), pricing
     ):
@@ -48,7 +49,7 @@ def least_of_all(graph: LayerGraph, moved: bool = False) -> int:
     for last in range(len(graph.layers)):
         labels[last + 1] = set()
         for first, _, config in steps_ending_at(graph, last, moved):
-            head, tail = residency.outside(first, last), graph.tail.of_layer(last)
+            head, tail = residency.outside(first, last), graph.tail.of_operator(last)
             if config is not None:
                 exact = schedule(block_of(graph, first, last, Storage.SCRATCH if moved else Storage.INPUT), config)
                 dying = sum(
@@ -71,7 +72,7 @@ def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, move
     if moved and 0 in graph.outputs:
         return
     layers = tuple(random.randrange(200) for _ in graph.layers)
-    tail = TailBytes(layers, random.randrange(200), random.randrange(30), 100)
+    tail = TailShares(layers, random.randrange(200), random.randrange(30), 100)
     graph = LayerGraph(graph.tensors, graph.sizes, graph.layers, graph.inputs, graph.outputs, tail)
     rules = BoundRules(frozenset({0}) if moved else frozenset(), streamed=moved)
     try:

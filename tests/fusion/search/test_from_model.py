@@ -154,6 +154,6 @@ def test_counting_the_tail_moves_tables_to_flash() -> None:
     assert front.unfused.tail_bytes >= predict_tail(model).total
     best, head_alone = front.zero_recompute(), plain.zero_recompute()
     fused = {operator for block in head_alone.blocks for operator in block.operators}
-    left = sum(share for index, share in enumerate(graph.tail.layers) if index not in fused)
+    left = sum(share for index, share in enumerate(graph.tail.operators) if index not in fused)
     assert best.ram_bytes < head_alone.ram_bytes + left
     assert best.tail_bytes < 0.2 * front.unfused.tail_bytes

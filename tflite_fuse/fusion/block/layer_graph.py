@@ -17,6 +17,7 @@ from tflite_fuse.fusion.block.axes import Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS, macs_per_pixel
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.model.tail_shares import NO_TAIL, TailShares
 
 
 @dataclass(frozen=True)
@@ -53,30 +54,6 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class TailBytes:
-    """What the runtime keeps in the tail of the arena.
-
-    Attributes:
-        layers: for each layer as it is: its structs, parsed options, tables, and the structs of what it writes and of
-            the constants it alone reads. Empty: nothing is known, nothing counts.
-        block: for a fused block, its own constants and scratch included.
-        tensor: for every result of a block.
-        fixed: all the rest.
-    """
-
-    layers: tuple[int, ...] = ()
-    block: int = 0
-    tensor: int = 0
-    fixed: int = 0
-
-    def of_layer(self, layer: int) -> int:
-        return self.layers[layer] if self.layers else 0
-
-    def of_block(self, results: int) -> int:
-        return self.block + results * self.tensor
-
-
-@dataclass(frozen=True)
 class LayerGraph:
     """Operators in execution order and the tensors between them.
 
@@ -94,7 +71,7 @@ class LayerGraph:
     layers: tuple[Layer, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    tail: TailBytes = TailBytes()
+    tail: TailShares = NO_TAIL
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -105,7 +105,7 @@ class _Steps:
         """(first layer, bytes of the head, bytes of the tail) of every step that ends at a layer."""
         graph, tail = self.graph, self.graph.tail
         if self.rules.moved.isdisjoint(graph.layers[last].inputs):
-            yield last, self._live(last, last, self.rules.in_place), tail.of_layer(last)
+            yield last, self._live(last, last, self.rules.in_place), tail.of_operator(last)
         folded, cursors, sums = find_tail(graph, last) if graph.layers[last].fusable else None, 0, 0
         for first in range(last, -1, -1):
             if not self._may_hold(first, last, folded):

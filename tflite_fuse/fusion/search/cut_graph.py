@@ -169,7 +169,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     dag.add_nodes_from(range(len(graph.layers) + 1))
     for index, layer in enumerate(graph.layers):
         if moved.isdisjoint(layer.inputs):
-            tail = graph.tail.of_layer(index) if rules.count_tail else 0
+            tail = graph.tail.of_operator(index) if rules.count_tail else 0
             dag.add_edge(index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, tail=tail)
         elif not layer.fusable:
             name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)

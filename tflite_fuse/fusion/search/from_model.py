@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, TailBytes
+from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
@@ -36,13 +36,8 @@ def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Seque
         layers=layers,
         inputs=(*memory.inputs, *memory.resident),
         outputs=(*memory.outputs, *memory.resident),
-        tail=_tail(model),
+        tail=tail_shares(model),
     )
-
-
-def _tail(model: Model) -> TailBytes:
-    shares = tail_shares(model)
-    return TailBytes(shares.operators, shares.block, shares.tensor, shares.fixed)
 
 
 def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:

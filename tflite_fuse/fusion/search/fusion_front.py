@@ -117,7 +117,7 @@ def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
     sets = [residency.outside(index, index) for index in range(len(graph.layers))]
     peak = max([residency.start, *sets])
     largest = (sets.index(peak),) if peak in sets else ()
-    tail = graph.tail.fixed + sum(graph.tail.layers) if options.count_tail else 0
+    tail = graph.tail.total if options.count_tail else 0
     return Point(peak + tail, graph.macs, 1.0, (), largest, tail)
 
 

@@ -14,7 +14,7 @@ from flatbuffers import flexbuffers
 
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import TensorType, element_bits
 
 _INT = 4
 _FLOAT = 4
@@ -23,6 +23,8 @@ _INT64 = 8
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _LSTM_BUFFERS = 4
 _BOX_COORDINATES = 4
+
+_UNKNOWN_TYPES = frozenset({TensorType.INT2, TensorType.UINT4, TensorType.FLOAT8_E4M3FN, TensorType.FLOAT8_E5M2})
 
 _QUANTIZED = (TensorType.INT8, TensorType.INT16)
 
@@ -46,40 +48,11 @@ def scratch_requests(
 
 
 def element_bytes(number: int) -> int:
-    """Bytes the runtime counts for an element: as the schema says, but packed 4-bit elements count a whole byte."""
-    return _ELEMENT_BYTES.get(number, 0)
+    """Bytes the runtime counts for an element: as the schema says, but packed 4-bit elements count a whole byte.
 
-
-_ELEMENT_BYTES: dict[int, int] = {
-    TensorType.FLOAT32: 4,
-    TensorType.FLOAT16: 2,
-    TensorType.BFLOAT16: 2,
-    TensorType.FLOAT64: 8,
-    TensorType.INT32: 4,
-    TensorType.UINT32: 4,
-    TensorType.INT16: 2,
-    TensorType.UINT16: 2,
-    TensorType.INT8: 1,
-    TensorType.UINT8: 1,
-    TensorType.INT64: 8,
-    TensorType.UINT64: 8,
-    TensorType.BOOL: 1,
-    TensorType.RESOURCE: 4,
-    TensorType.COMPLEX64: 8,
-    TensorType.COMPLEX128: 16,
-    TensorType.INT4: 1,
-}
-
-
-def _input(graph: SubGraph, operator: Operator, position: int) -> Tensor | None:
-    inputs = operator.inputs or ()
-    if position >= len(inputs) or inputs[position] < 0:
-        return None
-    return graph.tensors[inputs[position]]
-
-
-def _output(graph: SubGraph, operator: Operator) -> Tensor | None:
-    return graph.tensors[operator.outputs[0]] if operator.outputs else None
+    0 for types it does not know.
+    """
+    return 0 if number in _UNKNOWN_TYPES else -(-element_bits(number) // 8)
 
 
 def _elements(tensor: Tensor | None) -> int:
@@ -87,7 +60,7 @@ def _elements(tensor: Tensor | None) -> int:
 
 
 def _unpacked_filter(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    weights = _input(graph, operator, 1)
+    weights = graph.read_by(operator, 1)
     if weights is None or weights.type != TensorType.INT4:
         return ()
     return (_elements(weights),)
@@ -98,23 +71,23 @@ def _input_pointers(graph: SubGraph, operator: Operator, pointer_bytes: int) -> 
 
 
 def _dimension_counters(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    data = _input(graph, operator, 0)
+    data = graph.read_by(operator, 0)
     return (_INT * len(data.dims),) * 2 if data is not None else ()
 
 
 def _reduction(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    data, axis = _input(graph, operator, 0), _input(graph, operator, 1)
+    data, axis = graph.read_by(operator, 0), graph.read_by(operator, 1)
     return (_INT * len(data.dims), _INT * _elements(axis)) if data is not None else ()
 
 
 def _accumulated_reduction(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    data = _input(graph, operator, 0)
-    sums = (_INT * _elements(_output(graph, operator)),) if data is not None and data.type in _QUANTIZED else ()
+    data = graph.read_by(operator, 0)
+    sums = (_INT * _elements(graph.written_by(operator)),) if data is not None and data.type in _QUANTIZED else ()
     return sums + _reduction(graph, operator, pointer_bytes)
 
 
 def _svdf(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    data, weights, output = _input(graph, operator, 0), _input(graph, operator, 1), _output(graph, operator)
+    data, weights, output = graph.read_by(operator, 0), graph.read_by(operator, 1), graph.written_by(operator)
     if data is None or weights is None or not data.dims or not weights.dims:
         return ()
     per_filter = _INT * data.dims[0] * weights.dims[0]
@@ -122,7 +95,7 @@ def _svdf(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int,
 
 
 def _transposed_convolution(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    data, bias, output = _input(graph, operator, 2), _input(graph, operator, 3), _output(graph, operator)
+    data, bias, output = graph.read_by(operator, 2), graph.read_by(operator, 3), graph.written_by(operator)
     if data is not None and data.type == TensorType.INT8:
         return (_INT * _elements(output),)
     if data is not None and data.type == TensorType.INT16:
@@ -132,14 +105,14 @@ def _transposed_convolution(graph: SubGraph, operator: Operator, pointer_bytes: 
 
 
 def _lstm(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...]:
-    hidden, cell = _input(graph, operator, _HIDDEN_STATE), _input(graph, operator, _CELL_STATE)
+    hidden, cell = graph.read_by(operator, _HIDDEN_STATE), graph.read_by(operator, _CELL_STATE)
     if hidden is None or cell is None or len(hidden.dims) < 2:
         return ()
     return (hidden.dims[0] * hidden.dims[1] * element_bytes(cell.type),) * _LSTM_BUFFERS
 
 
 def _detections(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tuple[int, ...] | None:
-    boxes, scores = _input(graph, operator, 0), _input(graph, operator, 1)
+    boxes, scores = graph.read_by(operator, 0), graph.read_by(operator, 1)
     options = _flexbuffer_map(operator.custom_options or b"")
     if boxes is None or scores is None or len(boxes.dims) < 2 or len(scores.dims) < 3 or options is None:
         return None

@@ -8,7 +8,9 @@ the runtime's structs, taken with ``sizeof``.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 FUSED_BLOCK_BYTES = 28
 """What this project's operator keeps for one block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
@@ -70,143 +72,24 @@ class Build:
     custom: dict[str, int] = field(default_factory=dict)
 
 
-_OPTIONS: dict[str, tuple[int, int]] = {
-    # name: (bytes, alignment) with 4-byte enums
-    "ADD": (8, 4),
-    "ARG_MAX": (4, 4),
-    "ARG_MIN": (4, 4),
-    "AVERAGE_POOL_2D": (40, 4),
-    "BATCH_MATMUL": (3, 1),
-    "CALL_ONCE": (4, 4),
-    "CAST": (8, 4),
-    "CONCATENATION": (8, 4),
-    "CONV_2D": (28, 4),
-    "CUMSUM": (2, 1),
-    "DEPTHWISE_CONV_2D": (28, 4),
-    "DEPTH_TO_SPACE": (4, 4),
-    "DIV": (4, 4),
-    "FULLY_CONNECTED": (16, 4),
-    "GATHER": (8, 4),
-    "IF": (8, 4),
-    "L2_NORMALIZATION": (4, 4),
-    "L2_POOL_2D": (40, 4),
-    "LEAKY_RELU": (4, 4),
-    "MAX_POOL_2D": (40, 4),
-    "MEAN": (1, 1),
-    "MIRROR_PAD": (4, 4),
-    "MUL": (4, 4),
-    "PACK": (8, 4),
-    "REDUCE_ALL": (1, 1),
-    "REDUCE_MAX": (1, 1),
-    "REDUCE_MIN": (1, 1),
-    "RESHAPE": (36, 4),
-    "RESIZE_BILINEAR": (2, 1),
-    "RESIZE_NEAREST_NEIGHBOR": (2, 1),
-    "SHAPE": (4, 4),
-    "SOFTMAX": (4, 4),
-    "SPACE_TO_DEPTH": (4, 4),
-    "SPLIT": (4, 4),
-    "SPLIT_V": (4, 4),
-    "SQUEEZE": (36, 4),
-    "STRIDED_SLICE": (24, 4),
-    "SUB": (8, 4),
-    "SUM": (1, 1),
-    "SVDF": (12, 4),
-    "TRANSPOSE_CONV": (20, 4),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (16, 4),
-    "UNPACK": (8, 4),
-    "WHILE": (8, 4),
-}
-
-_PACKED_OPTIONS: dict[str, tuple[int, int]] = {
-    # name: (bytes, alignment) with 1-byte enums, where that makes a difference
-    "ADD": (2, 1),
-    "ARG_MAX": (1, 1),
-    "ARG_MIN": (1, 1),
-    "CAST": (2, 1),
-    "DIV": (1, 1),
-    "FULLY_CONNECTED": (5, 1),
-    "L2_NORMALIZATION": (1, 1),
-    "MIRROR_PAD": (1, 1),
-    "MUL": (1, 1),
-    "SHAPE": (1, 1),
-    "SUB": (2, 1),
-    "SVDF": (8, 4),
-    "TRANSPOSE_CONV": (16, 4),
-}
-
-_DATA: dict[str, tuple[int, int]] = {
-    # name: (32 bits, HOST)
-    "ABS": (28, 28),
-    "ADD": (60, 60),
-    "ADD_N": (40, 40),
-    "ASSIGN_VARIABLE": (0, 4),
-    "AVERAGE_POOL_2D": (32, 32),
-    "BATCH_MATMUL": (16, 32),
-    "CALL_ONCE": (8, 8),
-    "CONCATENATION": (24, 80),
-    "CONV_2D": (56, 80),
-    "CUMSUM": (36, 36),
-    "DEPTHWISE_CONV_2D": (56, 80),
-    "DEQUANTIZE": (32, 32),
-    "DIV": (28, 28),
-    "ELU": (256, 256),
-    "EMBEDDING_LOOKUP": (8, 16),
-    "EQUAL": (32, 32),
-    "FULLY_CONNECTED": (48, 88),
-    "GREATER": (32, 32),
-    "GREATER_EQUAL": (32, 32),
-    "HARD_SWISH": (20, 20),
-    "IF": (8, 8),
-    "L2_NORMALIZATION": (4, 4),
-    "LEAKY_RELU": (24, 24),
-    "LESS": (32, 32),
-    "LESS_EQUAL": (32, 32),
-    "LOGISTIC": (16, 16),
-    "LOG_SOFTMAX": (28, 40),
-    "MAX_POOL_2D": (32, 32),
-    "MEAN": (44, 44),
-    "MIRROR_PAD": (20, 20),
-    "MUL": (36, 36),
-    "NOT_EQUAL": (32, 32),
-    "PAD": (56, 56),
-    "PADV2": (56, 56),
-    "PRELU": (28, 28),
-    "QUANTIZE": (32, 32),
-    "REDUCE_ALL": (44, 44),
-    "REDUCE_MAX": (44, 44),
-    "REDUCE_MIN": (44, 44),
-    "RELU": (28, 28),
-    "RELU6": (8, 8),
-    "RSQRT": (28, 28),
-    "SELECT_V2": (1, 1),
-    "SOFTMAX": (56, 80),
-    "SPACE_TO_BATCH_ND": (4, 4),
-    "SQUARED_DIFFERENCE": (112, 112),
-    "STRIDED_SLICE": (84, 84),
-    "SUB": (52, 52),
-    "SUM": (44, 44),
-    "SVDF": (36, 36),
-    "TANH": (16, 16),
-    "TRANSPOSE_CONV": (72, 88),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (688, 688),
-    "VAR_HANDLE": (4, 4),
-    "WHILE": (8, 8),
-}
-
-
 _CUSTOM = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
 
 
-def _operators(options: dict[str, tuple[int, int]], column: int, pointer: int) -> dict[str, OperatorSizes]:
-    table = {
-        name: OperatorSizes(
-            Struct(*options[name]) if name in options else None, _DATA[name][column] if name in _DATA else 0
-        )
-        for name in {*options, *_DATA}
-    }
-    table["VAR_HANDLE"] = OperatorSizes(Struct(2 * pointer, pointer), _DATA["VAR_HANDLE"][column])
-    return table
+_TABLE = Path(__file__).resolve().parents[2] / "data" / "tflm_operator_sizes.csv"
+"""Per operator: bytes and alignment of its options with 4-byte enums and with enums of one byte, empty where it has
+none, and bytes its kernel asks for on 32 bits and on HOST."""
+
+
+def _operators(options: str, data: str, pointer: int) -> dict[str, OperatorSizes]:
+    """Args: options, data: the columns of the table that hold for a build."""
+    with _TABLE.open(newline="") as file:
+        rows = {row["operator"]: row for row in csv.DictReader(file)}
+    table = {}
+    for name, row in rows.items():
+        sizes = row[options], row[options.replace("options", "align")]
+        table[name] = OperatorSizes(Struct(*map(int, sizes)) if all(sizes) else None, int(row[data]))
+    handle = table["VAR_HANDLE"]
+    return table | {"VAR_HANDLE": replace(handle, options=Struct(2 * pointer, pointer))}
 
 
 ARM = Build(
@@ -221,11 +104,11 @@ ARM = Build(
     resources=(12, 20),
     scratch_request=12,
     allocation_info=24,
-    operators=_operators(_OPTIONS | _PACKED_OPTIONS, 0, 4),
+    operators=_operators("packed_options", "data", 4),
     custom=_CUSTOM,
 )
 
-WIDE_ENUMS = replace(ARM, edge_tensor=Struct(40), operators=_operators(_OPTIONS, 0, 4))
+WIDE_ENUMS = replace(ARM, edge_tensor=Struct(40), operators=_operators("options", "data", 4))
 
 HOST = Build(
     pointer=8,
@@ -239,6 +122,6 @@ HOST = Build(
     resources=(16, 40),
     scratch_request=16,
     allocation_info=32,
-    operators=_operators(_OPTIONS, 1, 8),
+    operators=_operators("options", "data_host", 8),
     custom=_CUSTOM,
 )

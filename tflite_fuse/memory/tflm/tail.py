@@ -201,14 +201,14 @@ def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Bui
     if name.startswith("CUSTOM:"):
         yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
         return
-    data = _tensor(graph, operator.inputs, 0)
+    data = graph.read_by(operator, 0)
     sizes = build.operators.get(name)
     if sizes is not None and sizes.data and (name not in _INT8_ONLY or _has_type(data, TensorType.INT8)):
         yield "operators", sizes.data
     for size in _tables(name, graph, operator):
         yield "tables", size
     if name in _SHAPE_IN_TAIL:
-        yield "operators", _shape_bytes(_tensor(graph, operator.outputs, 0))
+        yield "operators", _shape_bytes(graph.written_by(operator))
     if name == "SOFTMAX" and _has_type(data, TensorType.INT16):
         yield from (("operators", 2 * _LUT_ENTRIES),) * 2
     if name == "BATCH_MATMUL":
@@ -217,7 +217,7 @@ def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Bui
 
 def _tables(name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...]:
     """Multipliers, then shifts: int32 for each output channel."""
-    weights = _tensor(graph, operator.inputs, 1)
+    weights = graph.read_by(operator, 1)
     channels = 0
     if weights is not None and name in _CHANNEL_AXIS and len(weights.dims) == 4:
         channels = weights.dims[_CHANNEL_AXIS[name]]
@@ -228,7 +228,7 @@ def _tables(name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...]:
 
 
 def _matrix_product(graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
-    left, right = _tensor(graph, operator.inputs, 0), _tensor(graph, operator.inputs, 1)
+    left, right = graph.read_by(operator, 0), graph.read_by(operator, 1)
     if _has_type(left, TensorType.INT8, TensorType.INT16):
         yield "operators", 28
     options = get_options(operator)
@@ -259,7 +259,7 @@ def _resource_handles(model: Model) -> dict[tuple[object, ...], int]:
             if name == "VAR_HANDLE" and operator.outputs:
                 names[operator.outputs[0]] = tuple(get_options(operator).values())
                 sizes.setdefault(names[operator.outputs[0]], 0)
-            value = _tensor(graph, operator.inputs, 1)
+            value = graph.read_by(operator, 1)
             if name == "ASSIGN_VARIABLE" and value is not None and operator.inputs and operator.inputs[0] in names:
                 size = prod(value.dims) * element_bytes(value.type)
                 sizes[names[operator.inputs[0]]] = max(sizes[names[operator.inputs[0]]], size)
@@ -273,12 +273,6 @@ def _edges(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
             aligns = (build.edge_tensor.align, build.quantization.align, _INT)
             for size, align in zip(_full_struct(model.main.tensors[index], build), aligns, strict=False):
                 yield "edges", size, align
-
-
-def _tensor(graph: SubGraph, indices: tuple[int, ...] | None, position: int) -> Tensor | None:
-    if indices is None or position >= len(indices) or indices[position] < 0:
-        return None
-    return graph.tensors[indices[position]]
 
 
 def _has_type(tensor: Tensor | None, *types: TensorType) -> bool:

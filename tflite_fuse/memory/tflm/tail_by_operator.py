@@ -8,7 +8,6 @@ the whole and at most a few bytes per operator more.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from tflite_fuse.memory.tflm.kernel_scratch import scratch_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
@@ -17,32 +16,10 @@ from tflite_fuse.memory.tflm.tail import kernel_buffers, predict_tail
 from tflite_fuse.model.edit import prune, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.tail_shares import TailShares
 from tflite_fuse.units import round_up
 
 _CONSTANTS_AND_SCRATCH = 2
-
-
-@dataclass(frozen=True)
-class TailShares:
-    """Bytes of the tail, as upper bounds.
-
-    Attributes:
-        operators: for each operator of the first subgraph as it is: its structs, options and kernel data, the structs
-            of the tensors it writes and of the constants it reads.
-        block: of a fused block in place of operators, without its outputs; its constants and scratch included.
-        tensor: of each output of a block.
-        fixed: all the rest, such as the structs of the model's inputs and outputs.
-    """
-
-    operators: tuple[int, ...]
-    block: int
-    tensor: int
-    fixed: int
-
-    @property
-    def total(self) -> int:
-        """Of the model as it is."""
-        return self.fixed + sum(self.operators)
 
 
 def tail_shares(model: Model, build: Build = ARM) -> TailShares:
