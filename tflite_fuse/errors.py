@@ -27,6 +27,10 @@ class LimitError(TfliteFuseError):
     """What was asked for (RAM, compute) cannot be reached."""
 
 
+class BudgetError(LimitError):
+    """A model is larger than anything that is searched."""
+
+
 class VerificationError(TfliteFuseError):
     """Two models that must compute the same bytes do not."""
 

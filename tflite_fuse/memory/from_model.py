@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tflite_fuse.errors import ModelError
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType, operator_label, operator_name, tensor_nbytes
@@ -59,15 +60,21 @@ def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
     return name in _EFFECTS or any(tensor.is_variable or tensor.type in _UNSIZED for tensor in touched)
 
 
+MOST_PARTS = 8192
+"""Operators and tensors of a model that its memory is worked out for: planners look at all pairs of tensors."""
+
+
 def memory_graph(model: Model) -> MemoryGraph:
     """The first subgraph's operators and arena tensors; tensor indices are the model's.
 
     Tensors outside the arena have size 0. A tensor that is read but that nothing writes counts as a network input.
 
     Raises:
-        ModelError: an arena tensor has a dynamic shape or elements without a size.
+        ModelError: an arena tensor has a dynamic shape or elements without a size; or there are too many.
     """
     graph = model.main
+    if max(len(graph.operators), sum(len(each.tensors) for each in model.subgraphs)) > MOST_PARTS:
+        raise ModelError(f"it has more than {MOST_PARTS:,} operators or tensors, too many to work its memory out")
     arena = arena_tensors(model, graph)
     ops = tuple(
         MemoryOp(

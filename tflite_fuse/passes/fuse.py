@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tflite_fuse.errors import BudgetError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
 from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
@@ -93,7 +95,12 @@ class Fuse:
         moved, why_not = inputs_to_move(bare, self.input_mode, lowered)
         options, maker = self.search_options(moved), BlockMaker(bare, self.input_mode, moved, known, lowered)
         graph = graph_from_model(bare, lowered, maker.macs)
-        front = fusion_front(graph, options)
+        try:
+            front = fusion_front(graph, options)
+        except BudgetError as error:
+            if moved:
+                raise
+            return FuseResult(model, False, (f"not fused: {error}",))
         alone = tuple(layer.macs for layer in front.graph.layers)
 
         def arena(draft: Model) -> Arena:
@@ -103,7 +110,7 @@ class Fuse:
         chooser = Chooser(self.goal, site, options)
         chosen = chooser.with_longer_runs(chooser.choose(front))
         unfused = front.explain(chosen.point, self.goal.max_ram)
-        notes = (*_done(bare, chosen), *why_not, *unfused)
+        notes = (*_done(bare, chosen), *why_not, *unfused, *_limited(len(graph.layers)))
         optimal = front.optimal if self.target is None else None  # of expectations, which prove nothing
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, optimal, "fusion", (), chosen.point, front)
@@ -137,6 +144,12 @@ class Fuse:
             count_tail=self.count_tail,
             target=self.target,
         )
+
+
+def _limited(layers: int) -> Iterator[str]:
+    longest = longest_block(layers)
+    if longest < layers:
+        yield f"of {layers:,} operators, blocks of up to {longest:,} were looked at"
 
 
 def _expectation(expected: Prediction) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 import numpy as np
 
-from tflite_fuse.errors import LimitError
+from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.block.axes import IntArray
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.estimate.block_costs import block_costs
@@ -158,9 +158,11 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         rules: what counts, and what else is allowed.
 
     Raises:
+        BudgetError: there are more operators, or more work, than is searched.
         LimitError: inputs are to be streamed or external, but no block of the scheme can read them; names the inputs
             and what is in the way.
     """
+    _refuse_beyond_budget(graph)
     moved = frozenset(graph.inputs) - {*graph.outputs} if rules.moved is None else rules.moved
     moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
@@ -183,12 +185,41 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     for last in range(len(graph.layers)):
         alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
         for costs in _blocks(graph, restriction, pricing, last, alone):
-            if len(options := _block_options(costs, residency, len(rules.chunks) if restriction.paired else 0)):
+            paired = len(rules.chunks) if restriction.paired else 0
+            if len(options := _block_options(costs, residency, paired, most_work(len(graph.layers)))):
                 tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
                 dag.add_edge(costs.first, last + 1, options=options, fused=True, tail=tail)
     if not nx.has_path(dag, 0, len(graph.layers)):
         raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
     return Cuts(dag, graph, residency, pricing)
+
+
+MOST_LAYERS = 1000
+"""Operators of a model that blocks are searched for: memory grows with the square."""
+_MOST_STEPS = 60_000
+_SHORTEST_LIMIT = 32
+
+
+def longest_block(layers: int) -> int:
+    """Operators a block may have at most, views and PADs included: what is priced in all must not grow with the square.
+
+    No limit up to 245 operators, where every range of them can be priced.
+    """
+    return max(_SHORTEST_LIMIT, _MOST_STEPS // max(layers, 1))
+
+
+def most_work(layers: int) -> int:
+    """What one operator or block may count: paths of as many, ranked by two more counts, add up to 64 bits."""
+    return int(2**62 // (layers + 1) ** 3)
+
+
+def _refuse_beyond_budget(graph: LayerGraph) -> None:
+    count = len(graph.layers)
+    if count > MOST_LAYERS:
+        raise BudgetError(f"blocks are searched for models of up to {MOST_LAYERS:,} operators, not of {count:,}")
+    for layer in graph.layers:
+        if layer.macs > most_work(count):
+            raise BudgetError(f"{layer.name} takes {layer.macs:,} steps, more than can be weighed")
 
 
 def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
@@ -214,7 +245,10 @@ def _blocks(
     """The blocks that end at a layer and are worth offering; that of the layer alone only if ``alone``."""
     if graph.layers[last].absorbed:
         return
+    longest = longest_block(len(graph.layers))
     for costs in block_costs(graph, last, restriction.tile_sizes, pricing):
+        if last - costs.first >= longest:
+            return
         if (
             (costs.first < last or alone)
             and restriction.allows(costs.first, last)
@@ -230,11 +264,11 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
     )
 
 
-def _block_options(costs: BlockCosts, residency: Residency, paired: int) -> Options:
-    """Args: paired: for how many chunks each height goes with one width alone, 0 if with all."""
+def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Options:
+    """Args: paired: for how many chunks each height goes with one width alone, 0 if with all; most: work."""
     configurations = costs.tile_height, costs.tile_width, costs.chunk
     everything = Options(residency.while_running(costs), costs.macs, costs.scratch, *configurations)
-    usable = costs.usable
+    usable = costs.usable & (costs.macs <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
         usable = usable & np.tile(pairs.ravel(), paired)

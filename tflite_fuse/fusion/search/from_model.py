@@ -40,10 +40,19 @@ def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Seque
     )
 
 
+MOST_PIXELS = 1 << 20
+"""Rows times columns of a map that blocks are searched for: what is simulated pixel by pixel has to end. A camera image
+of 640 x 480 has a third of it."""
+
+
 def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
     operator, result = memory.ops[index], lowered[index]
     if isinstance(result, str):
         return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
+    shapes = (result.output_shape if result.stage else result.output.shape, *(source.shape for source in result.inputs))
+    if any(height * width > MOST_PIXELS for height, width, _ in shapes):
+        reason = f"it works on a map of more than {MOST_PIXELS:,} pixels"
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=reason)
     if result.stage is None:
         return Layer(operator.name, operator.inputs, operator.outputs, macs, view=True)
     absorbed = _is_absorbed(memory, lowered, result)

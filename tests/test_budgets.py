@@ -1,0 +1,131 @@
+"""Small files that ask for much: what is beyond a budget is passed through with a note, or refused in a sentence."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_fuse
+from tests.fusion.raw_models import RawModel
+from tflite_fuse.errors import LimitError, ModelError
+from tflite_fuse.fusion.search.cut_graph import MOST_LAYERS, longest_block
+from tflite_fuse.memory.from_model import MOST_PARTS
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Model
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pools(height: int, width: int, count: int = 3, kernel: int = 3, stride: int = 1) -> Model:
+    raw = RawModel()
+    first = x = raw.tensor((1, height, width, 1))
+    for _ in range(count):
+        height, width = -(-height // stride), -(-width // stride)
+        y = raw.tensor((1, height, width, 1))
+        size = {"stride_w": stride, "stride_h": stride, "filter_width": kernel, "filter_height": kernel}
+        raw.operator("MAX_POOL_2D", [x], [y], make_options("Pool2DOptions", padding=0, **size))
+        x = y
+    return raw.build([first], [x])
+
+
+def convolutions(height: int, width: int, count: int) -> Model:
+    raw = RawModel()
+    first = x = raw.tensor((1, height, width, 1))
+    for _ in range(count):
+        weights, bias = (
+            raw.constant(np.ones((1, 3, 3, 1), np.int8), [0.01]),
+            raw.constant(np.zeros(1, np.int32), [0.005]),
+        )
+        y = raw.tensor((1, height, width, 1))
+        options = make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1)
+        raw.operator("CONV_2D", [x, weights, bias], [y], options)
+        x = y
+    return raw.build([first], [x])
+
+
+def chain(count: int) -> Model:
+    raw = RawModel()
+    first = x = raw.tensor((1, 4, 4, 4))
+    for _ in range(count):
+        y = raw.tensor((1, 4, 4, 4))
+        raw.operator("RELU", [x], [y], None)
+        x = y
+    return raw.build([first], [x])
+
+
+HUGE = {
+    "maps of two thousand million pixels": lambda: pools(65535, 30000),
+    "maps of a thousand million pixels": lambda: convolutions(30000, 30000, 6),
+    "windows of a million pixels": lambda: pools(4000, 4000, 4, 1000),
+    "strides of a third of a map": lambda: pools(60000, 30000, 2, 3, 20000),
+    "a row of 65,535 pixels": lambda: pools(1, 65535),
+}
+
+BOUNDED = """
+import resource, sys
+import tflite_fuse, tflite_fuse.api
+from tflite_fuse.runtime import tflm
+tflm.available = lambda: False
+limit, seconds = 1 << 30, 60
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + limit, used + limit))
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+result = tflite_fuse.rewrite(sys.stdin.buffer.read(), verify=False)
+print(*result.report.notes, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("what", HUGE)
+def test_a_file_of_a_kilobyte_takes_no_gigabyte(what: str) -> None:
+    data = serialize_model(HUGE[what]())
+    assert len(data) < 3000
+    done = subprocess.run([sys.executable, "-c", BOUNDED], input=data, capture_output=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 21
+
+
+def test_maps_beyond_the_budget_are_passed_through_with_the_reason() -> None:
+    data = serialize_model(pools(65535, 30000))
+    result = tflite_fuse.rewrite(data, verify=False)
+    assert load_model(result.model) == load_model(data)
+    rows = tflite_fuse.inspect(data).operators
+    assert len(rows) == 3 and any("more than 1,048,576 pixels" in note for note in result.report.notes)
+
+
+def test_operators_beyond_the_budget_are_passed_through_with_a_note() -> None:
+    data = serialize_model(chain(MOST_LAYERS + 1))
+    result = tflite_fuse.rewrite(data, passes=("fuse",), verify=False)
+    assert any("not fused: blocks are searched for models of up to 1,000 operators" in n for n in result.report.notes)
+    with pytest.raises(LimitError, match="up to 1,000 operators"):
+        tflite_fuse.pareto(data)
+
+
+def test_more_operators_than_any_pair_of_them_can_be_looked_at_are_refused() -> None:
+    data = serialize_model(chain(MOST_PARTS))
+    with pytest.raises(ModelError, match="more than 8,192 operators or tensors"):
+        tflite_fuse.inspect(data)
+
+
+def test_the_longest_block_shrinks_where_there_are_many_operators() -> None:
+    assert longest_block(245) * 245 <= 60_000 < 2 * 245 * longest_block(245)
+    assert all(longest_block(count) >= count for count in range(1, 245))
+    assert longest_block(MOST_LAYERS) == 60
+
+
+def test_work_that_no_number_holds_is_passed_through() -> None:
+    raw = RawModel()
+    x, y = raw.tensor((1, 1, 1, 46000)), raw.tensor((1, 46000, 46000, 1))
+    weights = raw.constant(np.ones((1, 1, 1, 46000), np.int8), [0.01])
+    raw.operator("CONV_2D", [x, weights, -1], [y], make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1))
+    for _ in range(90):
+        z = raw.tensor((1, 46000, 46000, 1))
+        raw.operator("CONV_2D", [y, weights, -1], [z], make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1))
+        y = z
+    result = tflite_fuse.rewrite(serialize_model(raw.build([x], [y])), passes=("fuse",), verify=False)
+    assert any("more than can be weighed" in note for note in result.report.notes)
