@@ -4,9 +4,10 @@ import pytest
 
 from tests.memory.order.order_graphs import tangle
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
+from tflite_fuse.memory.order.merging import merge_units
 from tflite_fuse.memory.order.pieces import Piece, compile_pieces, forced_sets
 from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
-from tflite_fuse.memory.order.units import merge_units, unit_graph
+from tflite_fuse.memory.order.units import unit_graph
 from tflite_fuse.memory.order.within_time import Clock, PieceOrder, finish_search, peak_of_units, start_search
 from tflite_fuse.memory.working_set import peak
 

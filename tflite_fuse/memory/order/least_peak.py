@@ -20,10 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.memory.order.merging import merge_units
 from tflite_fuse.memory.order.near_default import nearer_to_default
 from tflite_fuse.memory.order.pieces import Piece, compile_pieces, forced_sets
 from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
-from tflite_fuse.memory.order.units import merge_units, topological, unit_graph
+from tflite_fuse.memory.order.units import topological, unit_graph
 from tflite_fuse.memory.order.within_time import Clock, PieceOrder, finish_search, start_search
 from tflite_fuse.memory.working_set import bytes_before_start, in_place_saving, working_sets
 
