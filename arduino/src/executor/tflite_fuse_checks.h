@@ -40,11 +40,6 @@ static inline bool within(int32_t value, int32_t low, int32_t high) { return val
 /* a * b, any product above INT32_MAX being INT32_MAX + 1. 0 <= a, b <= INT32_MAX + 1. */
 int64_t tflite_fuse_bounded(int64_t a, int64_t b);
 
-/* value, rounded up; value + multiple fits. */
-static inline int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 /* Whether `bytes` bytes from `offset` on lie in [low, high), `offset` a multiple of 4 where that matters. */
 static inline bool fits(int32_t offset, int64_t bytes, int32_t low, int64_t high) {
   return offset >= low && offset + bytes <= high;

@@ -14,7 +14,7 @@ int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse
   const bool is_copied =
       input->channels % 4 != 0 && values <= TFLITE_FUSE_MAX_PATCH_VALUES &&
       (stage->kernel_width == 1 || stage->kernel_width * input->channels <= TFLITE_FUSE_MAX_ROW_VALUES);
-  return is_listed || is_copied ? tflite_fuse_bounded(values, round_up(output->channels, 2)) : -1;
+  return is_listed || is_copied ? tflite_fuse_bounded(values, tflite_fuse_round_up(output->channels, 2)) : -1;
 }
 
 int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
@@ -43,7 +43,7 @@ bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_
 
 bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                                     int64_t room) {
-  const int64_t entries = is_packed(stage) ? round_up(output->channels, 2) : output->channels;
+  const int64_t entries = is_packed(stage) ? tflite_fuse_round_up(output->channels, 2) : output->channels;
   return tflite_fuse_entries_are_sound(stage, table, entries, room);
 }
 

@@ -18,14 +18,18 @@ typedef struct {
 
 _Static_assert(sizeof(tflite_fuse_cursor) == TFLITE_FUSE_CURSOR_BYTES, "the encoder reserves as many");
 
-/* Bytes of scratch for the cursors; pointers to the pixels of large windows follow. */
-static inline int32_t tflite_fuse_cursor_bytes(int32_t spatial_stages) {
-  const int32_t bytes = spatial_stages * TFLITE_FUSE_CURSOR_BYTES;
-  return (bytes + TFLITE_FUSE_POINTER_BYTES - 1) / TFLITE_FUSE_POINTER_BYTES * TFLITE_FUSE_POINTER_BYTES;
-}
-
 static inline int32_t tflite_fuse_min(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t tflite_fuse_max(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* value >= 0, rounded up; value + multiple fits. */
+static inline int64_t tflite_fuse_round_up(int64_t value, int32_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/* Bytes of scratch for the cursors; pointers to the pixels of large windows follow. */
+static inline int32_t tflite_fuse_cursor_bytes(int32_t spatial_stages) {
+  return (int32_t)tflite_fuse_round_up(spatial_stages * TFLITE_FUSE_CURSOR_BYTES, TFLITE_FUSE_POINTER_BYTES);
+}
 
 /* Rows and columns of the input that one output pixel spans. */
 static inline int32_t tflite_fuse_extent_height(const tflite_fuse_stage* stage) {
@@ -81,8 +85,7 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
 
 /* Values of a window as packed weights count them: each row with zeros to whole words. */
 static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
-  const int64_t row = (int64_t)stage->kernel_width * input->channels;
-  return stage->kernel_height * ((row + 3) / 4 * 4);
+  return stage->kernel_height * tflite_fuse_round_up((int64_t)stage->kernel_width * input->channels, 4);
 }
 
 /* Pixels a kernel computes together: so many pixels' windows are pointed to, if only to look at some in vain; and column

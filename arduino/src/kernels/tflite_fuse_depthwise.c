@@ -87,8 +87,9 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
       stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && columns % 2 == 1 && rows == columns &&
       stage->stride_width <= 2 && stage->dilation_width == 1 &&
       pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
-  const int64_t pairs = rows / 2 * round_up(columns, 2) * 2;
-  return fits_kernel ? tflite_fuse_bounded(pairs + (rows % 2 != 0 ? round_up(columns, 4) : 0), output->channels) : -1;
+  const int64_t pairs = rows / 2 * tflite_fuse_round_up(columns, 2) * 2;
+  const int64_t last = rows % 2 != 0 ? tflite_fuse_round_up(columns, 4) : 0;
+  return fits_kernel ? tflite_fuse_bounded(pairs + last, output->channels) : -1;
 }
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,

@@ -1,12 +1,22 @@
-"""Both sides of the options' format are what the schema says."""
+"""Both sides of the options' format are what the schema says, and refuse what they do not know of it."""
 
 from __future__ import annotations
 
+import re
 import runpy
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
+
+from tests.fusion.encoding.test_encode import encoded, small_block
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.fusion.encoding.decode import decode
+from tflite_fuse.fusion.encoding.options import read_options
+from tflite_fuse.fusion.encoding.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
+from tflite_fuse.runtime.library.host import host_library, load_library
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -18,3 +28,61 @@ def test_generating_the_format_again_changes_nothing() -> None:
     assert len(generator["FILES"]) == 4
     for path, make in generator["FILES"].items():
         assert make(schema) == (ROOT / path).read_text(), f"{path}: run scripts/generate_format.py"
+
+
+def test_every_kind_of_the_schema_has_its_row_in_c() -> None:
+    rows = re.findall(r"row\((\w+), (\w+)\)", (ROOT / "arduino/src/executor/tflite_fuse_kinds.c").read_text())
+    assert [name for name, _ in rows] == [kind.name for kind in StageKind]
+    assert all(name.lower() == entry for name, entry in rows)
+
+
+# ---- What is not known is refused ----
+
+
+def message(options: bytes) -> str:
+    """What the library says."""
+    library = load_library(host_library())
+    return library.message(library.prepare(options, encoded(small_block()).constants))
+
+
+def with_field(options: bytes, number: int) -> bytes:
+    """Options whose root table has one field more: a new vtable behind them lends it the version's place."""
+    root = struct.unpack_from("<I", options)[0]
+    vtable = root - struct.unpack_from("<i", options, root)[0]
+    size, table, *slots = struct.unpack_from("<7H", options, vtable)
+    assert size == 4 + 2 * len(slots)
+    longer = [*slots, *[0] * (number - len(slots)), slots[0]]
+    found = bytearray(options + bytes(-len(options) % 4))
+    struct.pack_into("<i", found, root, root - len(found))
+    return bytes(found) + struct.pack(f"<{2 + len(longer)}H", 4 + 2 * len(longer), table, *longer)
+
+
+@pytest.mark.parametrize("number", [FIELDS.index("persistent_bytes"), FIELDS.index("checksum"), len(FIELDS), 40])
+def test_fields_of_the_table_that_nothing_fills_yet_are_refused(number: int) -> None:
+    options = with_field(encoded(small_block()).options, number)
+    with pytest.raises(BlockError, match="rewrite the model"):
+        decode(options, encoded(small_block()).constants)
+    assert "another version" in message(options)
+
+
+def unused_bytes(desc: type[TensorDesc | StageDesc]) -> list[int]:
+    """Positions in a struct that must be 0: reserved, or of fields that nothing fills yet."""
+    ones = desc(*LAYOUTS[desc].unpack(b"\xff" * LAYOUTS[desc].size))
+    known = LAYOUTS[desc].pack(*ones._replace(**dict.fromkeys(LATER[desc], 0)))
+    return [at for at, byte in enumerate(known) if byte == 0]
+
+
+@pytest.mark.parametrize("desc", [TensorDesc, StageDesc])
+def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDesc | StageDesc]) -> None:
+    options = encoded(small_block()).options
+    found = read_options(options)
+    row = found.tensors[0] if desc is TensorDesc else found.stages[0]
+    start = options.index(LAYOUTS[desc].pack(*row))
+    positions = unused_bytes(desc)
+    assert len(positions) == {TensorDesc: 6, StageDesc: 12}[desc]
+    for at in positions:
+        changed = bytearray(options)
+        changed[start + at] = 1
+        with pytest.raises(BlockError, match=f"A {desc.__name__} of the fused block has a field"):
+            decode(bytes(changed), encoded(small_block()).constants)
+        assert ("tensor" if desc is TensorDesc else "stage") in message(bytes(changed))
