@@ -182,7 +182,10 @@ def _docstring(doc: str, indent: str = "") -> str:
 
 
 def _python_file(doc: str, imports: str, parts: list[str]) -> str:
-    head = _docstring(f"{doc}.\n\n{_GENERATED}: change that one.") + "\n\nfrom __future__ import annotations\n"
+    head = (
+        _docstring(f"{doc}.\n\n{_GENERATED}. Do not edit: change that one.")
+        + "\n\nfrom __future__ import annotations\n"
+    )
     text = "\n".join([head, *([imports] if imports else []), *parts])
     return re.sub(r"[ \t]+\n", "\n", text)
 
@@ -263,7 +266,7 @@ def _comment(doc: str, indent: str = "") -> str:
 def header_file(schema: Schema) -> str:
     """``tflite_fuse_format.h``: enums, constants and structs."""
     parts = [
-        f"/* {_GENERATED}, which documents every field: change that one. */",
+        f"/* {_GENERATED}, which documents every field. Do not edit. */",
         "#ifndef TFLITE_FUSE_FORMAT_H_\n#define TFLITE_FUSE_FORMAT_H_\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
         f'#define TFLITE_FUSE_IDENTIFIER "{schema.identifier}"\n',
