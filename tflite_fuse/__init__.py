@@ -26,7 +26,6 @@ from tflite_fuse.passes.goal import Goal
 
 if TYPE_CHECKING:
     from tflite_fuse.api import (
-        DEFAULT_PASSES,
         INPUT_MODES,
         SCHEMES,
         TARGETS,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         run,
         verify,
     )
+    from tflite_fuse.passes.options import DEFAULT_PASSES
 
 __version__ = "0.2.0"
 

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.errors import (
-    LimitError,
-    ModelError,
-    PlanError,
-    RuntimeUnavailableError,
-    UsageError,
-    VerificationError,
-)
-from tflite_fuse.figures import figures, front_report, measured_head, memory_table
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.errors import PlanError
+from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.memory.arena import ArenaOptions
-from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.memory.tflm.tail import loading_bytes
-from tflite_fuse.model.file import load_model, read_source, save_model, serialize_model
+from tflite_fuse.model.file import load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.base import Pass, PassResult, run_passes
-from tflite_fuse.passes.fuse import Fuse, FuseResult
-from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
-from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.plan import Plan, PlanResult
-from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
-from tflite_fuse.report.outside import outside_notes
-from tflite_fuse.report.report import BlockReport, Report, Verified
+from tflite_fuse.report.report import Report
+from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
@@ -49,9 +35,6 @@ from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 
 Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]
-
-DEFAULT_PASSES = ("reorder", "fuse", "plan")
-"""What ``rewrite`` runs. Behind ``fuse`` the operators are put in order once more."""
 
 TARGETS = tuple(target.value for target in Target)
 
@@ -83,7 +66,8 @@ def inspect(source: Source) -> Inspection:
     name = "model" if isinstance(source, bytes) else str(Path(source))
     known = KnownBlocks()
     rows, notes = memory_table(model, known)
-    return Inspection(name, figures(model, data, known=known), rows, notes, outside_inputs(model))
+    found = figures(model, data, arena_in_file(model, data, known), known)
+    return Inspection(name, found, rows, notes, outside_inputs(model))
 
 
 def rewrite(
@@ -137,60 +121,22 @@ def rewrite(
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
         RuntimeUnavailableError: verification was asked for and no runtime is installed.
     """
-    data, model = _read(source)
-    goal = _goal(goal, scheme, tiles or tile_size, passes, target)
-    overlap = overlap and "plan" in passes
-    budget, known = Budget(seconds=time_limit), KnownBlocks()
-    arena = ArenaOptions(in_place, planned="plan" in passes)
-    order = Reorder(time_limit=time_limit, in_place=in_place)
-    fuse = Fuse(
-        goal,
-        _scheme(scheme),
-        tiles,
-        tile_size,
-        _input_mode(input_mode, passes),
+    options = read_options(
+        passes=passes,
+        goal=goal,
+        scheme=scheme,
+        tiles=tiles,
+        tile_size=tile_size,
+        input_mode=input_mode,
         overlap=overlap,
         strips=strips,
-        order=order if "reorder" in passes else None,
-        arena=arena,
-        budget=budget,
-        known=known,
-        target=_target(target),
+        int8_io=int8_io,
+        target=target,
+        in_place=in_place,
+        time_limit=time_limit,
     )
-    steps = _make_passes(passes, order, fuse)
-    if int8_io:
-        steps.insert(0, Int8Borders())
-    rewritten, results = run_passes(model, steps)
-    output = serialize_model(rewritten)
-    sound = plan_fault(model, block_overlaps(model, known)) is None
-    files = data if sound else serialize_model(remove_plan(model)), output
-    verified, why_not = _verify_rewrite((model, rewritten), files, known, verify, inputs, progress)
-    planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
-    before, after = figures(model, data, known=known), figures(rewritten, output, planned, known)
-    if goal.max_ram is not None and after.arena_bytes > goal.max_ram:
-        raise LimitError(
-            f"an arena of {goal.max_ram:,} bytes cannot be reached with the passes {', '.join(passes)}: "
-            f"the rewritten model needs {after.arena_bytes:,} bytes"
-        )
-    outside = outside_inputs(rewritten)
-    report = Report(
-        before=before,
-        after=after,
-        estimate_bytes=_estimate(results),
-        compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
-        optimal=_optimal(results),
-        verified=verified,
-        notes=(
-            *(note for result in results for note in result.notes),
-            *outside_notes(outside, outside_reads(rewritten, known)),
-            *_loading_note(rewritten, after.arena_bytes),
-            *why_not,
-        ),
-        blocks=tuple(_block_report(block) for r in results if isinstance(r, FuseResult) for block in r.blocks),
-        outside=outside,
-        prediction=next((r.prediction for r in reversed(results) if isinstance(r, FuseResult)), None),
-    )
-    return Result(output, report)
+    data, model = _read(source)
+    return Result(*rewrite_model(model, data, options, verify, inputs, _counted(progress)))
 
 
 def pareto(
@@ -214,22 +160,22 @@ def pareto(
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena.
     """
-    model, mode = remove_plan(load_model(source)), _input_mode(input_mode)
-    model = Int8Borders().run(model).model if int8_io else model
-    moved, _ = inputs_to_move(model, mode)
-    core = _target(target)
-    fuse = Fuse(
-        scheme=_scheme(scheme),
+    options = read_options(
+        scheme=scheme,
         tiles=tiles,
         tile_size=tile_size,
-        input_mode=mode,
+        input_mode=input_mode,
         overlap=overlap,
         strips=strips,
-        target=core,
+        int8_io=int8_io,
+        target=target,
     )
-    name = "model" if isinstance(source, bytes) else str(source)
-    front = fusion_front(model, fuse.search_options(moved))
-    return front_report(model, name, front, core)
+    model = remove_plan(load_model(source))
+    model = Int8Borders().run(model).model if int8_io else model
+    lowered = lower_model(model)
+    moved, _ = inputs_to_move(model, options.input_mode, lowered)
+    front = fusion_front(graph_from_model(model, lowered), options.search(moved))
+    return front_report(model, "model" if isinstance(source, bytes) else str(source), front, options.target)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
@@ -303,137 +249,3 @@ def _read(source: Source) -> tuple[bytes, Model]:
 
 def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, total: progress("input", done, total)
-
-
-def _scheme(name: str) -> Scheme:
-    try:
-        return Scheme(name)
-    except ValueError as error:
-        names = ", ".join(scheme.value for scheme in Scheme)
-        raise UsageError(f"there is no scheme {name!r}; the schemes are {names}") from error
-
-
-def _input_mode(name: str, passes: Sequence[str] = DEFAULT_PASSES) -> InputMode:
-    if name not in INPUT_MODES:
-        raise UsageError(f"inputs cannot be {name!r}; they can be {', '.join(INPUT_MODES)}")
-    if name != InputMode.RESIDENT.value and "fuse" not in passes:
-        raise UsageError(f"inputs that are {name} are read by fused blocks: the fuse pass must run")
-    return InputMode(name)
-
-
-def _target(name: str | None) -> Target | None:
-    if name is not None and name not in TARGETS:
-        raise UsageError(f"{name!r} is no target; choose from {', '.join(TARGETS)}")
-    return None if name is None else Target(name)
-
-
-def _goal(
-    goal: Goal | None, scheme: str, tiles: tuple[int, int] | None, passes: Sequence[str], target: str | None
-) -> Goal:
-    goal = goal or Goal()
-    if "fuse" not in passes:
-        if tiles is not None:
-            raise UsageError("tiles are those of fused blocks: the fuse pass must run")
-        if target is not None:
-            raise UsageError("instructions are predicted for fused blocks: the fuse pass must run")
-        if goal.least_ram or goal.max_compute is not None:
-            raise UsageError("a trade of RAM for compute is what fused blocks offer: the fuse pass must run")
-        if scheme != Scheme.AUTO.value:
-            raise UsageError(f"{scheme} is a scheme of fused blocks: the fuse pass must run")
-    core = _target(target)
-    if core is not None and goal == NOTHING_RECOMPUTED:
-        return Goal(max_compute=1 + prediction_error(core).mean)
-    return goal
-
-
-def _make_passes(names: Sequence[str], reorder: Reorder, fuse: Fuse) -> list[Pass]:
-    measured = replace(fuse.arena, measure=lambda model: measured_head(serialize_model(model)))
-
-    def overlaps(model: Model) -> tuple[Overlap, ...]:
-        return block_overlaps(model, fuse.known)
-
-    made: dict[str, list[Pass]] = {
-        "reorder": [reorder],
-        "fuse": [SinkTranspose(), fuse],
-        "plan": [Plan(measured, overlaps if fuse.overlap else None, fuse.budget)],
-    }
-    unknown = [name for name in names if name not in made]
-    if unknown:
-        raise UsageError(f"there is no pass {unknown[0]!r}; the passes are {', '.join(made)}")
-    if "plan" in names and names[-1] != "plan":
-        raise UsageError("the plan pass must be the last one: its offsets belong to the order of operators and tensors")
-    if len(set(names)) != len(names):
-        raise UsageError("a pass is named twice")
-    return [step for name in names for step in made[name]]
-
-
-def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
-    """Of several runs of a pass the last one counts."""
-    ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
-    return {
-        result.proves: result.optimal for result in [*results, *ordered] if result.proves and result.optimal is not None
-    }
-
-
-def _estimate(results: Sequence[PassResult]) -> int | None:
-    points = [result.point for result in results if isinstance(result, FuseResult) and result.point is not None]
-    return points[-1].ram_bytes if points else None
-
-
-def _loading_note(model: Model, arena: int) -> tuple[str, ...]:
-    """What small models need beyond head and tail."""
-    loading = loading_bytes(model)
-    if loading <= arena:
-        return ()
-    return (f"while it loads, the runtime needs {loading:,} bytes for a moment: allocate so many, not {arena:,}",)
-
-
-def _block_report(inserted: InsertedBlock) -> BlockReport:
-    choice = inserted.choice
-    return BlockReport(
-        operators=inserted.labels,
-        input=inserted.input,
-        output=inserted.output,
-        scheme=choice.scheme,
-        strip_width=choice.config.tile_width,
-        band_height=choice.config.tile_height,
-        scratch_bytes=inserted.plan.schedule.scratch_bytes,
-        macs=inserted.plan.schedule.macs,
-        extra_macs=inserted.extra_macs,
-    )
-
-
-def _verify_rewrite(
-    models: tuple[Model, Model],
-    files: tuple[bytes, bytes],
-    known: KnownBlocks,
-    wanted: bool | None,
-    inputs: int,
-    progress: Progress | None,
-) -> tuple[Verified | None, list[str]]:
-    if wanted is False:
-        return None, []
-    if wanted is None and not tflm.available():
-        return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
-    try:
-        comparison = compare(
-            *files,
-            generate_inputs(models[0], inputs),
-            names=("model A", "model B"),
-            models=models,
-            known=known,
-            progress=_counted(progress),
-        )
-    except ModelError as error:
-        raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
-    except RuntimeUnavailableError as error:
-        if wanted:
-            raise
-        return None, [f"not run on this machine: {error}"]
-    if comparison.first_difference is not None:
-        raise VerificationError(
-            f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
-        )
-    rights = tflm.unconfined()
-    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
-    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), notes

@@ -33,21 +33,30 @@ def measured_head(data: bytes) -> int | None:
         return None
 
 
-def figures(model: Model, data: bytes, arena: Arena | None = None, known: KnownBlocks | None = None) -> Figures:
-    """Figures of a model whose file is ``data``.
+def arena_in_file(model: Model, data: bytes, known: KnownBlocks | None = None) -> Arena:
+    """What a model as its file ``data`` has it needs, measured where a runtime is installed.
 
     Args:
         model: a model as loaded.
         data: its file.
-        arena: what it needs, where that is known already.
+        known: its blocks as far as they need not be decoded.
+    """
+    return as_it_stands(model, block_overlaps(model, known), ArenaOptions(measure=lambda _: measured_head(data)))
+
+
+def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None = None) -> Figures:
+    """Figures of a model.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        arena: what it needs.
         known: its blocks as far as they need not be decoded.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     graph = memory_graph(model)
-    if arena is None:
-        arena = as_it_stands(model, block_overlaps(model, known), ArenaOptions(measure=lambda _: measured_head(data)))
     return Figures(
         peak_bytes=peak(graph),
         lower_bound_bytes=arena.proof.bound_bytes,

@@ -13,8 +13,8 @@ from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.zoo.architectures import build_architecture
 
 TILES = (1, 2, 4, 8, 16)
@@ -111,8 +111,10 @@ def _scheme(graph: LayerGraph, count: int) -> Row:
 def _runs(network: dict[str, Any], factor: float, inputs: int) -> Row:
     """Real runs: the scheme and the free search."""
     model, tiles = build_architecture(network), (MEASURED_TILES, MEASURED_TILES)
-    scheme = Fuse(Goal(least_ram=True), Scheme.INVERTED_RESIDUAL, tiles, overlap=False, count_tail=False)
-    free = Fuse(Goal(max_compute=factor), overlap=False, count_tail=False)
+    scheme = FuseOptions(
+        Goal(least_ram=True), scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, overlap=False, count_tail=False
+    )
+    free = FuseOptions(Goal(max_compute=factor), overlap=False, count_tail=False)
     return {
         f"measured_{name}_bytes": measure(f"{network['name']}, {name}", model, fuse, inputs).head_bytes
         for name, fuse in (("scheme", scheme), ("auto", free))

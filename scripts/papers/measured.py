@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.figures import measured_head
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
-from tflite_fuse.memory.arena import ArenaOptions
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.passes.base import Pass, run_passes
-from tflite_fuse.passes.fuse import Fuse, FuseResult
-from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.plan import Plan
-from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.base import run_passes
+from tflite_fuse.passes.fuse import FuseResult
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.runtime.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 
@@ -48,28 +46,22 @@ def _head(model: Model) -> int | None:
     return measured_head(serialize_model(model))
 
 
-def measure(name: str, model: Model, fuse: Fuse, inputs: int) -> Measured:
+def measure(name: str, model: Model, options: FuseOptions, inputs: int) -> Measured:
     """Rewrite a model, run it in TFLM and compare it with the original.
 
     Args:
         name: what progress on stderr and errors call it.
         model: any model that TFLM runs.
-        fuse: how to fuse it.
+        options: how to fuse it.
         inputs: number of inputs to compare on.
 
     Raises:
         TfliteFuseError: a step fails.
         VerificationError: an output differs.
     """
-    passes: list[Pass] = [
-        Int8Borders(),
-        Reorder(),
-        SinkTranspose(),
-        replace(fuse, order=Reorder()),
-        Plan(ArenaOptions(measure=_head), block_overlaps if fuse.overlap else None),
-    ]
-    print(f"{name}, input {fuse.input_mode.value} ...", file=sys.stderr, flush=True)
-    rewritten, results = run_passes(model, passes)
+    known = KnownBlocks()
+    print(f"{name}, input {options.input_mode.value} ...", file=sys.stderr, flush=True)
+    rewritten, results = run_passes(model, make_passes(replace(options, int8_io=True), _head, Budget(), known))
     comparison = compare(serialize_model(model), serialize_model(rewritten), generate_inputs(model, inputs))
     if comparison.first_difference is not None:
         raise VerificationError(f"{name}: {comparison.first_difference}")

@@ -8,8 +8,8 @@ from scripts.papers.data import Data, Row
 from scripts.papers.measured import measure
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import FuseOptions
 
 AIMS = {
     "mlperf_tiny_vww96_int8": (30_500, 13_200, 11_000),
@@ -32,7 +32,7 @@ def frontier(data: Data) -> dict[str, Any]:
             continue
         model, row = data.file(name), Row(model=name)
         for mode, aim in zip(InputMode, aims, strict=True):
-            fuse = Fuse(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
+            fuse = FuseOptions(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
             run = measure(name, model, fuse, data.inputs)
             row[f"{mode.value}: arena_bytes"], row[f"{mode.value}: estimate_bytes"] = (
                 run.arena_bytes,
@@ -72,7 +72,7 @@ def ablation(data: Data) -> dict[str, Any]:
         model, row = data.file(name), Row(model=name)
         for mode in InputMode:
             for idea, switches in IDEAS.items():
-                fuse = Fuse(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
+                fuse = FuseOptions(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
                 run = measure(f"{name}, {idea}", model, fuse, data.inputs)
                 row[f"{mode.value}, {idea}: arena_bytes"] = run.arena_bytes
         rows.append(row)

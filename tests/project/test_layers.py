@@ -32,6 +32,7 @@ ORDER = (
     "runtime",
     "report",
     "figures",
+    "rewriting",
     "export",
     "api",
     "__init__",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
@@ -64,7 +64,7 @@ class Site:
     def realise(self, point: Point) -> Candidate:
         """Draft a point's blocks, put the operators in order and place the tensors."""
         draft, blocks = self.maker.draft(point.blocks)
-        ordered = None if self.order is None else replace(self.order, arena=self.arena).run(draft)
+        ordered = None if self.order is None else self.order.run(draft)
         draft = draft if ordered is None else ordered.model
         arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
         needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,20 +14,20 @@ from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, realise
+from tflite_fuse.fusion.search.fusion_front import fusion_front
+from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.operators import operator_label
-from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.candidate import Candidate, Site
 from tflite_fuse.passes.choose import Chooser
-from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
+
+NOTHING_SPECIAL = FuseOptions()
 
 
 @dataclass(frozen=True)
@@ -50,35 +50,14 @@ class Fuse:
     """Replace operators by fused blocks.
 
     Attributes:
-        goal: what to reach.
-        scheme: which blocks and configurations are allowed.
-        tiles, tile_size: number of tiles along height and width of the scheme ``inverted-residual``, or their height
-            and width in pixels; at most one of the two is given.
-        input_mode: where the model's inputs are from now on.
-        overlap: let blocks write their output over input they need no more. Needs the plan pass to come true.
-        strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
-            For the scheme ``auto``.
-        count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
-        order: what puts the operators in order once blocks are in; None leaves them as they come.
-        arena: under which conditions the arena of blocks is worked out.
-        budget: what their placement takes its work from; None for one of its own for each.
+        options: how.
+        budget: what the placement of candidates takes its work from; None for one of its own for each.
         known: where the plans of blocks are noted down, for those who ask for them later.
-        target: the core whose predicted instructions count as compute; None counts MACs.
     """
 
-    goal: Goal = NOTHING_RECOMPUTED
-    scheme: Scheme = Scheme.AUTO
-    tiles: tuple[int, int] | None = None
-    tile_size: tuple[int, int] | None = None
-    input_mode: InputMode = InputMode.RESIDENT
-    overlap: bool = True
-    strips: bool = True
-    count_tail: bool = True
-    order: Reorder | None = None
-    arena: ArenaOptions = AS_USUAL
+    options: FuseOptions = NOTHING_SPECIAL
     budget: Budget | None = None
     known: KnownBlocks | None = field(default=None, compare=False)
-    target: Target | None = None
 
     name: ClassVar[str] = "fuse"
 
@@ -90,31 +69,34 @@ class Fuse:
                 can leave the arena, with the reason.
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
+        options, goal = self.options, self.options.reached_for
         bare = remove_plan(model) if has_plan(model) else model
         lowered, known = lower_model(bare), self.known if self.known is not None else {}
-        moved, why_not = inputs_to_move(bare, self.input_mode, lowered)
-        options, maker = self.search_options(moved), BlockMaker(bare, self.input_mode, moved, known, lowered)
+        moved, why_not = inputs_to_move(bare, options.input_mode, lowered)
+        searched, maker = options.search(moved), BlockMaker(bare, options.input_mode, moved, known, lowered)
         graph = graph_from_model(bare, lowered, maker.macs)
         try:
-            front = fusion_front(graph, options)
+            front = fusion_front(graph, searched)
         except BudgetError as error:
             if moved:
                 raise
             return FuseResult(model, False, (f"not fused: {error}",))
-        alone = tuple(layer.macs for layer in front.graph.layers)
 
         def arena(draft: Model) -> Arena:
-            return realise(draft, block_overlaps(draft, known) if self.overlap else (), self.arena, self.budget)
+            overlaps = block_overlaps(draft, known) if options.shares else ()
+            return realise(draft, overlaps, options.arena(), self.budget)
 
-        site = Site(graph, maker, self.count_tail, arena, self.order, self.target, alone)
-        chooser = Chooser(self.goal, site, options)
+        order = Reorder(options.time_limit, options.in_place, arena=arena) if "reorder" in options.passes else None
+        alone = tuple(layer.macs for layer in front.graph.layers)
+        site = Site(graph, maker, options.count_tail, arena, order, options.target, alone)
+        chooser = Chooser(goal, site, searched)
         chosen = chooser.with_longer_runs(chooser.choose(front))
-        unfused = front.explain(chosen.point, self.goal.max_ram)
+        unfused = front.explain(chosen.point, goal.max_ram)
         notes = (*_done(bare, chosen), *why_not, *unfused, *_limited(len(graph.layers)))
-        optimal = front.optimal if self.target is None else None  # of expectations, which prove nothing
+        optimal = front.optimal if options.target is None else None  # of expectations, which prove nothing
         if not chosen.point.blocks:
             return FuseResult(model, False, notes, optimal, "fusion", (), chosen.point, front)
-        expected = self._prediction(front, chosen)
+        expected = _prediction(options.target, front, chosen)
         notes += () if expected is None else (_expectation(expected),)
         notes += () if chosen.ordered is None else chosen.ordered.notes
         model = maker.finish(chosen.draft)
@@ -122,28 +104,11 @@ class Fuse:
             model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected, chosen.ordered
         )
 
-    def _prediction(self, front: Front, chosen: Candidate) -> Prediction | None:
-        if self.target is None:
-            return None
-        return Prediction(self.target.value, chosen.compute, front.unfused.macs, prediction_error(self.target))
 
-    def search_options(self, moved: Sequence[int] = ()) -> SearchOptions:
-        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
-        the choice among lengths of runs where instructions count."""
-        own = self.scheme is Scheme.AUTO
-        return SearchOptions(
-            scheme=self.scheme,
-            tiles=self.tiles,
-            tile_size=self.tile_size,
-            alignment=16,
-            input_mode=self.input_mode,
-            moved=frozenset(moved),
-            overlap=own and self.overlap,
-            strips=self.strips,
-            single_operators=own,
-            count_tail=self.count_tail,
-            target=self.target,
-        )
+def _prediction(target: Target | None, front: Front, chosen: Candidate) -> Prediction | None:
+    if target is None:
+        return None
+    return Prediction(target.value, chosen.compute, front.unfused.macs, prediction_error(target))
 
 
 def _limited(layers: int) -> Iterator[str]:

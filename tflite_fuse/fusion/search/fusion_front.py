@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
@@ -14,8 +14,7 @@ from tflite_fuse.fusion.search.cut_graph import Cuts, Options, Residency, Rules,
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.pareto_paths import Path, Step, search_paths
-from tflite_fuse.fusion.search.schemes import Restriction, Scheme, restriction
-from tflite_fuse.model.outside import InputMode
+from tflite_fuse.fusion.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 from tflite_fuse.model.schema import Model
 
 LEAST_GAIN = 1 / 1000
@@ -23,8 +22,10 @@ LEAST_GAIN = 1 / 1000
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """What to search.
+class SearchOptions(Rules):
+    """What to search: the rules of the cut graph, and what is chosen from.
+
+    Contradictions raise UsageError.
 
     Attributes:
         scheme: which blocks and tiles to allow.
@@ -33,16 +34,9 @@ class SearchOptions:
         chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and changes no
             arithmetic. Where MACs count, the search takes the smallest; a block below the peak then gets the largest
             that keeps it there.
-        alignment: arena tensors are rounded up to a multiple of this many bytes.
-        input_mode: where the network's inputs are. A streamed or external input takes no RAM.
-        moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
-        overlap: whether a block may write its output over an input nobody needs afterwards.
         strips: whether the scheme auto may run a block in strips that compute some columns twice.
         bands: whether strips may run in bands, which share memory where ``overlap`` allows it. Shared memory wanders
             from block to block: the more there is, the more often an arena outgrows its largest working set.
-        single_operators: whether an operator may be a block of its own: with ``overlap`` it then needs one buffer
-            instead of two, with ``count_tail`` its tables leave the tail.
-        count_tail: whether RAM is the whole arena, what the runtime keeps for itself on a 32-bit target included.
         target: the core whose predicted instructions count wherever points speak of MACs, those that gain less than a
             thousandth left out; None counts MACs.
     """
@@ -51,27 +45,14 @@ class SearchOptions:
     tiles: tuple[int, int] | None = None
     tile_size: tuple[int, int] | None = None
     chunks: tuple[int, ...] = (1, 2, 4, 8)
-    alignment: int = 1
-    input_mode: InputMode = InputMode.RESIDENT
-    moved: frozenset[int] | None = None
-    overlap: bool = False
     strips: bool = True
     bands: bool = False
-    single_operators: bool = False
-    count_tail: bool = False
     target: Target | None = None
 
-    @property
-    def rules(self) -> Rules:
-        return Rules(
-            chunks=(min(self.chunks),) if self.target is None else self.chunks,
-            alignment=self.alignment,
-            input_mode=self.input_mode,
-            moved=self.moved,
-            overlap=self.overlap,
-            single_operators=self.single_operators,
-            count_tail=self.count_tail,
-        )
+    def __post_init__(self) -> None:
+        if not self.chunks or min(self.chunks) < 1 or self.alignment < 1:
+            raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
+        refuse_contradictions(self.scheme, self.tiles, self.tile_size, self.strips)
 
 
 def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptions()) -> Front:
@@ -82,15 +63,13 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
         options: what to search.
 
     Raises:
-        UsageError: options that contradict each other.
         LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
-    if not options.chunks or min(options.chunks) < 1 or options.alignment < 1:
-        raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
     if options.target is not None:
         graph = in_instructions(graph, options.target, max(options.chunks))
-    cuts = cut_graph(graph, _restriction(graph, options), options.rules)
+    priced = options if options.target is not None else replace(options, chunks=(min(options.chunks),))
+    cuts = cut_graph(graph, _restriction(graph, options), priced)
     builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
     if options.target is not None:

@@ -65,6 +65,26 @@ class Restriction:
     paired: bool = False
 
 
+def refuse_contradictions(
+    scheme: Scheme, tiles: tuple[int, int] | None, tile_size: tuple[int, int] | None, strips: bool
+) -> None:
+    """Whether a scheme can be had like this; arguments as for ``restriction``.
+
+    Raises:
+        UsageError: tiles given for another scheme, not positive, or by number and by size; strips forbidden in another
+            scheme.
+    """
+    if (tiles is not None or tile_size is not None) and scheme is not Scheme.INVERTED_RESIDUAL:
+        raise UsageError(f"tiles belong to the scheme inverted-residual, not to {scheme.value}; leave them out")
+    if tiles is not None and tile_size is not None:
+        raise UsageError("tiles are given by their number or by their size, not by both; leave one of them out")
+    for height, width in (each for each in (tiles, tile_size) if each is not None):
+        if height < 1 or width < 1:
+            raise UsageError(f"{height}x{width} makes no tiles; give at least 1x1")
+    if not strips and scheme is not Scheme.AUTO:
+        raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
+
+
 def restriction(
     graph: LayerGraph,
     scheme: Scheme,
@@ -84,13 +104,9 @@ def restriction(
         bands: whether ``auto`` may run strips in bands, which is good where outputs may lie over spent input.
 
     Raises:
-        UsageError: tiles given for another scheme, not positive, or by number and by size; strips forbidden in another
-            scheme.
+        UsageError: as ``refuse_contradictions``.
     """
-    if (tiles is not None or tile_size is not None) and scheme is not Scheme.INVERTED_RESIDUAL:
-        raise UsageError(f"tiles belong to the scheme inverted-residual, not to {scheme.value}; leave them out")
-    if not strips and scheme is not Scheme.AUTO:
-        raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
+    refuse_contradictions(scheme, tiles, tile_size, strips)
     if scheme is Scheme.AUTO:
         sizes = _whole if not strips else _bands if bands else _strips
         return Restriction(scheme, sizes, lambda first, last: True)
@@ -213,11 +229,7 @@ def _tiled(tiles: tuple[int, int] | None, size: tuple[int, int] | None) -> TileS
     rows in 4 tiles are 3, 3, 3 and 1. (In the paper's Equation 3 the last takes the remainder on top, 2, 2, 2 and 4,
     and is the largest.) Where the last would be empty there are fewer: 9 rows in 6 tiles are four of 2 and one of 1.
     """
-    if tiles is not None and size is not None:
-        raise UsageError("tiles are given by their number or by their size, not by both; leave one of them out")
     height, width = tiles or size or DEFAULT_TILES
-    if height < 1 or width < 1:
-        raise UsageError(f"{height}x{width} makes no tiles; give at least 1x1")
     if size is not None:
         return lambda driven: ((min(height, driven.height),), (min(width, driven.width),))
     return lambda driven: ((-(-driven.height // height),), (-(-driven.width // width),))

@@ -1,0 +1,77 @@
+"""One set of options: what contradicts is refused where it enters, before any file is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tflite_fuse
+from tflite_fuse import Goal, UsageError
+from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.passes.options import FuseOptions, read_options
+
+UNFUSED = ("reorder", "plan")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheme": "magic"}, "there is no scheme 'magic'; the schemes are auto, "),
+        ({"input_mode": "piped"}, "inputs cannot be 'piped'; they can be resident, streamed, external"),
+        ({"target": "z80"}, "'z80' is no target; choose from cortex-m7, "),
+        ({"in_place": "mkl"}, "there is no kernel set 'mkl'; the sets are reference, "),
+        ({"passes": ("reorder", "paint")}, "there is no pass 'paint'; the passes are reorder, fuse, plan"),
+        ({"passes": ("plan", "fuse")}, "the plan pass must be the last one"),
+        ({"passes": ("fuse", "fuse")}, "a pass is named twice"),
+        ({"passes": UNFUSED, "input_mode": "streamed"}, "inputs that are streamed are read by fused blocks"),
+        ({"passes": UNFUSED, "tile_size": (4, 4)}, "tiles are those of fused blocks"),
+        ({"passes": UNFUSED, "target": "generic"}, "instructions are predicted for fused blocks"),
+        ({"passes": UNFUSED, "goal": Goal(max_compute=1.3)}, "a trade of RAM for compute is what fused blocks offer"),
+        ({"passes": UNFUSED, "scheme": "h-cache"}, "h-cache is a scheme of fused blocks"),
+        ({"tiles": (4, 4)}, "tiles belong to the scheme inverted-residual, not to auto"),
+        ({"scheme": "inverted-residual", "tiles": (4, 4), "tile_size": (4, 4)}, "not by both"),
+        ({"scheme": "inverted-residual", "tiles": (0, 4)}, "0x4 makes no tiles"),
+        ({"scheme": "h-cache", "strips": False}, "only the scheme auto can do without strips"),
+    ],
+)
+def test_contradictions_are_refused_before_the_file_is_read(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tflite_fuse.rewrite("no such file.tflite", **options)
+
+
+def test_names_become_what_they_stand_for() -> None:
+    assert read_options() == FuseOptions()
+    options = read_options(scheme="h-cache", input_mode="external", target="cortex-m4", passes=["fuse"], overlap=False)
+    assert (options.scheme, options.input_mode, options.target) == (
+        Scheme.H_CACHE,
+        InputMode.EXTERNAL,
+        Target.CORTEX_M4,
+    )
+    assert options.passes == ("fuse",) and not options.shares
+
+
+def test_views_agree_with_the_options() -> None:
+    options = FuseOptions(in_place="reference", input_mode=InputMode.STREAMED)
+    searched = options.search([3])
+    assert (searched.moved, searched.input_mode, searched.overlap, searched.count_tail) == (
+        frozenset({3}),
+        InputMode.STREAMED,
+        True,
+        True,
+    )
+    assert (options.arena().in_place, options.arena().planned) == ("reference", True)
+    unplanned = FuseOptions(passes=("reorder", "fuse"))
+    assert not unplanned.search().overlap and not unplanned.arena().planned
+    published = FuseOptions(scheme=Scheme.STREAM_2D).search()
+    assert not published.overlap and not published.single_operators
+
+
+def test_unasked_predicted_instructions_may_be_as_many_more_as_predictions_are_off() -> None:
+    assert FuseOptions().reached_for == Goal()
+    counted = FuseOptions(target=Target.GENERIC).reached_for
+    assert counted.max_compute == 1 + prediction_error(Target.GENERIC).mean
+    asked = Goal(max_ram=1000)
+    assert FuseOptions(asked, target=Target.GENERIC).reached_for == asked

@@ -1,0 +1,160 @@
+"""What a user may ask of a rewrite: the one set of options, checked where they enter.
+
+Search, placement and pricing look at views of it (``search``, ``arena``), none of them at names a user typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.search.fusion_front import SearchOptions
+from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.memory.arena import ArenaOptions
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+
+DEFAULT_PASSES = ("reorder", "fuse", "plan")
+"""What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
+
+Name = TypeVar("Name", bound=Enum)
+
+
+def named(kinds: type[Name], name: str, what: str) -> Name:
+    """The member of an enumeration that users call ``name``. Raises UsageError."""
+    for kind in kinds:
+        if kind.value == name:
+            return kind
+    raise UsageError(what.format(name, ", ".join(str(kind.value) for kind in kinds)))
+
+
+@dataclass(frozen=True)
+class FuseOptions:
+    """How to rewrite a model. Options that contradict each other raise UsageError.
+
+    Attributes:
+        goal: what to reach.
+        passes: which of ``DEFAULT_PASSES``, in order.
+        scheme: which blocks and configurations are allowed.
+        tiles, tile_size: number of tiles along height and width of the scheme ``inverted-residual``, or their height
+            and width in pixels; at most one of the two is given.
+        input_mode: where the model's inputs are from now on.
+        overlap: let blocks write their output over input they need no more, where offsets are planned.
+        strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
+            For the scheme ``auto``.
+        int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.
+        target: the core whose predicted instructions count as compute; None counts multiply-accumulates.
+        in_place: kernel set whose operators may overwrite their input; None: none does.
+        time_limit: seconds until searches answer with what they have; None for as long as their work takes.
+        count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
+    """
+
+    goal: Goal = NOTHING_RECOMPUTED
+    passes: tuple[str, ...] = DEFAULT_PASSES
+    scheme: Scheme = Scheme.AUTO
+    tiles: tuple[int, int] | None = None
+    tile_size: tuple[int, int] | None = None
+    input_mode: InputMode = InputMode.RESIDENT
+    overlap: bool = True
+    strips: bool = True
+    int8_io: bool = False
+    target: Target | None = None
+    in_place: str | None = None
+    time_limit: float | None = None
+    count_tail: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.passes:
+            if name not in DEFAULT_PASSES:
+                raise UsageError(f"there is no pass {name!r}; the passes are {', '.join(DEFAULT_PASSES)}")
+        if "plan" in self.passes and self.passes[-1] != "plan":
+            raise UsageError(
+                "the plan pass must be the last one: its offsets belong to the order of operators and tensors"
+            )
+        if len(set(self.passes)) != len(self.passes):
+            raise UsageError("a pass is named twice")
+        if self.in_place is not None and self.in_place not in KERNEL_SETS:
+            raise UsageError(f"there is no kernel set {self.in_place!r}; the sets are {', '.join(KERNEL_SETS)}")
+        if "fuse" not in self.passes:
+            self._refuse_without_fusion()
+        self.search()
+
+    def _refuse_without_fusion(self) -> None:
+        reasons = {
+            f"inputs that are {self.input_mode.value} are read by fused blocks": (
+                self.input_mode is not InputMode.RESIDENT
+            ),
+            "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
+            "instructions are predicted for fused blocks": self.target is not None,
+            "a trade of RAM for compute is what fused blocks offer": (
+                self.goal.least_ram or self.goal.max_compute is not None
+            ),
+            f"{self.scheme.value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
+        }
+        for reason, asked in reasons.items():
+            if asked:
+                raise UsageError(f"{reason}: the fuse pass must run")
+
+    @property
+    def shares(self) -> bool:
+        """Whether blocks may write over their input: offsets that allow it must be planned."""
+        return self.overlap and "plan" in self.passes
+
+    @property
+    def reached_for(self) -> Goal:
+        """The goal; unasked, predicted instructions may be as many more as such predictions are off on average."""
+        if self.target is not None and self.goal == NOTHING_RECOMPUTED:
+            return Goal(max_compute=1 + prediction_error(self.target).mean)
+        return self.goal
+
+    def search(self, moved: Collection[int] = ()) -> SearchOptions:
+        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
+        the choice among lengths of runs where instructions count.
+
+        Args:
+            moved: the inputs that leave the arena.
+        """
+        own = self.scheme is Scheme.AUTO
+        return SearchOptions(
+            scheme=self.scheme,
+            tiles=self.tiles,
+            tile_size=self.tile_size,
+            alignment=ALIGNMENT,
+            input_mode=self.input_mode,
+            moved=frozenset(moved),
+            overlap=own and self.shares,
+            strips=self.strips,
+            single_operators=own,
+            count_tail=self.count_tail,
+            target=self.target,
+        )
+
+    def arena(self) -> ArenaOptions:
+        """Under which conditions arenas are worked out."""
+        return ArenaOptions(self.in_place, planned="plan" in self.passes)
+
+
+def read_options(
+    *,
+    passes: Sequence[str] = DEFAULT_PASSES,
+    goal: Goal | None = None,
+    scheme: str = Scheme.AUTO.value,
+    input_mode: str = InputMode.RESIDENT.value,
+    target: str | None = None,
+    **others: object,
+) -> FuseOptions:
+    """The options a user gave by name; the others are fields of ``FuseOptions``. Raises UsageError."""
+    return FuseOptions(
+        goal=goal or NOTHING_RECOMPUTED,
+        passes=tuple(passes),
+        scheme=named(Scheme, scheme, "there is no scheme {!r}; the schemes are {}"),
+        input_mode=named(InputMode, input_mode, "inputs cannot be {!r}; they can be {}"),
+        target=None if target is None else named(Target, target, "{!r} is no target; choose from {}"),
+        **others,  # type: ignore[arg-type]
+    )

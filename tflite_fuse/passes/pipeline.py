@@ -1,0 +1,42 @@
+"""The passes of a rewrite, made from its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.base import Pass
+from tflite_fuse.passes.fuse import Fuse
+from tflite_fuse.passes.int8_borders import Int8Borders
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.reorder import Reorder
+from tflite_fuse.passes.sink_transpose import SinkTranspose
+
+
+def make_passes(
+    options: FuseOptions, measure: Callable[[Model], int | None] | None, budget: Budget, known: KnownBlocks
+) -> list[Pass]:
+    """What to run, in order.
+
+    Args:
+        options: what was asked for.
+        measure: bytes of the head that a real runtime uses, for the plan.
+        budget: for all searches together.
+        known: where blocks are noted down.
+    """
+
+    def overlaps(model: Model) -> tuple[Overlap, ...]:
+        return block_overlaps(model, known) if options.shares else ()
+
+    made: dict[str, list[Pass]] = {
+        "reorder": [Reorder(options.time_limit, options.in_place)],
+        "fuse": [SinkTranspose(), Fuse(options, budget, known)],
+        "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
+    }
+    borders: list[Pass] = [Int8Borders()] if options.int8_io else []
+    return borders + [step for name in options.passes for step in made[name]]

@@ -1,0 +1,160 @@
+"""A rewrite from a model and options to a file and a report: run the passes, prove the result, say what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
+from tflite_fuse.figures import arena_in_file, figures, measured_head
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
+from tflite_fuse.memory.arena import Arena
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.base import PassResult, run_passes
+from tflite_fuse.passes.fuse import FuseResult
+from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import make_passes
+from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.report.outside import outside_notes
+from tflite_fuse.report.report import BlockReport, Report, Verified
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
+
+Counter = Callable[[int, int], None]
+"""Told of every input compared: (done, in all)."""
+
+
+def rewrite_model(
+    model: Model, data: bytes, options: FuseOptions, verify: bool | None, inputs: int, progress: Counter | None
+) -> tuple[bytes, Report]:
+    """The file of a rewritten model, and what to tell about it.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        options: how.
+        verify: whether to run both in TFLM; None where it is installed.
+        inputs: on how many inputs.
+        progress: told of every one.
+
+    Raises: as ``api.rewrite``.
+    """
+    budget, known = Budget(seconds=options.time_limit), KnownBlocks()
+    steps = make_passes(options, lambda each: measured_head(serialize_model(each)), budget, known)
+    rewritten, results = run_passes(model, steps)
+    output = serialize_model(rewritten)
+    planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
+    arena = arena_in_file(rewritten, output, known) if planned is None else planned
+    before = figures(model, data, arena_in_file(model, data, known), known)
+    after = figures(rewritten, output, arena, known)
+    limit = options.goal.max_ram
+    if limit is not None and after.arena_bytes > limit:
+        raise LimitError(
+            f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
+            f"the rewritten model needs {after.arena_bytes:,} bytes"
+        )
+    sound = plan_fault(model, block_overlaps(model, known)) is None
+    files = data if sound else serialize_model(remove_plan(model)), output
+    verified, remarks = _verified((model, rewritten), files, known, verify, inputs, progress)
+    outside = outside_inputs(rewritten)
+    fused = next((result for result in results if isinstance(result, FuseResult)), None)
+    report = Report(
+        before=before,
+        after=after,
+        estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
+        compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
+        optimal=_optimal(results),
+        verified=verified,
+        notes=(
+            *(note for result in results for note in result.notes),
+            *outside_notes(outside, outside_reads(rewritten, known)),
+            *_about_arena(arena),
+            *_about_budget(budget, options),
+            *remarks,
+        ),
+        blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
+        outside=outside,
+        prediction=None if fused is None else fused.prediction,
+    )
+    return output, report
+
+
+def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
+    """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
+    ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
+    return {
+        result.proves: result.optimal for result in [*results, *ordered] if result.proves and result.optimal is not None
+    }
+
+
+def _about_arena(arena: Arena) -> Iterator[str]:
+    """What small models need beyond head and tail."""
+    if arena.while_loading > arena.total:
+        yield (
+            f"while it loads, the runtime needs {arena.while_loading:,} bytes for a moment: allocate so many, not "
+            f"{arena.total:,}"
+        )
+
+
+def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[str]:
+    if budget.braked:
+        yield f"the time limit of {options.time_limit:g} s ended a search: with more time the arena may be smaller"
+    elif budget.is_over():
+        yield "the searches have used up the work they may do: what was tried last was placed without them"
+
+
+def _block_report(inserted: InsertedBlock) -> BlockReport:
+    choice = inserted.choice
+    return BlockReport(
+        operators=inserted.labels,
+        input=inserted.input,
+        output=inserted.output,
+        scheme=choice.scheme,
+        strip_width=choice.config.tile_width,
+        band_height=choice.config.tile_height,
+        scratch_bytes=inserted.plan.schedule.scratch_bytes,
+        macs=inserted.plan.schedule.macs,
+        extra_macs=inserted.extra_macs,
+    )
+
+
+def _verified(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    known: KnownBlocks,
+    wanted: bool | None,
+    inputs: int,
+    progress: Counter | None,
+) -> tuple[Verified | None, list[str]]:
+    if wanted is False:
+        return None, []
+    if wanted is None and not tflm.available():
+        return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
+    try:
+        comparison = compare(
+            *files,
+            generate_inputs(models[0], inputs),
+            names=("model A", "model B"),
+            models=models,
+            known=known,
+            progress=progress,
+        )
+    except ModelError as error:
+        raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
+    except RuntimeUnavailableError as error:
+        if wanted:
+            raise
+        return None, [f"not run on this machine: {error}"]
+    if comparison.first_difference is not None:
+        raise VerificationError(
+            f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
+        )
+    rights = tflm.unconfined()
+    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), notes
