@@ -1,4 +1,4 @@
-"""Runtimes in child processes: start, ask, time out, and turn crashes into sentences.
+"""Runtimes in child processes: load models, run inferences, turn refusals into sentences.
 
 A ``Worker`` is one child process with at most one model loaded. Starting one costs about 0.3 s (Python and numpy), so
 workers that did everything asked of them are kept for the next model; one that failed is ended.
@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import re
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
-from tflite_fuse.runtime.processes.child import receive_frame, send_frame
+from tflite_fuse.runtime.processes.connection import Child, ChildError, Pixels
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.streams import Outside, Stream
 
@@ -42,21 +36,9 @@ LOAD_TIMEOUT = 60.0
 _FIRST_ARENA = 1 << 24
 _LARGEST_ARENA = 1 << 29
 _MISSING = re.compile(r"missing: (\d+)")
-_SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
-_LOG_LIMIT = 1 << 20
-_LONGEST_DETAIL = 500
 _KEPT = 3
-# The child computes nothing in numpy; without this, importing it starts threads that wait for work.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
 _TITLES = {"tflm": "TensorFlow Lite Micro", "litert": "LiteRT"}
 _PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
-
-# The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path.
-_LAUNCHER = (
-    "import json,runpy,sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "runpy.run_path(sys.argv.pop(1), None, '__main__')"
-)
 
 
 @dataclass(frozen=True)
@@ -88,23 +70,6 @@ class WorkerKind:
         return _TITLES[self.runtime]
 
 
-class _ChildError(Exception):
-    """The runtime refused, or the child died. ``log`` is what the runtime printed during the request."""
-
-    def __init__(self, message: str, log: str, crashed: bool = False) -> None:
-        super().__init__(message)
-        self.log = log
-        self.crashed = crashed
-
-    def detail(self) -> str:
-        lines = [_SOURCE_FILE.sub("", line.strip()) for line in self.log.splitlines() if line.strip()]
-        reports = [line for line in lines if "Sanitizer: " in line or "runtime error: " in line]
-        words = "; ".join(dict.fromkeys(reports[:2] or lines[-3:]))
-        if self.crashed and words:
-            words = f"{self} ({words})"
-        return shorten(words or str(self), _LONGEST_DETAIL, placeholder=" …")
-
-
 class Worker:
     """One child process that loads models and runs inferences. Not for use by two threads at once."""
 
@@ -121,7 +86,6 @@ class Worker:
         self._search_path = [str(Path(each).absolute()) for each in (sys.path if search_path is None else search_path)]
         self.kind = kind
         self.name = "the model"
-        self.healthy = False
         self.unconfined = ""
         self.inputs: tuple[TensorDetail, ...] = ()
         self.outputs: tuple[TensorDetail, ...] = ()
@@ -130,34 +94,25 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        self._connection, theirs = socket.socketpair()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
-        paths = json.dumps(self._search_path)
-        script = str(Path(__file__).with_name("child.py"))
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _LAUNCHER, paths, script, str(theirs.fileno()), self.kind.runtime],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **_ENVIRONMENT, **dict(self.kind.environment)},
-                start_new_session=True,
-            )
+        self._child = Child(self.kind.runtime, dict(self.kind.environment), self._search_path)
         try:
-            self.unconfined = str(self._receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
-        except _ChildError as failure:
+            self.unconfined = str(self._child.receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
+        except ChildError as failure:
             self.close()
             raise RuntimeUnavailableError(
                 f"{self.kind.title} cannot be used here: {failure.detail()}; its package is "
                 f"{_PACKAGES[self.kind.runtime]}, install it with: pip install 'tflite-fuse[verify]'"
             ) from failure
-        self.healthy = True
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the child still runs, as far as is known."""
+        return self._child.healthy
 
     @property
     def process_id(self) -> int:
         """Of the child, for those who must look at it from outside."""
-        return self._process.pid
+        return self._child.process_id
 
     def load(self, model: bytes, name: str = "the model", timeout: float = LOAD_TIMEOUT) -> None:
         """Load a model, with an arena that is doubled until it suffices.
@@ -176,7 +131,7 @@ class Worker:
             try:
                 header = self._load(model, arena_size, timeout)
                 break
-            except _ChildError as failure:
+            except ChildError as failure:
                 missing = [int(number) for number in _MISSING.findall(failure.log)]
                 if not missing or arena_size >= _LARGEST_ARENA:
                     raise ModelError(f"{self.kind.title} cannot load {name}: {failure.detail()}") from failure
@@ -194,7 +149,7 @@ class Worker:
             "libraries": list(self.kind.libraries),
             "registerers": list(self.kind.registerers),
         }
-        return self._ask(request, [model], timeout, "loading the model")[0]
+        return self._child.ask(request, [model], timeout, "loading the model")[0]
 
     def infer(
         self,
@@ -229,12 +184,12 @@ class Worker:
             "outside": images,
             "arrays": described,
         }
-        pixels = _Pixels(outside)
+        pixels = Pixels(outside)
         try:
             parts = [array.tobytes() for array in arrays]
             seconds = self._patience() if timeout is None else timeout
-            header, body = self._ask(request, parts, seconds, "running the model", pixels)
-        except _ChildError as failure:
+            header, body = self._child.ask(request, parts, seconds, "running the model", pixels)
+        except ChildError as failure:
             if pixels.error is not None:
                 raise pixels.error from None
             raise ModelError(f"{self.kind.title} cannot run {self.name}: {failure.detail()}") from failure
@@ -265,92 +220,16 @@ class Worker:
     def allocations_text(self) -> str:
         """What TensorFlow Lite Micro prints about the arena of the loaded model. Raises ModelError if it fails."""
         try:
-            header, _ = self._ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena")
-        except _ChildError as failure:
+            header, _ = self._child.ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena")
+        except ChildError as failure:
             raise ModelError(
                 f"{self.kind.title} cannot measure the arena of {self.name}: {failure.detail()}"
             ) from failure
         return str(header["text"])
 
-    def _ask(
-        self,
-        header: dict[str, Any],
-        body: Sequence[bytes],
-        timeout: float,
-        doing: str,
-        pixels: _Pixels | None = None,
-    ) -> tuple[dict[str, Any], bytes]:
-        self._send({**header, "seconds": timeout}, body, timeout)
-        answer = self._receive(timeout, doing)
-        while pixels is not None and "wanted" in answer[0]:
-            self._send(*pixels.answer(*answer[0]["wanted"]), timeout)
-            answer = self._receive(timeout, doing)
-        return answer
-
-    def _send(self, header: dict[str, Any], body: Sequence[bytes], timeout: float) -> None:
-        self._connection.settimeout(timeout)
-        # If the child died, _receive finds out and says why.
-        with contextlib.suppress(OSError):
-            send_frame(self._connection, header, body)
-
-    def _receive(self, timeout: float, doing: str) -> tuple[dict[str, Any], bytes]:
-        self._connection.settimeout(timeout)
-        try:
-            frame = receive_frame(self._connection)
-        except TimeoutError:
-            self._end(grace=0.0)
-            raise _ChildError(f"{doing} took longer than {timeout:g} s", "") from None
-        except OSError:
-            frame = None
-        if frame is None:
-            raise _ChildError(self._death(), self._read_log(), crashed=True)
-        if "failure" in frame[0]:
-            raise _ChildError(str(frame[0]["message"]), str(frame[0].get("log", "")))
-        return frame
-
-    def _death(self) -> str:
-        self._end(grace=5.0)
-        code = self._process.returncode
-        if -code == signal.SIGXCPU:
-            return "the runtime took more processor time than it is given"
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                return f"the runtime crashed with {signal.Signals(-code).name}"
-        return f"the runtime ended with exit code {code}"
-
-    def _read_log(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
-
-    def _end(self, grace: float) -> None:
-        self.healthy = False
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
-        self._process.kill()
-        self._process.wait()
-
     def close(self) -> None:
         """End the child. Harmless if it has ended."""
-        self._connection.close()
-        self._end(grace=0.0)
-        self._log.close()
-
-
-class _Pixels:
-    """Answers a child that asks for pixels while a model runs. What a source raises ends the inference."""
-
-    def __init__(self, outside: Sequence[Outside]) -> None:
-        self._outside = outside
-        self.error: BaseException | None = None
-
-    def answer(self, number: int, y: int, x: int, count: int) -> tuple[dict[str, Any], list[bytes]]:
-        stream = self._outside[number]
-        try:
-            if isinstance(stream, Stream):
-                return {}, [stream.pixels(y, x, count)]
-        except BaseException as error:  # also an interrupt: the child waits, and must not be left so
-            self.error = error
-        return {"failure": "source"}, []
+        self._child.close()
 
 
 _idle: list[Worker] = []
