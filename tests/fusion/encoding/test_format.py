@@ -12,9 +12,9 @@ import pytest
 
 from tests.fusion.encoding.test_encode import encoded, small_block
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.fusion.block.enums import StageKind, Storage
 from tflite_fuse.fusion.encoding.decode import decode
-from tflite_fuse.fusion.encoding.options import read_options
+from tflite_fuse.fusion.encoding.options import read_options, write_options
 from tflite_fuse.fusion.encoding.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
 from tflite_fuse.runtime.library.host import host_library, load_library
 
@@ -86,3 +86,13 @@ def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDe
         with pytest.raises(BlockError, match=f"A {desc.__name__} of the fused block has a field"):
             decode(bytes(changed), encoded(small_block()).constants)
         assert ("tensor" if desc is TensorDesc else "stage") in message(bytes(changed))
+
+
+@pytest.mark.parametrize("storage", [Storage.PERSISTENT, 5, 255])
+def test_storages_that_nothing_fills_yet_are_refused(storage: int) -> None:
+    found = read_options(encoded(small_block()).options)
+    changed = (found.tensors[0]._replace(storage=storage), *found.tensors[1:])
+    options = write_options(found._replace(tensors=changed))
+    with pytest.raises(BlockError, match=r"outlive the run|unknown storage"):
+        decode(options, encoded(small_block()).constants)
+    assert "tensor" in message(options)

@@ -59,6 +59,8 @@ def _check_tensor(tensor: BlockTensor) -> None:
             f"Tensor {tensor.name} is {tensor.height}x{tensor.width}x{tensor.channels}; a block takes 1...{MAX_EXTENT} "
             "rows and columns and less than 2 GiB."
         )
+    if tensor.storage is Storage.PERSISTENT:
+        raise BlockError(f"Tensor {tensor.name} is to outlive the run, which no library can do yet.")
     if not -128 <= tensor.zero_point <= 127:
         raise BlockError(f"Tensor {tensor.name} has zero point {tensor.zero_point}, which is no int8 value.")
 
@@ -68,15 +70,6 @@ def _check_operands(block: Block) -> None:
         stored = [index for index, tensor in enumerate(block.tensors) if tensor.storage is storage]
         if sorted(listed) != stored:
             raise BlockError(f"The block lists tensors {sorted(listed)} as its {storage.name} but stores {stored} so.")
-
-
-def leaves_image(stage: Stage, source: BlockTensor, output: BlockTensor) -> bool:
-    """Whether any window of a stage sees pixels outside its input."""
-    return (
-        max(stage.padding) > 0
-        or (output.height - 1) * stage.stride[0] + stage.extent[0] > source.height
-        or (output.width - 1) * stage.stride[1] + stage.extent[1] > source.width
-    )
 
 
 def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:

@@ -12,7 +12,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import StoredTables
 from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_TENSORS
+from tflite_fuse.fusion.block.limits import MAX_BYTES
 from tflite_fuse.fusion.block.packing import WeightLayout
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
@@ -98,11 +98,7 @@ def _operands(options: Options, storage: Storage) -> tuple[int, ...]:
 
 def _outside_numbers(options: Options, block: Block) -> dict[int, int]:
     """The operand numbers of what lies outside: any, as all blocks of a model share them."""
-    numbers = {index: options.tensors[index].operand for group in outside_tensors(block) for index in group}
-    for index, number in numbers.items():
-        if not 0 <= number <= MAX_TENSORS:
-            raise BlockError(f"Tensor {index} of the fused block is external tensor or source {number}.")
-    return numbers
+    return {index: options.tensors[index].operand for group in outside_tensors(block) for index in group}
 
 
 def _check_placement(options: Options, block: Block) -> None:
@@ -128,7 +124,7 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         raise BlockError(f"Stage {index} of the fused block has unknown kind {desc.kind}.")
     if desc.weight_layout not in list(WeightLayout):
         raise BlockError(f"Stage {index} of the fused block has unknown weight layout {desc.weight_layout}.")
-    inputs = options.stage_inputs[max(0, desc.first_input) :][: max(0, desc.input_count)]
+    inputs = options.stage_inputs[max(0, desc.first_input) :][: desc.input_count]
     if desc.first_input < 0 or len(inputs) != desc.input_count:
         raise BlockError(f"Stage {index} of the fused block reads beyond the list of inputs.")
     if not all(0 <= number < len(tensors) for number in (desc.output, *inputs)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import Tables, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
@@ -177,8 +178,6 @@ def _leaves_input(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
     if KINDS[stage.kind].window is Window.PIXEL:
         return False
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
-    return (
-        max(stage.padding) > 0
-        or (output.height - 1) * stage.stride[0] + stage.extent[0] > source.height
-        or (output.width - 1) * stage.stride[1] + stage.extent[1] > source.width
-    )
+    sizes = ((output.height, source.height), (output.width, source.width))
+    windows = zip(stage_windows(stage), sizes, strict=True)
+    return any(window.first(0) < 0 or window.end(outputs) > length for window, (outputs, length) in windows)
