@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from tests.builders import random_graph
 from tests.conftest import SHARED
 from tests.input_mode_models import MODELS, float_input, two_towers
 from tests.test_cli import validate
@@ -29,7 +30,6 @@ from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_input
 from tflite_fuse.passes.insert_blocks import insert_blocks
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo.networks import random_graph
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.builders import random_graph
 from tests.conftest import shared_models
 from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome
@@ -74,7 +75,7 @@ def test_rewrites_with_options_are_proven(path: Path, options: dict[str, Any]) -
 @pytest.mark.parametrize("seed", range(24))
 def test_rewrites_of_random_networks_are_proven(seed: int) -> None:
     randomness = random.Random(seed)
-    model = networks.random_graph(randomness.randint, 12, variables=seed % 3 == 0)
+    model = random_graph(randomness.randint, 12, variables=seed % 3 == 0)
     check(model, **randomness.choice(OPTIONS))
 
 

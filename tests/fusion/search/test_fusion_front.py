@@ -16,7 +16,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import price_block
-from tflite_fuse.fusion.search.cut_graph import Options, Residency, cut_graph
+from tflite_fuse.fusion.search.cut_graph import Offers, Residency, cut_graph
 from tflite_fuse.fusion.search.front import Front
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.fusion.search.pareto_paths import pareto_with_tail, search_paths
@@ -39,7 +39,7 @@ def random_cuts(random: Random, count: int, tails: bool = False) -> nx.MultiDiGr
             ram = sorted(random.sample(range(1, 30), random.randint(1, 3)))
             macs = sorted(random.sample(range(1, 30), len(ram)), reverse=True)
             tiles = np.ones(len(ram), dtype=np.int64)
-            options = Options(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
+            options = Offers(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
             tail = random.randrange(12) if tails else 0
             cuts.add_edge(source, target, options=options, fused=target > source + 1, tail=tail)
             if tails and random.random() < 0.3:

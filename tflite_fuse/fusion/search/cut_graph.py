@@ -50,7 +50,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Options:
+class Offers:
     """What an edge offers, each field [options], RAM ascending, MACs descending.
 
     Attributes:
@@ -70,13 +70,13 @@ class Options:
     def __len__(self) -> int:
         return len(self.ram)
 
-    def pick(self, indices: IntArray) -> Options:
-        return Options(*(column[indices] for column in self._columns()))
+    def pick(self, indices: IntArray) -> Offers:
+        return Offers(*(column[indices] for column in self._columns()))
 
     def _columns(self) -> tuple[IntArray, ...]:
         return self.ram, self.macs, self.scratch, self.tile_height, self.tile_width, self.chunk
 
-    def best(self) -> Options:
+    def best(self) -> Offers:
         """Those no other is below in both RAM and multiply-accumulates."""
         return self.pick(pareto(self.ram, self.macs))
 
@@ -86,7 +86,7 @@ class Cuts:
     """The cut graph of a layer graph.
 
     Attributes:
-        dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Options``, ``fused``,
+        dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Offers``, ``fused``,
             and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
             the first operator (the network's inputs), and ``tail``, bytes of the tail no edge can change.
         graph: the layers, inputs that need no RAM counted with 0 bytes.
@@ -234,9 +234,9 @@ def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Seque
     )
 
 
-def _as_it_is(residency: Residency, index: int, macs: int) -> Options:
+def _as_it_is(residency: Residency, index: int, macs: int) -> Offers:
     nothing = np.zeros(1, dtype=np.int64)
-    return Options(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing, nothing)
+    return Offers(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing, nothing)
 
 
 def _blocks(
@@ -264,10 +264,10 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
     )
 
 
-def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Options:
+def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Offers:
     """Args: paired: for how many chunks each height goes with one width alone, 0 if with all; most: work."""
     configurations = costs.tile_height, costs.tile_width, costs.chunk
-    everything = Options(residency.while_running(costs), costs.macs, costs.scratch, *configurations)
+    everything = Offers(residency.while_running(costs), costs.macs, costs.scratch, *configurations)
     usable = costs.usable & (costs.macs <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)

@@ -10,10 +10,10 @@ from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import driven_tensor, price_block
 from tflite_fuse.fusion.instructions.targets import Target, in_instructions
-from tflite_fuse.fusion.search.cut_graph import Cuts, Options, Residency, Rules, cut_graph
+from tflite_fuse.fusion.search.cut_graph import Cuts, Offers, Residency, Rules, cut_graph
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
-from tflite_fuse.fusion.search.pareto_paths import Path, Step, search_paths
+from tflite_fuse.fusion.search.pareto_paths import Leg, Path, search_paths
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 from tflite_fuse.model.schema import Model
 
@@ -111,27 +111,27 @@ class _PointBuilder:
     def point(self, path: Path) -> Point:
         blocks: list[BlockChoice] = []
         largest: tuple[int, ...] = ()
-        for step in path.steps:
-            edge = self.cuts.dag.edges[step.first, step.last + 1, step.key]
-            if int(edge["options"].ram[step.option]) == path.peak and not largest:
-                largest = tuple(range(step.first, step.last + 1))
+        for leg in path.legs:
+            edge = self.cuts.dag.edges[leg.first, leg.last + 1, leg.key]
+            if int(edge["options"].ram[leg.option]) == path.peak and not largest:
+                largest = tuple(range(leg.first, leg.last + 1))
             if edge["fused"]:
-                blocks.append(self._block(step, edge["options"], path.peak))
+                blocks.append(self._block(leg, edge["options"], path.peak))
         factor = path.macs / self.graph.macs if self.graph.macs else 1.0
         return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
 
-    def _block(self, step: Step, options: Options, peak: int) -> BlockChoice:
-        operators = tuple(range(step.first, step.last + 1))
-        tile = int(options.tile_height[step.option]), int(options.tile_width[step.option])
-        chunk = int(options.chunk[step.option])
-        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[step.option])
+    def _block(self, leg: Leg, options: Offers, peak: int) -> BlockChoice:
+        operators = tuple(range(leg.first, leg.last + 1))
+        tile = int(options.tile_height[leg.option]), int(options.tile_width[leg.option])
+        chunk = int(options.chunk[leg.option])
+        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[leg.option])
         for larger in (each for each in self.chunks if each > chunk):
             wider = BlockConfig(*tile, larger)
-            ram, needed = self._price(step.first, step.last, wider)
+            ram, needed = self._price(leg.first, leg.last, wider)
             if ram > peak:
                 break
             config, scratch = wider, needed
-        macs = int(options.macs[step.option])
+        macs = int(options.macs[leg.option])
         extra = macs - sum(self.graph.layers[index].macs for index in operators)
         return BlockChoice(operators, config, scratch, macs, extra, self._scheme(operators, config))
 

@@ -21,14 +21,14 @@ import networkx as nx
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray
-from tflite_fuse.fusion.search.cut_graph import Options, pareto
+from tflite_fuse.fusion.search.cut_graph import Offers, pareto
 
 _NEVER = 1 << 60
 """Costs of a cut no path leads to."""
 
 
 @dataclass(frozen=True)
-class Step:
+class Leg:
     """One edge of a path: from cut ``first`` over the layers ``first … last``, under one option of the edge.
 
     ``key`` tells it from the edges beside it.
@@ -48,13 +48,13 @@ class Path:
         peak: bytes, the largest RAM of its edges.
         tail: bytes, the sum over its edges and the graph's own.
         macs: the sum over its edges.
-        steps: the edges from first to last.
+        legs: the edges from first to last.
     """
 
     peak: int
     tail: int
     macs: int
-    steps: tuple[Step, ...]
+    legs: tuple[Leg, ...]
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ class _Edge:
     source: int
     target: int
     key: int
-    options: Options
+    options: Offers
     fused: bool
     tail: int
 
 
 def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
-    """All paths through a cut graph (see ``candidates``) that no other beats in RAM and multiply-accumulates.
+    """All paths through a cut graph (see ``cut_graph``) that no other beats in RAM and multiply-accumulates.
 
     RAM is peak + tail; paths come in its order.
     """
@@ -115,8 +115,8 @@ def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
     for index in pareto(end.peak + end.tail, end.cost):
         macs = int(end.cost[index]) // len(edges) ** 2
         if not paths or macs < paths[-1].macs:
-            steps, peak = _trace(edges, labels, int(index))
-            paths.append(Path(max(start, peak), int(end.tail[index]) + int(cuts.graph["tail"]), macs, steps))
+            legs, peak = _trace(edges, labels, int(index))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + int(cuts.graph["tail"]), macs, legs))
     return tuple(paths)
 
 
@@ -235,14 +235,14 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     return np.array(kept, dtype=np.int64)
 
 
-def _trace(edges: list[list[_Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Step, ...], int]:
-    """The steps that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
-    steps: list[Step] = []
+def _trace(edges: list[list[_Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
+    """The legs that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
+    legs: list[Leg] = []
     peak, cut = 0, len(labels) - 1
     while cut > 0:
         at = labels[cut]
         edge, option = edges[cut][int(at.edge[index])], int(at.option[index])
-        steps.append(Step(edge.source, cut - 1, edge.key, option))
+        legs.append(Leg(edge.source, cut - 1, edge.key, option))
         peak = max(peak, int(edge.options.ram[option]))
         cut, index = edge.source, int(at.label[index])
-    return tuple(reversed(steps)), peak
+    return tuple(reversed(legs)), peak

@@ -3,11 +3,11 @@
 The problem: over all topological orders, minimise the largest working set. It is NP-hard, but networks are kind to
 it:
 
-1. operators that may as well run back to back are merged into units (``order_units``), and chains that are copies of
-   each other are lined up (``order_twins``);
-2. the order is cut where every order must pass, and each piece is solved by itself (``order_split``);
-3. a search from both ends of a piece raises a proven bound until an order fits under it (``order_search``);
-4. minimum cuts give lower bounds for pieces that do not yield at once (``order_bounds``).
+1. operators that may as well run back to back are merged into units (``merging``), and chains that are copies of
+   each other are lined up (``twins``);
+2. the order is cut where every order must pass, and each piece is solved by itself (``pieces``);
+3. a search from both ends of a piece raises a proven bound until an order fits under it (``two_ended_search``);
+4. minimum cuts give lower bounds for pieces that do not yield at once (``min_cut_bounds``).
 
 Sources: the problem and a memoised recursion over sets of operators are in Liberis & Lane (2019, Neural networks on
 microcontrollers: saving memory at inference via operator reordering); hill-valley segments in Liu (1987) and, for

@@ -10,14 +10,14 @@ class OrderRules:
     """Flags of the order search.
 
     Attributes:
-        merge: run operators back to back where an optimal order may (``order_units``).
-        twins: fix the order of chains of operators that are copies of each other (``order_twins``).
-        split: solve the pieces between forced sets one by one (``order_split``).
-        run_at_once: never branch on a unit that fits under the bound and leaves no more live (``order_search``).
-        valley: commit to the first state with no more live than at the last committed one (``order_search``).
-        both_ends: search from the end too; the end that is exhausted first proves the bound (``order_search``).
-        flow_bound: raise the bound by minimum cuts if the search does not end quickly (``order_bounds``).
-        probe: if half the time is gone, look for good orders under guessed bounds (``order_piece``).
+        merge: run operators back to back where an optimal order may (``merging``).
+        twins: fix the order of chains of operators that are copies of each other (``twins``).
+        split: solve the pieces between forced sets one by one (``pieces``).
+        run_at_once: never branch on a unit that fits under the bound and leaves no more live (``two_ended_search``).
+        valley: commit to the first state with no more live than at the last committed one (``two_ended_search``).
+        both_ends: search from the end too; the end that is exhausted first proves the bound (``two_ended_search``).
+        flow_bound: raise the bound by minimum cuts if the search does not end quickly (``min_cut_bounds``).
+        probe: if half the time is gone, look for good orders under guessed bounds (``within_time``).
     """
 
     merge: bool = True

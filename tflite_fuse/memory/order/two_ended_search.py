@@ -14,7 +14,7 @@ Proof: take such an order, its states S = T0, T1, ..., and run first the units o
 Ti. ``live(Q | Ti) <= live(Q) + live(Ti) - live(Q & Ti) <= live(Ti)``, as Q & Ti lies between S and Q; and a unit that
 runs at Q | Ti finds at least those inputs dying that die at Ti, so that its own needs are no larger. To find a Q,
 look for any reachable state with no more live than S. Between it and S take the state M of least live bytes (a
-minimum cut, ``order_bounds``): M is reachable by the same path without the units outside M, as ``live(P & M) <=
+minimum cut, ``min_cut_bounds``): M is reachable by the same path without the units outside M, as ``live(P & M) <=
 live(P) + live(M) - live(P | M) <= live(P)`` for each state P of the path, the slack making up for inputs that now die
 later.
 

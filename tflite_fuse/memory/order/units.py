@@ -127,7 +127,7 @@ def unit_graph(graph: MemoryGraph, *, in_place: bool = False, twins: bool = Fals
     Args:
         graph: operators and tensors.
         in_place: take the operators' in-place pairs into account.
-        twins: fix the order of chains that are copies of each other (``order_twins``).
+        twins: fix the order of chains that are copies of each other (``twins``).
     """
     before = precedence(graph)
     for first, second in twin_precedence(graph, before) if twins else ():

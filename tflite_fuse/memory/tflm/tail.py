@@ -1,7 +1,7 @@
 """The tail of the arena: what TensorFlow Lite Micro keeps for itself, predicted for a 32-bit target.
 
 The runtime takes memory from the end of the arena downwards, in a fixed order, each piece rounded down to its
-alignment. This module walks the same order. Sizes come from ``tail_sizes``.
+alignment. This module walks the same order. Sizes come from ``struct_sizes``.
 """
 
 from __future__ import annotations
