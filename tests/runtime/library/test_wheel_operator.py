@@ -130,7 +130,7 @@ DAMAGE: dict[str, tuple[Callable[[s.Model], s.Model], str]] = {
     ),
     "foreign options": (lambda m: with_block(m, custom_options=b"\x07" * 64), "TFLITE_FUSE: "),
     "other version": (
-        lambda m: with_block(m, custom_options=with_version(options_of(m), 2)),
+        lambda m: with_block(m, custom_options=with_version(options_of(m), 99)),
         "the options are of another version: rewrite the model with the tflite-fuse of this library",
     ),
     "short scratch": (lambda m: shorter(m, (block_of(m).outputs or ())[-1]), "scratch memory"),
