@@ -67,15 +67,25 @@ typedef struct {
   uint8_t stage_count;
 } tflite_fuse_block;
 
-/* Hands out `count` pixels of row y from column x on: count * channels bytes, to `destination`.
+/* Hands out `count` pixels of row y from column x on: count * channels bytes, to `destination`, which has room for
+ * `capacity` bytes. A function that copies rows of its own checks that they fit before it copies.
  *
  * Pixels are asked for in rows from top to bottom, in each row from left to right; each once if the block runs in one
  * tile. Returns 0, or anything else to end the run with TFLITE_FUSE_SOURCE_FAILED. */
-typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, int8_t* destination);
+typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, int8_t* destination, size_t capacity);
 
+/* Types of elements. 0 is none, so that what was not filled in is noticed. */
+typedef enum { TFLITE_FUSE_INT8 = 1 } tflite_fuse_type;
+
+/* A source and the picture it has. A block that asks for another picture does not run: a model that lies about its input
+ * cannot make `read` write more than it means to. */
 typedef struct {
   tflite_fuse_read read;
   void* user; /* passed to read */
+  int32_t height;
+  int32_t width;
+  int32_t channels;
+  tflite_fuse_type type;
 } tflite_fuse_source;
 
 /* The memory of one run. Arrays are indexed by operand number; those a block has no operands for may be NULL. */
@@ -104,6 +114,9 @@ int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_op
 
 /* Bytes of one operand, 0 if there is none with that number. */
 int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
+
+/* Whether a source has the picture a block asks for under this number; so it does for numbers the block has none with. */
+int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source);
 
 /* Bytes of scratch memory a run needs. */
 int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block);

@@ -2,10 +2,9 @@
  *
  * A model that was rewritten for an external or a streamed input has no input tensor. Hand it one of these instead:
  *
- *     static int read_camera(void* camera, int y, int x, int count, int8_t* destination) { ... }
- *     static const tflite_fuse_source sources[] = {{read_camera, &camera}};
- *     static const size_t source_bytes[] = {96 * 96 * 3};
- *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, 0, 0, 1, sources, source_bytes};
+ *     static int read_camera(void* camera, int y, int x, int count, int8_t* destination, size_t capacity) { ... }
+ *     static const tflite_fuse_source sources[] = {{read_camera, &camera, 96, 96, 3, TFLITE_FUSE_INT8}};
+ *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, 0, 0, 1, sources};
  *
  * In C to tflite_fuse_run, in TensorFlow Lite Micro to interpreter.SetMicroExternalContext or tflite_fuse_set_outside.
  */
@@ -23,19 +22,19 @@ extern "C" {
 #define TFLITE_FUSE_MAX_OPERANDS 16
 #endif
 
-#define TFLITE_FUSE_OUTSIDE_MARK UINT32_C(0x54464F55)
+/* Of this layout. Applications for version 0.1, whose sources told no geometry, have another one and are refused. */
+#define TFLITE_FUSE_OUTSIDE_MARK_2 UINT32_C(0x54464F32)
 
 /* Entry i of an array serves operand i of every block: `tflite-fuse inspect` shows which input of the model that is.
- * Sizes are those of the whole tensor, in bytes: a block that would read another size is refused. Arrays without entries
- * may be NULL. */
+ * Sizes of externals are those of the whole tensor, in bytes, sources tell height, width, channels and type: a block that
+ * would read another one is refused. Arrays without entries may be NULL. */
 typedef struct {
-  uint32_t mark; /* TFLITE_FUSE_OUTSIDE_MARK: other code of yours may use a runtime's external context, too */
+  uint32_t mark; /* TFLITE_FUSE_OUTSIDE_MARK_2: other code of yours may use a runtime's external context, too */
   int32_t external_count;
   const int8_t* const* externals;
   const size_t* external_bytes;
   int32_t source_count;
   const tflite_fuse_source* sources;
-  const size_t* source_bytes;
 } tflite_fuse_outside;
 
 /* Whether all that a block reads from outside is there, in the right size. `outside` may be NULL. Numbers the block does
@@ -47,7 +46,7 @@ static inline int tflite_fuse_outside_serves(const tflite_fuse_outside* outside,
   if (externals == 0 && sources == 0) {
     return 1;
   }
-  if (outside == NULL || outside->mark != TFLITE_FUSE_OUTSIDE_MARK || outside->external_count < externals ||
+  if (outside == NULL || outside->mark != TFLITE_FUSE_OUTSIDE_MARK_2 || outside->external_count < externals ||
       outside->source_count < sources) {
     return 0;
   }
@@ -58,8 +57,7 @@ static inline int tflite_fuse_outside_serves(const tflite_fuse_outside* outside,
     }
   }
   for (number = 0; number < sources; ++number) {
-    const int32_t bytes = tflite_fuse_operand_bytes(block, TFLITE_FUSE_SOURCE, number);
-    if (bytes != 0 && (outside->sources[number].read == NULL || outside->source_bytes[number] != (size_t)bytes)) {
+    if (!tflite_fuse_source_fits(block, number, &outside->sources[number])) {
       return 0;
     }
   }

@@ -47,11 +47,11 @@ struct Image {
   bool failing;
 };
 
-int ReadImage(void* user, int y, int x, int count, int8_t* destination) {
+int ReadImage(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
   const Image* image = static_cast<const Image*>(user);
   const size_t first = (static_cast<size_t>(y) * image->width + x) * image->channels;
-  std::memcpy(destination, image->bytes.data() + first, static_cast<size_t>(count) * image->channels);
-  return image->failing ? -5 : 0;
+  std::memcpy(destination, image->bytes.data() + first, capacity);
+  return image->failing || capacity != static_cast<size_t>(count) * image->channels ? -5 : 0;
 }
 
 size_t persistent = 1000;
@@ -123,7 +123,7 @@ int Play() {
   TfLiteIntArray inputs = {0, {}}, outputs = {0, {}};
   std::vector<std::pair<size_t, Bytes>> later;
   std::vector<const int8_t*> externals;
-  std::vector<size_t> external_bytes, source_bytes;
+  std::vector<size_t> external_bytes;
   std::vector<Image> images;
   std::vector<tflite_fuse_source> sources;
   bool registered = false, foreign = false;
@@ -172,9 +172,15 @@ int Play() {
       image.bytes = FromHex(text);
       image.failing = false;
       images.push_back(image);
-      source_bytes.push_back(image.bytes.size());
-      const tflite_fuse_source source = {ReadImage, &images.back()};
+      const int32_t width = image.width, channels = image.channels;
+      const int32_t height = static_cast<int32_t>(image.bytes.size()) / (width * channels);
+      const tflite_fuse_source source = {ReadImage, &images.back(), height, width, channels, TFLITE_FUSE_INT8};
       sources.push_back(source);
+    } else if (word == "shape") {
+      int type;
+      tflite_fuse_source& last = sources.back();
+      std::cin >> last.height >> last.width >> last.channels >> type;
+      last.type = static_cast<tflite_fuse_type>(type);
     } else if (word == "registered") {
       registered = true;
     } else if (word == "foreign") {
@@ -189,8 +195,8 @@ int Play() {
   node.outputs = &outputs;
 
   const tflite_fuse_outside outside = {
-      TFLITE_FUSE_OUTSIDE_MARK,          static_cast<int32_t>(externals.size()), externals.data(), external_bytes.data(),
-      static_cast<int32_t>(sources.size()), sources.data(),                         source_bytes.data()};
+      TFLITE_FUSE_OUTSIDE_MARK_2,           static_cast<int32_t>(externals.size()), externals.data(), external_bytes.data(),
+      static_cast<int32_t>(sources.size()), sources.data()};
   int something = 42;
   if (foreign) {
     external_context = &something;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -250,8 +251,44 @@ def test_absent_or_foreign_or_short_inputs_outside_are_refused(
     short = tuple(line[:-2] for line in scenario.extra)
     for extra in ((), ("foreign",), (*short, "registered")):
         outcome = play(generation, replace(scenario, extra=extra))
-        assert (outcome.prepare, outcome.invoke) == (0, [1])
+        assert (outcome.prepare, outcome.invoke) in ((0, [1]), (1, []))
         assert "the block reads memory outside the arena, and none of that size was given" in outcome.log[0]
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_source_of_another_geometry_is_refused_even_with_as_many_bytes(generation: int) -> None:
+    scenario, block, _ = scenario_with(is_sourced)
+    image = next(block.tensors[stage.output] for stage in block.stages if stage.kind is StageKind.SOURCE)
+    height, width, channels = image.height, image.width, image.channels
+    others = {(height, width * channels, 1), (1, height * width, channels), (height * channels, width, 1), (0, 0, 0)}
+    shapes = [f"{h} {w} {c} 1" for h, w, c in others - {(height, width, channels)}]
+    for shape in (*shapes, f"{height} {width} {channels} 0", f"{height} {width} {channels} 2", "0 0 0 0"):
+        outcome = play(generation, replace(scenario, extra=(*scenario.extra, f"shape {shape}", "registered")))
+        assert (outcome.prepare, outcome.invoke) in ((0, [1]), (1, []))
+        assert "none of that size was given" in outcome.log[0]
+    right = f"shape {height} {width} {channels} 1"
+    assert play(generation, replace(scenario, extra=(*scenario.extra, right, "registered"))).invoke == [0]
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_applications_for_0_1_do_not_compile(language: str, tmp_path: Path) -> None:
+    old = """
+#include "tflite_fuse_outside.h"
+static int read_camera(void* u, int y, int x, int n, int8_t* d) { return u != 0 && y + x + n == *d; }
+static const tflite_fuse_source sources[] = {{read_camera, 0}};
+static const size_t source_bytes[] = {96 * 96 * 3};
+const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, 0, 0, 1, sources, source_bytes};
+"""
+    source = tmp_path / ("old.c" if language == "c" else "old.cpp")
+    source.write_text(old)
+    tool = compiler("gcc" if language == "c" else "g++")
+    command = [tool, "-w", "-x", language, "-fsyntax-only", f"-I{library_directory()}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "TFLITE_FUSE_OUTSIDE_MARK" in done.stderr
+    new = old.replace("int8_t* d)", "int8_t* d, size_t c)").replace("== *d", "== *d + (int)c")
+    new = new.replace("{read_camera, 0}", "{read_camera, 0, 96, 96, 3, TFLITE_FUSE_INT8}").replace("MARK,", "MARK_2,")
+    source.write_text(new.replace(", source_bytes}", "}"))
+    subprocess.run(command, check=True)
 
 
 def test_a_source_that_fails_ends_the_run() -> None:

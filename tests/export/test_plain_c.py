@@ -35,15 +35,17 @@ static tflite_fuse_block blocks[MODEL_STEPS];
 #ifdef OUTSIDE_BYTES
 static int8_t image[OUTSIDE_BYTES];
 static int broken;
-static int read_image(void* user, int y, int x, int count, int8_t* destination) {
+static int read_image(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
   (void)user;
-  memcpy(destination, image + (y * COLUMNS + x) * CHANNELS, (size_t)count * CHANNELS);
+  if (capacity != (size_t)count * CHANNELS) return 9;
+  memcpy(destination, image + (y * COLUMNS + x) * CHANNELS, capacity);
   return broken;
 }
-static const tflite_fuse_source sources[] = {{read_image, NULL}};
+#define ROWS (OUTSIDE_BYTES / COLUMNS / CHANNELS)
+static const tflite_fuse_source sources[] = {{read_image, NULL, ROWS, COLUMNS, CHANNELS, TFLITE_FUSE_INT8}};
 static const int8_t* const frames[] = {image};
 static const size_t sizes[] = {OUTSIDE_BYTES};
-static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 1, frames, sizes, 1, sources, sizes};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, sizes, 1, sources};
 #define INPUT image
 #define INPUT_BYTES OUTSIDE_BYTES
 #define GIVEN &outside

@@ -59,7 +59,7 @@ int main() {
     int status = 0;
     for (int y = 0; y < 96 && status == 0; ++y) {
       for (int x = 0; x < 96 && status == 0; x += 8) {
-        status = source->read(source->user, y, x, 8, pixels);
+        status = source->read(source->user, y, x, 8, pixels, sizeof(pixels));
         if (status == 0 && pixels[23] != static_cast<int8_t>(y + 51 * frame)) {
           std::printf("wrong pixel\\n");
         }
@@ -67,7 +67,7 @@ int main() {
     }
     std::printf("%d %d\\n", status, rows_asked);
   }
-  return given->mark == TFLITE_FUSE_OUTSIDE_MARK ? 0 : 1;
+  return given->mark == TFLITE_FUSE_OUTSIDE_MARK_2 ? 0 : 1;
 }
 """
 

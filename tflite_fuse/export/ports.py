@@ -120,9 +120,11 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
     if not inputs:
         return ""
     parts = [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
+    no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
     streamed = [entry.mode is InputMode.STREAMED for entry in inputs]
     sources = ", ".join(
-        f"{{read_input_{e.number}, NULL}}" if s else "{NULL, NULL}" for e, s in zip(inputs, streamed, strict=True)
+        f"{{read_input_{e.number}, NULL, {e.rows}, {e.columns}, {e.channels}, TFLITE_FUSE_INT8}}" if s else no_source
+        for e, s in zip(inputs, streamed, strict=True)
     )
     frames = ", ".join("NULL" if s else f"frame_{e.number}" for e, s in zip(inputs, streamed, strict=True))
     sizes = ", ".join(str(entry.nbytes) for entry in inputs)
@@ -131,8 +133,8 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
         f"static const tflite_fuse_source sources[{count}] = {{{sources}}};\n"
         f"static const int8_t* const frames[{count}] = {{{frames}}};\n"
         f"static const size_t sizes[{count}] = {{{sizes}}};\n"
-        f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK, {count}, frames, sizes, "
-        f"{count}, sources, sizes}};\n"
+        f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK_2, {count}, frames, sizes, "
+        f"{count}, sources}};\n"
     )
     return "\n".join(parts)
 
@@ -149,11 +151,13 @@ def _reader(entry: OutsideInput) -> str:
         f"/* {_describe(entry)}\n"
         " * It is never whole: the model asks for `count` pixels of row y from column x on, each once, top to bottom.\n"
         " * Return 0, or anything else to end the inference. Your camera goes here. */\n"
-        f"static int read_input_{entry.number}(void* user, int y, int x, int count, int8_t* destination) {{\n"
+        f"static int read_input_{entry.number}(void* user, int y, int x, int count, int8_t* destination,\n"
+        "                        size_t capacity) {\n"
         "  (void)user;\n"
         "  (void)y;\n"
         "  (void)x;\n"
-        f"  memset(destination, 0, (size_t)count * {entry.channels});\n"
+        "  (void)count;\n"
+        "  memset(destination, 0, capacity);\n"
         "  return 0;\n"
         "}\n"
     )

@@ -33,8 +33,11 @@ bool next_row(Camera& camera) {
 }
 
 // What the model calls: copies `count` pixels of row y from column x on. Rows come from top to bottom, each pixel once.
-int read_camera(void* user, int y, int x, int count, int8_t* destination) {
+int read_camera(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
   Camera& camera = *static_cast<Camera*>(user);
+  if (y >= SIZE || x + count > SIZE || static_cast<size_t>(count) > capacity) {
+    return 1;  // not what this camera has
+  }
   if (y == 0 && x == 0) {
     camera.rows_read = 0;  // a new picture
   }
@@ -50,9 +53,8 @@ int read_camera(void* user, int y, int x, int count, int8_t* destination) {
 // ---- The model ----
 
 Camera camera;
-const tflite_fuse_source sources[] = {{read_camera, &camera}};
-const size_t source_bytes[] = {SIZE * SIZE};
-const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, nullptr, nullptr, 1, sources, source_bytes};
+const tflite_fuse_source sources[] = {{read_camera, &camera, SIZE, SIZE, 1, TFLITE_FUSE_INT8}};
+const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, nullptr, nullptr, 1, sources};
 
 alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
 tflite_fuse_block blocks[MODEL_STEPS];

@@ -246,11 +246,21 @@ static bool memory_is_sound(const tflite_fuse_machine* m) {
   return true;
 }
 
+static bool sources_fit(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+  const int32_t count = tflite_fuse_operand_count(block, TFLITE_FUSE_SOURCE);
+  for (int32_t number = 0; number < count; ++number) {
+    if (!tflite_fuse_source_fits(block, number, &io->sources[number])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const tflite_fuse_machine m = {block, io, io->scratch};
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];
-  if (!memory_is_sound(&m)) {
+  if (!memory_is_sound(&m) || !sources_fit(block, io)) {
     return TFLITE_FUSE_BAD_MEMORY;
   }
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {

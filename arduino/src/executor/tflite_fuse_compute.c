@@ -162,7 +162,8 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
   while (count > 0) {
     const uint32_t slot = slot_of(&r, y, x);
     const int32_t piece = tflite_fuse_min(count, (int32_t)(r.capacity - slot));
-    if (source->read(source->user, y, x, piece, r.pixels + (size_t)slot * (size_t)r.channels) != 0) {
+    const size_t capacity = (size_t)piece * (size_t)r.channels;
+    if (source->read(source->user, y, x, piece, r.pixels + (size_t)slot * (size_t)r.channels, capacity) != 0) {
       return TFLITE_FUSE_SOURCE_FAILED;
     }
     x += piece;

@@ -64,6 +64,11 @@ static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_sta
          entry->table_is_sound(stage, output, table, is_there ? end - stage->table_offset : -1);
 }
 
+/* Pointers are formed of all three, used or not: far behind the constants they would wrap where they have 32 bits. */
+static bool offsets_lie_within(const tflite_fuse_stage* stage, int64_t end) {
+  return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
+}
+
 bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size) {
   if (stage->input_count == 0) {
     return true;
@@ -72,7 +77,7 @@ bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflit
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const int64_t weights = tflite_fuse_weight_bytes(stage, input, output);
-  if (weights < 0 || (is_packed(stage) && stage->weights_offset % 4 != 0) ||
+  if (!offsets_lie_within(stage, end) || weights < 0 || (is_packed(stage) && stage->weights_offset % 4 != 0) ||
       (weights > 0 && !fits(stage->weights_offset, weights, 0, end)) || !table_is_sound(block, stage, end)) {
     return false;
   }

@@ -47,12 +47,33 @@ static tflite_fuse_status load_step(const tflite_fuse_model* model, const tflite
   return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
 }
 
+/* Whether no two blocks read the same source: each would ask for its picture from the top. */
+static bool sources_differ(const tflite_fuse_model* model, const tflite_fuse_block* blocks) {
+  bool taken[TFLITE_FUSE_MAX_OPERANDS] = {false};
+  for (uint32_t s = 0; s < model->step_count; ++s) {
+    const int32_t count =
+        model->steps[s].options == NULL ? 0 : tflite_fuse_operand_count(&blocks[s], TFLITE_FUSE_SOURCE);
+    if (count > TFLITE_FUSE_MAX_OPERANDS) {
+      return false;
+    }
+    for (int32_t number = 0; number < count; ++number) {
+      if (tflite_fuse_operand_bytes(&blocks[s], TFLITE_FUSE_SOURCE, number) != 0) {
+        if (taken[number]) {
+          return false;
+        }
+        taken[number] = true;
+      }
+    }
+  }
+  return true;
+}
+
 tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks) {
   tflite_fuse_status status = TFLITE_FUSE_OK;
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
     status = load_step(model, &model->steps[s], &blocks[s]);
   }
-  return status;
+  return status == TFLITE_FUSE_OK && !sources_differ(model, blocks) ? TFLITE_FUSE_BAD_MEMORY : status;
 }
 
 static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block, uint8_t* arena,

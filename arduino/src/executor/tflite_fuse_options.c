@@ -148,6 +148,18 @@ int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_op
   return bytes;
 }
 
+int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source) {
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &block->tensors[t];
+    if (tensor->operand == number && is_operand(block, tensor, TFLITE_FUSE_SOURCE) &&
+        (source->read == NULL || source->type != TFLITE_FUSE_INT8 || source->height != tensor->height ||
+         source->width != tensor->width || source->channels != tensor->channels)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
 int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block) { return block->header->scratch_bytes; }
 
 const char* tflite_fuse_message(tflite_fuse_status status) {

@@ -198,6 +198,21 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
   return TFLITE_FUSE_OK;
 }
 
+/* Whether no two sources have the same number: each would hand out pixels the other one needs. */
+static bool sources_differ(const tflite_fuse_block* block) {
+  bool taken[UINT8_MAX + 1] = {false};
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    if (block->stages[s].input_count == 0) {
+      const int32_t number = block->tensors[block->stages[s].output].operand;
+      if (taken[number]) {
+        return false;
+      }
+      taken[number] = true;
+    }
+  }
+  return true;
+}
+
 tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     if (!tensor_is_sound(block, t)) {
@@ -208,5 +223,8 @@ tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage
     return TFLITE_FUSE_BAD_HEADER;
   }
   const tflite_fuse_status status = check_stages(block, stage_input_count, constants_bytes);
-  return status == TFLITE_FUSE_OK ? check_scratch(block) : status;
+  if (status != TFLITE_FUSE_OK) {
+    return status;
+  }
+  return sources_differ(block) ? check_scratch(block) : TFLITE_FUSE_BAD_TENSOR;
 }

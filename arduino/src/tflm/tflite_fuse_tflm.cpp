@@ -33,6 +33,10 @@ namespace {
 
 const tflite_fuse_outside* outside_of_all = nullptr;
 
+const char kNotServed[] =
+    "the block reads memory outside the arena, and none of that size was given with SetMicroExternalContext or "
+    "tflite_fuse_set_outside";
+
 // ---- What differs between generations of TFLM ----
 
 void* AllocatePersistent(TfLiteContext* context, size_t bytes) {
@@ -47,7 +51,7 @@ const tflite_fuse_outside* FindOutside(TfLiteContext* context) {
 #ifdef TFLITE_FUSE_HAS_MICRO_CONTEXT
   const tflite_fuse_outside* outside =
       static_cast<const tflite_fuse_outside*>(GetMicroContext(context)->external_context());
-  if (outside != nullptr && outside->mark == TFLITE_FUSE_OUTSIDE_MARK) {
+  if (outside != nullptr && outside->mark == TFLITE_FUSE_OUTSIDE_MARK_2) {
     return outside;
   }
 #else
@@ -165,6 +169,11 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (Int8Bytes(OutputAt(context, node, node->outputs->size - 1)) < tflite_fuse_scratch_bytes(block)) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
+  // What is outside may also be given only after AllocateTensors: Invoke looks again.
+  const tflite_fuse_outside* outside = FindOutside(context);
+  if (outside != nullptr && !tflite_fuse_outside_serves(outside, block)) {
+    return Refuse(context, kNotServed);
+  }
   return CheckOperands(context, node, block);
 }
 
@@ -190,8 +199,7 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   }
   const tflite_fuse_outside* outside = FindOutside(context);
   if (!tflite_fuse_outside_serves(outside, block)) {
-    return Refuse(context, "the block reads memory outside the arena, and none of that size was given with "
-                           "SetMicroExternalContext or tflite_fuse_set_outside");
+    return Refuse(context, kNotServed);
   }
   tflite_fuse_io io;
   io.inputs = inputs;

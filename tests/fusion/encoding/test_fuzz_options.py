@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fusion.encoding.test_encode import encoded, small_block
+from tests.fusion.witness import plan
 from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.encoding.encode import encode
 from tflite_fuse.fusion.encoding.options import Options, read_options, write_options
 from tflite_fuse.runtime.library.compiler import sanitizer_environment
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
@@ -126,6 +129,18 @@ def test_prepare_says_what_is_wrong(
     status = library.prepare(edited(part, index, **changes), encoded(small_block()).constants)
     assert status != 0
     assert message in library.message(status)
+
+
+@pytest.mark.parametrize("field", ["weights_offset", "table_offset", "pad_offset"])
+def test_offsets_a_stage_does_not_use_lie_within_the_constants_too(library: HostLibrary, field: str) -> None:
+    """Pointers are formed of them, and would wrap on a device of 32 bits."""
+    tensors = BlockTensor("x", 4, 4, 2, 0, Storage.INPUT), BlockTensor("y", 4, 4, 2, 0, Storage.OUTPUT)
+    block = Block(tensors, (Stage(StageKind.MAX_POOL, (0,), 1),), (0,), (1,))
+    data = encode(block, plan(block, BlockConfig(4, 4, 1)))
+    found = read_options(data.options)
+    for offset, sound in ((-1, True), (len(data.constants), True), (len(data.constants) + 16, False), (HUGE, False)):
+        options = write_options(found._replace(stages=(found.stages[0]._replace(**{field: offset}),)))
+        assert (library.prepare(options, data.constants) == 0) is sound
 
 
 def test_work_beyond_all_bounds_is_refused() -> None:

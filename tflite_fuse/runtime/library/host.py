@@ -27,7 +27,10 @@ from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
 _JUNK = 0xA5
-_READ = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+_INT8 = 1
+_READ = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+)
 
 
 class _Block(ctypes.Structure):
@@ -44,7 +47,11 @@ class _Block(ctypes.Structure):
 class _Source(ctypes.Structure):
     """``tflite_fuse_source``."""
 
-    _fields_ = (("read", _READ), ("user", ctypes.c_void_p))
+    _fields_ = (
+        ("read", _READ),
+        ("user", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("height", "width", "channels", "type")),
+    )
 
 
 class _Io(ctypes.Structure):
@@ -179,19 +186,22 @@ class _Readers:
         self.error: Exception | None = None
         found = read_options(options)
         made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
-        channels = {desc.operand: desc.channels for desc in made}
-        self._functions = [_READ(self._reader(source, channels.get(n, 0))) for n, source in enumerate(sources)]
-        self._table = (_Source * len(sources))(*(_Source(function, None) for function in self._functions))
+        images = {desc.operand: (desc.height, desc.width, desc.channels) for desc in made}
+        shapes = [images.get(number, (0, 0, 0)) for number in range(len(sources))]
+        readers = [self._reader(source, shape[2]) for source, shape in zip(sources, shapes, strict=True)]
+        self._functions = [_READ(reader) for reader in readers]
+        described = (_Source(f, None, *shape, _INT8) for f, shape in zip(self._functions, shapes, strict=True))
+        self._table = (_Source * len(sources))(*described)
 
     @property
     def address(self) -> int:
         return ctypes.addressof(self._table)
 
-    def _reader(self, source: PixelSource, channels: int) -> Callable[[Any, int, int, int, int], int]:
-        def read(_: Any, y: int, x: int, count: int, destination: int) -> int:
+    def _reader(self, source: PixelSource, channels: int) -> Callable[[Any, int, int, int, int, int], int]:
+        def read(_: Any, y: int, x: int, count: int, destination: int, capacity: int) -> int:
             try:
                 pixels = pixel_bytes(source, y, x, count, channels)
-                ctypes.memmove(destination, pixels, len(pixels))
+                ctypes.memmove(destination, pixels, min(len(pixels), capacity))
             except Exception as error:
                 self.error = error
                 return 1

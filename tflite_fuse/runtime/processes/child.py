@@ -124,7 +124,9 @@ class _TflmBackend:
         self._interpreter.print_allocations()
 
 
-_Read = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+_Read = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+)
 """``tflite_fuse_read``."""
 
 
@@ -146,9 +148,9 @@ class _OutsideInput(ctypes.Structure):
 
     @classmethod
     def of_stream(cls, number: int, image: list[int], fetch: Fetch) -> _OutsideInput:
-        def read(_: Any, y: int, x: int, count: int, destination: int) -> int:
+        def read(_: Any, y: int, x: int, count: int, destination: int, capacity: int) -> int:
             pixels = fetch(number, y, x, count)
-            if pixels is None or len(pixels) != count * image[2]:
+            if pixels is None or not len(pixels) == count * image[2] <= capacity:
                 return _SOURCE_FAILED
             ctypes.memmove(destination, pixels, len(pixels))
             return 0

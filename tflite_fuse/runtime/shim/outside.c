@@ -14,18 +14,19 @@ static feed feeds[TFLITE_FUSE_MAX_OPERANDS];
 static const int8_t* externals[TFLITE_FUSE_MAX_OPERANDS];
 static tflite_fuse_source sources[TFLITE_FUSE_MAX_OPERANDS];
 static size_t sizes[TFLITE_FUSE_MAX_OPERANDS];
-static tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK, 0, externals, sizes, 0, sources, sizes};
+static tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, externals, sizes, 0, sources};
 
-static int read_in_order(void* user, int y, int x, int count, int8_t* destination) {
+static int read_in_order(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
   feed* from = user;
   const shim_input* input = &from->input;
   const int64_t first = (int64_t)y * input->width + x;
-  if (y < 0 || x < 0 || count < 0 || y >= input->height || x + count > input->width || first < from->next) {
+  if (y < 0 || x < 0 || count < 0 || y >= input->height || x + count > input->width || first < from->next ||
+      (size_t)count * (size_t)input->channels > capacity) {
     return -1;
   }
   from->next = first + count;
   if (input->read != NULL) {
-    return input->read(NULL, y, x, count, destination);
+    return input->read(NULL, y, x, count, destination, capacity);
   }
   memcpy(destination, input->data + first * input->channels, (size_t)count * (size_t)input->channels);
   return 0;
@@ -42,8 +43,8 @@ __attribute__((visibility("default"))) int tflite_fuse_shim_set_outside(const sh
     to->input.data = guard_in(&to->guard, inputs[i].data, sizes[i]);
     to->next = 0;
     externals[i] = inputs[i].data == NULL ? NULL : to->input.data;
-    sources[i].read = read_in_order;
-    sources[i].user = to;
+    sources[i] = (tflite_fuse_source){read_in_order,           to, inputs[i].height, inputs[i].width, inputs[i].channels,
+                                      TFLITE_FUSE_INT8};
   }
   outside.external_count = count;
   outside.source_count = count;
