@@ -6,28 +6,19 @@ of this package; 130 interrupted. Names out of a model or a path are shown with 
 
 from __future__ import annotations
 
-import functools
 import io
-import json
-import os
-import platform
 import signal
 import sys
-import traceback
-from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 import tflite_fuse
-from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
+from tflite_fuse.console import Status, answers_errors, console, log_file, print_json, say
+from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.export import FORMATS, export_model
-from tflite_fuse.files import write_atomically
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
-from tflite_fuse.report.printable import printable
 from tflite_fuse.report.tables import inspection_table, report_table
 from tflite_fuse.units import parse_bytes, parse_pair
 
@@ -38,13 +29,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-_PIPE_WIDTH = 200
-"""Columns of a table that goes into a pipe or a file, where no line must break."""
-
-_log_file: ContextVar[Path | None] = ContextVar("log_file", default=None)
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -95,67 +79,6 @@ TileSize = Annotated[
 ]
 
 
-def _console(stderr: bool = False) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _PIPE_WIDTH
-    return Console(stderr=stderr, width=width, soft_wrap=True, highlight=False)
-
-
-def _answers_errors(command: F) -> F:
-    """Turn the project's errors into one sentence on stderr and an exit code."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except TfliteFuseError as error:
-            _fail(str(error), 1 if isinstance(error, (LimitError, VerificationError)) else 2)
-        except KeyboardInterrupt:
-            _fail("interrupted; files are as they were, or whole and new", 130)
-        except BrokenPipeError:  # whoever reads this has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
-        except OSError as error:
-            _fail(f"the system refuses what is needed here ({error.strerror or error})", 2)
-        except (MemoryError, RecursionError) as error:
-            _fail(f"the model is too large for this machine ({type(error).__name__})", 2)
-        except (typer.Exit, typer.Abort):
-            raise
-        except Exception as error:
-            _fail(f"a defect of tflite-fuse, please report it with the model: {_described(error)}", 3)
-
-    return wrapped  # type: ignore[return-value]
-
-
-def _described(error: Exception) -> str:
-    """What happened, and where the log file is if one was asked for."""
-    words = f"{type(error).__name__}: {error}"
-    log = _log_file.get()
-    if log is None:
-        return f"{words} (tflite-fuse --log FILE ... writes down where)"
-    here = f"tflite-fuse {tflite_fuse.__version__}, Python {platform.python_version()}, {platform.platform()}"
-    text = "\n".join([here, " ".join(map(ascii, sys.argv[1:])), traceback.format_exc()])
-    try:
-        write_atomically(text.encode("utf-8", "backslashreplace"), Path(log))
-    except UsageError as failure:
-        return f"{words} (and no log: {failure})"
-    return f"{words} (where is written in {log})"
-
-
-def _fail(message: str, code: int) -> None:
-    _say(f"tflite-fuse: {message}", stderr=True)
-    raise typer.Exit(code)
-
-
-def _say(text: str, stderr: bool = False) -> None:
-    """One line; nothing a file or a path is named can move the cursor or look like another line."""
-    _console(stderr).print(printable(text), markup=False)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
-
-
 def _version(requested: bool) -> None:
     if requested:
         typer.echo(f"tflite-fuse {tflite_fuse.__version__}")
@@ -171,7 +94,7 @@ def _main(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    _log_file.set(log)
+    log_file.set(log)
 
 
 def _counted_on(core: str, cost: str) -> str | None:
@@ -192,7 +115,7 @@ def _tile_size(text: str | None) -> tuple[int, int] | None:
 
 
 @app.command()
-@_answers_errors
+@answers_errors
 def rewrite(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
@@ -246,7 +169,7 @@ def rewrite(
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
     names = [name.strip() for name in passes.split(",") if name.strip()]
     goal = tflite_fuse.Goal(None if max_ram is None else parse_bytes(max_ram), max_compute, least_ram)
-    with _Status("rewriting", as_json) as report_progress:
+    with Status("rewriting", as_json) as report_progress:
         result = tflite_fuse.rewrite(
             source,
             passes=[name for name in names if not (no_fuse and name == "fuse")],
@@ -267,14 +190,14 @@ def rewrite(
         )
         result.save(target)
     if as_json:
-        _print_json(result.report.to_json())
+        print_json(result.report.to_json())
         return
-    _console().print(report_table(result.report))
+    console().print(report_table(result.report))
     for note in result.report.notes:
-        _say(f"- {note}")
+        say(f"- {note}")
     if result.report.estimate_bytes is not None:
-        _say(f"- the search for blocks expected {result.report.estimate_bytes:,} B")
-    _say(_verdict(result.report, target))
+        say(f"- the search for blocks expected {result.report.estimate_bytes:,} B")
+    say(_verdict(result.report, target))
 
 
 def _verdict(report: Any, target: Path) -> str:
@@ -287,22 +210,22 @@ def _verdict(report: Any, target: Path) -> str:
 
 
 @app.command()
-@_answers_errors
+@answers_errors
 def inspect(model: ModelPath, as_json: JsonFlag = False) -> None:
     """Show how much RAM a model needs and which operator is the bottleneck."""
-    with _Status("inspecting", as_json):
+    with Status("inspecting", as_json):
         inspection = tflite_fuse.inspect(model)
     if as_json:
-        _print_json(inspection.to_json())
+        print_json(inspection.to_json())
         return
-    _say(f"{model}: {inspection.verdict()}")
-    _console().print(inspection_table(inspection))
+    say(f"{model}: {inspection.verdict()}")
+    console().print(inspection_table(inspection))
     for note in inspection.notes:
-        _say(f"- {note}")
+        say(f"- {note}")
 
 
 @app.command()
-@_answers_errors
+@answers_errors
 def verify(
     a: Annotated[Path, typer.Argument(metavar="A", help="The original .tflite file.", show_default=False)],
     b: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
@@ -311,11 +234,11 @@ def verify(
     as_json: JsonFlag = False,
 ) -> None:
     """Run two models in TensorFlow Lite Micro and compare their outputs byte by byte."""
-    with _Status("comparing", as_json) as report_progress:
+    with Status("comparing", as_json) as report_progress:
         comparison = tflite_fuse.verify(a, b, inputs=inputs, data=data, progress=report_progress)
     difference = comparison.first_difference
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema": "tflite-fuse/comparison/1",
                 "runtime": comparison.runtime,
@@ -326,13 +249,13 @@ def verify(
             }
         )
     elif difference is None:
-        _say(f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})")
+        say(f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})")
     if difference is not None:
         raise VerificationError(str(difference))
 
 
 @app.command()
-@_answers_errors
+@answers_errors
 def pareto(
     model: ModelPath,
     input_mode: InputMode = "resident",
@@ -350,7 +273,7 @@ def pareto(
     """Show every trade of RAM for compute that fused blocks offer for a model."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
-    with _Status("searching", as_json or as_csv):
+    with Status("searching", as_json or as_csv):
         front = tflite_fuse.pareto(
             model,
             scheme=scheme,
@@ -363,15 +286,15 @@ def pareto(
             target=_counted_on(core, cost),
         )
     if as_json:
-        _print_json(front.to_json())
+        print_json(front.to_json())
     elif as_csv:
         sys.stdout.write(front.to_csv())
     else:
-        _console().print(front.table())
+        console().print(front.table())
 
 
 @app.command()
-@_answers_errors
+@answers_errors
 def export(
     model: ModelPath,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.", show_default=False)],
@@ -384,30 +307,8 @@ def export(
     _refuse_dash(directory)
     written = export_model(model, directory, kind, force=force)
     for note in written.notes:
-        _say(f"- {note}")
-    _say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
-
-
-class _Status:
-    """A line on stderr for work that takes more than a second; nothing where stderr is no terminal or JSON is asked."""
-
-    def __init__(self, what: str, quiet: bool) -> None:
-        self._status = _console(stderr=True).status(f"{what} ...")
-        self._what = what
-        self._shown = not quiet and sys.stderr.isatty()
-
-    def __enter__(self) -> Callable[[str, int, int], None]:
-        if self._shown:
-            self._status.start()
-        return self._update
-
-    def __exit__(self, *exception: object) -> None:
-        if self._shown:
-            self._status.stop()
-
-    def _update(self, step: str, done: int, total: int) -> None:
-        if self._shown:
-            self._status.update(f"{self._what}: {step} {done}/{total}" if total else f"{self._what}: {step}")
+        say(f"- {note}")
+    say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
 
 
 def _refuse_dash(path: Path) -> None:

@@ -36,6 +36,7 @@ ORDER = (
     "export",
     "api",
     "__init__",
+    "console",
     "cli",
     "__main__",
 )
