@@ -12,13 +12,9 @@
 
 #if !TFLITE_FUSE_MVE
 
-#if TFLITE_FUSE_DSP
-/* What parts are made of: as much as takes no more memory than whole windows do. */
-enum { PART_SUMS = 64, PART_WORDS = 128 };
-
-#else
-enum { MOST_TAPS_OF_4 = 16 };
-#endif
+/* PART_...: what parts are made of with DSP instructions, as much as takes no more memory than whole windows do.
+ * MOST_TAPS_OF_4: elsewhere, of windows whose taps are listed for four pixels. */
+enum { PART_SUMS = 64, PART_WORDS = 128, MOST_TAPS_OF_4 = 16 };
 
 /* ---- Pixels ---- */
 
