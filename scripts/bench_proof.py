@@ -4,8 +4,8 @@
 
 Each model is rewritten in several ways; mutants are drawn from all of their blocks, none left out. A mutant counts as
 caught if it is not proven or the reader refuses it. One that runs in tiles or runs of another size, with the same rings
-and the same bytes as result, is proven, and counted apart: the certificate names tiles and runs, so that whoever chose
-others (as ``rewrite`` has) notices that, too.
+and the same bytes as result, or says it is of the older version, is proven and counted apart: the certificate tells, so
+that whoever chose otherwise (as ``rewrite`` has) notices that, too.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def main() -> None:
         table[mutant.what, result] += 1
         if result == "missed":
             missed.append(f"{name}, {mutant.what}, {mutant.place}")
-    print(f"\n{'change':24}{'caught':>8}{'another run':>13}{'missed':>8}")
+    print(f"\n{'change':24}{'caught':>8}{'told':>8}{'missed':>8}")
     for what in sorted({what for what, _ in table}):
-        print(f"{what:24}{table[what, 'caught']:8}{table[what, 'another run']:13}{table[what, 'missed']:8}")
+        print(f"{what:24}{table[what, 'caught']:8}{table[what, 'told']:8}{table[what, 'missed']:8}")
     total = Counter(result for (_, result), n in table.items() for _ in range(n))
-    print(f"{'all':24}{total['caught']:8}{total['another run']:13}{total['missed']:8}")
+    print(f"{'all':24}{total['caught']:8}{total['told']:8}{total['missed']:8}")
     for line in missed:
         print("missed:", line)
     sys.exit(1 if missed else 0)

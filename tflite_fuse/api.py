@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tflite_fuse.errors import PlanError
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Target
@@ -24,6 +24,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
+from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
@@ -101,7 +102,8 @@ def rewrite(
         input_mode: where the model's inputs are on the device: ``resident`` in the arena; ``streamed``, handed out row
             by row by a function, like a camera; ``external``, in memory of the user's. Inputs that are not resident
             leave the model; the report's ``outside`` tells of them.
-        verify: compare both models in TFLM; None does so where it is installed.
+        verify: compare both models in TFLM; None does so where it is installed and runs the original. That constants,
+            options and schedule are the original's is proven in any case.
         inputs: number of inputs to verify on.
         time_limit: seconds each search may take before it answers with its best so far.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
@@ -209,7 +211,11 @@ def verify(
     data: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Run two models in TFLM and compare their outputs byte by byte.
+    """Run two models in TFLM and compare their outputs byte by byte; where one was made of the other, prove it as well.
+
+    The second is taken for a rewrite of the first if it has fused blocks the first has not, or is proven to be one.
+    Then it is decoded and compared with the first, number by number, which needs no runtime: where there is none, or
+    where it refuses the first model, the proof stands alone and the result says why.
 
     Inputs of either that lie outside the arena are given there: a streamed one by a source that hands out each pixel
     once.
@@ -231,14 +237,22 @@ def verify(
     for name, each in zip(names, (first, second), strict=True):
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
             raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
-    return compare(
-        first_bytes,
-        second_bytes,
-        load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs),
-        names=(names[0], names[1]),
-        models=(first, second),
-        progress=_counted(progress),
-    )
+    certificate = validate(first, second)
+    samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs)
+    try:
+        found = compare(
+            first_bytes,
+            second_bytes,
+            samples,
+            names=(names[0], names[1]),
+            models=(first, second),
+            progress=_counted(progress),
+        )
+    except (ModelError, RuntimeUnavailableError) as error:
+        if not certificate.proven:
+            raise
+        return Comparison(True, 0, None, "", "", certificate, str(error))
+    return replace(found, certificate=certificate if certificate.proven or certificate.blocks else None)
 
 
 def _read(source: Source) -> tuple[bytes, Model]:

@@ -201,12 +201,7 @@ def rewrite(
 
 
 def _verdict(report: Any, target: Path) -> str:
-    proof = (
-        f"{report.verified.inputs} inputs gave the same bytes in {report.verified.runtime} {report.verified.version}"
-        if report.verified
-        else "not verified in a runtime"
-    )
-    return f"{target}: arena {report.before.arena_bytes:,} -> {report.after.arena_bytes:,} bytes; {proof}"
+    return f"{target}: arena {report.before.arena_bytes:,} -> {report.after.arena_bytes:,} bytes; {report.claim()}"
 
 
 @app.command()
@@ -233,10 +228,10 @@ def verify(
     data: DataFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run two models in TensorFlow Lite Micro and compare their outputs byte by byte."""
+    """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it was made of A."""
     with Status("comparing", as_json) as report_progress:
         comparison = tflite_fuse.verify(a, b, inputs=inputs, data=data, progress=report_progress)
-    difference = comparison.first_difference
+    difference, certificate = comparison.first_difference, comparison.certificate
     if as_json:
         print_json(
             {
@@ -246,12 +241,24 @@ def verify(
                 "inputs": comparison.inputs,
                 "bit_exact": comparison.bit_exact,
                 "first_difference": None if difference is None else str(difference),
+                "proof": None if certificate is None else certificate.to_json(),
+                "not_run": comparison.not_run,
             }
         )
-    elif difference is None:
-        say(f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})")
-    if difference is not None:
-        raise VerificationError(str(difference))
+    elif comparison.fault is None:
+        for note in () if certificate is None else certificate.notes:
+            say(f"- {note}")
+        say(_outcome(comparison))
+    if comparison.fault is not None:
+        raise VerificationError(comparison.fault)
+
+
+def _outcome(comparison: Any) -> str:
+    """What two models that do not differ were found to have in common."""
+    if comparison.not_run is not None:
+        return f"{comparison.certificate.sentence()}: {comparison.not_run}"
+    same = f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})"
+    return same if comparison.certificate is None else f"{same}; {comparison.certificate.sentence(comparison.inputs)}"
 
 
 @app.command()

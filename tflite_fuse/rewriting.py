@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
+from tflite_fuse.fusion.encoding.structs import VERSION
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.plan_check import plan_fault
@@ -20,8 +21,9 @@ from tflite_fuse.passes.insert_blocks import InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
-from tflite_fuse.report.report import BlockReport, Report, Verified
+from tflite_fuse.report.report import BlockReport, Proven, Report, Verified
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -39,7 +41,7 @@ def rewrite_model(
         model: a model as loaded.
         data: its file.
         options: how.
-        verify: whether to run both in TFLM; None where it is installed.
+        verify: whether to run both in TFLM; None where it is installed and runs the original.
         inputs: on how many inputs.
         progress: told of every one.
 
@@ -49,6 +51,8 @@ def rewrite_model(
     steps = make_passes(options, lambda each: measured_head(serialize_model(each)), budget, known)
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
+    fused = next((result for result in results if isinstance(result, FuseResult)), None)
+    certificate = _proven(model, output, () if fused is None else fused.blocks)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
     before = figures(model, data, arena_in_file(model, data, known), known)
@@ -63,13 +67,13 @@ def rewrite_model(
     files = data if sound else serialize_model(remove_plan(model)), output
     verified, remarks = _verified((model, rewritten), files, known, verify, inputs, progress)
     outside = outside_inputs(rewritten)
-    fused = next((result for result in results if isinstance(result, FuseResult)), None)
     report = Report(
         before=before,
         after=after,
         estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_optimal(results),
+        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, certificate.notes),
         verified=verified,
         notes=(
             *(note for result in results for note in result.notes),
@@ -124,6 +128,26 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
     )
 
 
+def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> Certificate:
+    """Decodes what will be written and compares it with the original.
+
+    Raises:
+        VerificationError: it is not what the original asks for, or its blocks do not run as was chosen.
+    """
+    certificate = validate(model, output)
+    if not certificate.proven:
+        raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
+    configs = [block.plan.schedule.config for block in inserted]
+    chosen = sorted((VERSION, config.tile_height, config.tile_width, config.chunk) for config in configs)
+    found = sorted((block.version, block.tile_height, block.tile_width, block.chunk) for block in certificate.blocks)
+    if chosen != found:
+        raise VerificationError(
+            f"blocks are written as (version, tile height, tile width, run) {found} instead of {chosen}; nothing was "
+            "written"
+        )
+    return certificate
+
+
 def _verified(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
@@ -146,7 +170,9 @@ def _verified(
             progress=progress,
         )
     except ModelError as error:
-        raise ModelError(f"it cannot be verified: {error}; with --no-verify it is rewritten all the same") from error
+        if wanted:
+            raise ModelError(f"it cannot be run: {error}; without --verify it is proven and written") from error
+        return None, [f"not run, proven alone: {error}"]
     except RuntimeUnavailableError as error:
         if wanted:
             raise

@@ -103,10 +103,11 @@ _CHANGES: dict[str, Callable[[bytearray, random.Random], int]] = {
 
 
 def outcome(original: Model, whole: Certificate, mutant: Mutant) -> str:
-    """``caught``: not proven, or refused by the reader. ``another run``: proven, the certificate tells the difference.
+    """``caught``: not proven, or refused by the reader. ``told``: proven, but the certificate is another one.
 
     A block may run in tiles or runs of another size and compute the same: such a mutant is another sound schedule of
-    the same rings, no wrong model. The certificate names its tiles and runs, by which whoever chose others finds out.
+    the same rings, no wrong model; and options of version 1 are read as those of version 2. The certificate names
+    version, tiles and runs, by which whoever chose others finds out.
     """
     try:
         found = validate(original, mutant.model)
@@ -114,12 +115,12 @@ def outcome(original: Model, whole: Certificate, mutant: Mutant) -> str:
         return "caught"
     if not found.proven:
         return "caught"
-    return "missed" if runs(found) == runs(whole) else "another run"
+    return "missed" if runs(found) == runs(whole) else "told"
 
 
-def runs(certificate: Certificate) -> list[tuple[int, int, int]]:
-    """How the blocks run."""
-    return [(block.tile_height, block.tile_width, block.chunk) for block in certificate.blocks]
+def runs(certificate: Certificate) -> list[tuple[int, ...]]:
+    """How the blocks run, and in which version they were written."""
+    return [(block.version, block.tile_height, block.tile_width, block.chunk) for block in certificate.blocks]
 
 
 def renamed(model: Model, **changes: object) -> Model:

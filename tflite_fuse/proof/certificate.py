@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,14 @@ class BlockProof:
     Attributes:
         operator: its label in the rewritten model.
         replaces: labels of the operators of the original it computes.
+        version: of its options' format.
         tile_height, tile_width, chunk: how it runs.
         counts: what was compared: stages, weights, table entries, runs of pixels replayed and so on.
     """
 
     operator: str
     replaces: tuple[str, ...]
+    version: int
     tile_height: int
     tile_width: int
     chunk: int
@@ -89,6 +92,17 @@ class Certificate:
         for block in self.blocks:
             total.update(block.counts)
         return dict(total)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``schemas/comparison.schema.json`` has it."""
+        return {
+            "proven": self.proven,
+            "findings": [str(finding) for finding in self.findings],
+            "blocks": len(self.blocks),
+            "operators": self.plain,
+            "compared": self.counts,
+            "notes": list(self.notes),
+        }
 
     def sentence(self, tested: int | None = None) -> str:
         """What may be claimed; ``tested`` is the number of inputs both models were run on."""

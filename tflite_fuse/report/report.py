@@ -50,6 +50,23 @@ class Verified:
 
 
 @dataclass(frozen=True)
+class Proven:
+    """That the written file asks for what the original does, found by decoding it again; nothing was run for it.
+
+    Attributes:
+        blocks: fused blocks decoded and compared.
+        operators: operators found as they were.
+        compared: how many weights, table entries, options and so on were compared.
+        notes: what limits the claim.
+    """
+
+    blocks: int
+    operators: int
+    compared: dict[str, int]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BlockReport:
     """One fused block.
 
@@ -85,7 +102,7 @@ class Report:
     form and rounds up, while planning may also fail to fit everything into the largest working set.
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
     run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
-    where instructions were counted and blocks made.
+    where instructions were counted and blocks made. A rewrite that is not proven is not reported but refused.
     """
 
     before: Figures
@@ -93,11 +110,20 @@ class Report:
     estimate_bytes: int | None
     compute_factor: float
     optimal: dict[str, bool]
+    proven: Proven
     verified: Verified | None
     notes: tuple[str, ...]
     blocks: tuple[BlockReport, ...] = ()
     outside: tuple[OutsideInput, ...] = ()
     prediction: Prediction | None = None
+
+    def claim(self) -> str:
+        """What was proven and what was tested."""
+        proven = "constants, options and schedule proven equal"
+        if self.verified is None:
+            return f"{proven}; kernels not run"
+        where = f"{self.verified.runtime} {self.verified.version}"
+        return f"{proven}; kernels tested on {self.verified.inputs} inputs in {where}"
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""

@@ -18,6 +18,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType, type_name
+from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
@@ -63,7 +64,9 @@ class Difference:
 class Comparison:
     """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
 
-    ``inputs`` is the number of inputs both models were run on (up to the first difference).
+    ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
+    run, for the reason ``not_run``. ``certificate`` is there where the second model is a rewrite of the first: what was
+    proven without running them.
     """
 
     bit_exact: bool
@@ -71,6 +74,16 @@ class Comparison:
     first_difference: Difference | None
     runtime: str
     version: str
+    certificate: Certificate | None = None
+    not_run: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong, in words: in what was computed, in what the second model asks for; None if nothing is."""
+        faults = [] if self.first_difference is None else [str(self.first_difference)]
+        if self.certificate is not None and not self.certificate.proven:
+            faults.append(self.certificate.sentence())
+        return "; ".join(faults) or None
 
 
 def compare(

@@ -244,9 +244,15 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
             if expected != found:
                 yield Difference(name, expected, found)
         view.count("biases, multipliers and shifts", 7)
+    elif meaning.answers is not None:
+        stored = view.constants.take(desc.table_offset, len(meaning.answers), "table").astype(np.int64)
+        for wrong in np.flatnonzero(stored != meaning.answers)[:1].tolist():
+            count = int((stored != meaning.answers).sum())
+            yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
+        view.count("answers", len(meaning.answers))
     elif meaning.multiplier is not None and meaning.shift is not None:
         source = view.inputs[0]
-        bias = -source.zero_point * source.height * source.width
+        bias = -source.zero_point * source.height * source.width if view.kind is StageKind.GLOBAL_AVERAGE else 0
         table = np.array([[bias, int(meaning.multiplier[0]), int(meaning.shift[0])]], np.int64)
         yield from _table_differences(view, table, WeightLayout.PLAIN)
         view.count("biases, multipliers and shifts", 3)

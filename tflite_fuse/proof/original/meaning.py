@@ -11,6 +11,8 @@ from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original.scales import activation_bounds
 from tflite_fuse.proof.original.values import Image, Original, Step
 
+LOOKUP, MULTIPLY = (StageKind.__members__.get(name) for name in ("LOOKUP", "MULTIPLY"))
+
 Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 
@@ -33,6 +35,7 @@ class Meaning:
         bias: per output channel, before the input's zero point is folded in.
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
         addition: the numbers of an ADD.
+        answers: the 256 values a LOOKUP gives for -128 ... 127.
         pad: value of the pixels a PAD adds.
         folds: whether zeros around its input may become its own padding.
     """
@@ -54,6 +57,7 @@ class Meaning:
     multiplier: Int64s | None = None
     shift: Int64s | None = None
     addition: tuple[int, ...] = ()
+    answers: npt.NDArray[np.int64] | None = None
     pad: int | None = None
     folds: bool = False
 

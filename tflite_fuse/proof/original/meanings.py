@@ -6,11 +6,12 @@ does. Constants the runtime would refuse have no meaning either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original import with_weights, without_weights
-from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.functions import answers_behind
+from tflite_fuse.proof.original.meaning import LOOKUP, Meaning
 from tflite_fuse.proof.original.values import Original, Step
 
 
@@ -24,6 +25,14 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     return find(original, step)
 
 
+def lookups(original: Original, value: int) -> Iterator[Meaning]:
+    """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
+    for step, start, answers in answers_behind(original, value):
+        image, output = original.image(start), original.image(step.outputs[0])
+        if LOOKUP is not None and image is not None and output is not None:
+            yield Meaning(step, LOOKUP, (start,), step.outputs[0], (image,), output, answers=answers)
+
+
 _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "ADD": without_weights.add,
     "AVERAGE_POOL_2D": without_weights.pool(StageKind.AVERAGE_POOL),
@@ -33,6 +42,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "FULLY_CONNECTED": with_weights.fully_connected,
     "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
     "MEAN": without_weights.mean,
+    "MUL": without_weights.multiply,
     "PAD": without_weights.pad,
     "PADV2": without_weights.pad,
     "QUANTIZE": without_weights.quantize,

@@ -96,10 +96,11 @@ def _quantized(value: float, scale: float, zero_point: int) -> int:
 def scaled(sums: Int64s, multiplier: Int64s, shift: Int64s) -> Int64s:
     """``MultiplyByQuantizedMultiplier``: rounded twice, halves up and then away from zero. Sums must not leave 32 bits.
 
-    The product is taken in 64 bits; sums shifted to the left must stay within 32.
+    The product is taken in 64 bits; sums shifted to the left wrap to 32.
     """
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-    high = ((sums << left) * multiplier + (1 << 30)) >> 31
+    shifted = ((sums << left) + 2**31) % 2**32 - 2**31
+    high = (shifted * multiplier + (1 << 30)) >> 31
     remainder_mask = (np.int64(1) << right) - 1
     remainder = high & remainder_mask
     threshold = (remainder_mask >> 1) + (high < 0)

@@ -1,0 +1,55 @@
+"""Tables of answers, against the runtime itself on all 256 values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fusion.raw_models import RawModel
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.proof.original.functions import answers_behind
+from tflite_fuse.proof.original.values import Original
+from tflite_fuse.runtime import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
+
+VALUES = np.arange(-128, 128).astype(np.int8).reshape(1, 256)
+
+
+def run(model: Model) -> list[np.ndarray]:
+    return list(tflm.run(serialize_model(model), [[VALUES]]).outputs[0])
+
+
+@pytest.mark.parametrize("name", ["HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH"])
+def test_an_operator_gives_the_runtimes_answers(name: str) -> None:
+    rng = np.random.default_rng(sum(map(ord, name)))
+    fixed = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}.get(name)
+    for _ in range(12):
+        model = RawModel()
+        scale = float(np.float32(10 ** rng.uniform(-2.5, -0.5)))
+        source = model.tensor((1, 256), scale, int(rng.integers(-128, 128)))
+        wanted = (float(np.float32(scale * rng.uniform(0.6, 1.9))), int(rng.integers(-128, 128)))
+        output = model.tensor((1, 256), *(fixed or wanted))
+        options = (
+            make_options("LeakyReluOptions", alpha=float(np.float32(rng.uniform(-1, 1)))) if "LEAKY" in name else None
+        )
+        model.operator(name, [source], [output], options)
+        built = model.build([source], [output])
+        ((_, _, answers),) = answers_behind(Original(built), built.main.inputs[0])
+        np.testing.assert_array_equal(run(built)[0].ravel(), answers)
+
+
+def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(12):
+        model = RawModel()
+        scale = float(np.float32(10 ** rng.uniform(-2, -0.5)))
+        source = model.tensor((1, 256), scale, int(rng.integers(-128, 128)))
+        sigmoid = model.tensor((1, 256), 1 / 256, -128)
+        output = model.tensor((1, 256), float(np.float32(scale * rng.uniform(0.5, 1))), int(rng.integers(-128, 128)))
+        model.operator("LOGISTIC", [source], [sigmoid], None)
+        model.operator("MUL", [source, sigmoid], [output], make_options("MulOptions"))
+        built = model.build([source], [output])
+        found = {step.name: answers for step, _, answers in answers_behind(Original(built), built.main.inputs[0])}
+        np.testing.assert_array_equal(run(built)[0].ravel(), found["MUL"])

@@ -1,0 +1,220 @@
+"""Operators that are functions of one int8 value, as tables of their 256 answers, and what two such tables make of it.
+
+What the runtime's reference kernels compute, worked out on all values at once. LOGISTIC and TANH are gemmlowp's:
+numbers in 0...1 are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 on the last
+quarter and a product of constants for the quarters before it, division is three steps of Newton's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import floor, frexp, isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.proof.original.scales import activation_bounds, addition_numbers, quotient_ratio, scaled, split_scale
+from tflite_fuse.proof.original.values import Original, Step
+
+Int64s = npt.NDArray[np.int64]
+
+VALUES = np.arange(-128, 128, dtype=np.int64)
+
+_ONE = 2**31 - 1
+
+
+def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, Int64s]]:
+    """All the original computes of one value alone: (step, tensor of the value it all starts from, its 256 answers).
+
+    A step may read the value itself and results found before: LOGISTIC, then MUL of its result with the value, is SiLU.
+    """
+    known: dict[int, tuple[int, Int64s]] = {}
+    waiting = list(original.readers(value))
+    while waiting:
+        step = waiting.pop(0)
+        if len(step.outputs) != 1 or original.value(step.outputs[0]) in known:
+            continue
+        tensors = step.inputs[: _READ.get(step.name, 0)]
+        if not tensors or any(t < 0 or original.activation(t) is None for t in (*tensors, step.outputs[0])):
+            continue
+        at_start = [t for t in tensors if original.value(t) == original.value(value)]
+        operands = [VALUES if t in at_start else known.get(original.value(t), (0, None))[1] for t in tensors]
+        if any(operand is None for operand in operands):
+            continue
+        answers = _FUNCTIONS[step.name](original, step, *operands)
+        if answers is None:
+            continue
+        start = at_start[0] if at_start else known[original.value(tensors[0])][0]
+        answers = np.clip(answers, -128, 127)
+        known[original.value(step.outputs[0])] = start, answers
+        waiting += original.readers(step.outputs[0])
+        yield step, start, answers
+
+
+def _parameters(original: Original, step: Step, *positions: int) -> list[tuple[float, int]]:
+    tensors = [step.inputs[position] for position in positions] + [step.outputs[0]]
+    return [original.activation(t) or (1.0, 0) for t in tensors]
+
+
+def _rescaled(values: Int64s, ratio: float) -> Int64s:
+    multiplier, shift = split_scale([ratio])
+    return scaled(values, multiplier, shift)
+
+
+# ---- Clamps and straight lines ----
+
+
+def _quantize(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    return _rescaled(x - point, quotient_ratio(scale, out_scale)) + out_point
+
+
+def _relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    bounds = activation_bounds(1, *_parameters(original, step)[0])
+    line = _quantize(original, step, x)
+    return None if bounds is None or line is None else np.maximum(line, bounds[0])
+
+
+def _relu6(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """Clamps bytes by the input's quantization, whatever the output's is."""
+    bounds = activation_bounds(3, *_parameters(original, step, 0)[0])
+    return None if bounds is None else np.clip(x, *bounds)
+
+
+def _leaky_relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    alpha, line = step.options.get("alpha", 0.0), _quantize(original, step, x)
+    if not isinstance(alpha, float) or not isfinite(alpha) or line is None:
+        return None
+    below = _rescaled(x - point, scale * abs(alpha) / out_scale)
+    return np.where(x >= point, line, (below if alpha >= 0 else -below) + out_point)
+
+
+# ---- Two operands ----
+
+
+def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    left, *numbers = addition_numbers(scale_0, scale_1, out_scale)
+    parts = [np.array([number]) for number in numbers]
+    first = scaled((x - point_0) << left, parts[0], parts[1])
+    second = scaled((y - point_1) << left, parts[2], parts[3])
+    return _activated(original, step, scaled(first + second, parts[4], parts[5]) + out_point)
+
+
+def _mul(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    product = (x - point_0) * (y - point_1)
+    return _activated(original, step, _rescaled(product, scale_0 * scale_1 / out_scale) + out_point)
+
+
+def _activated(original: Original, step: Step, values: Int64s) -> Int64s | None:
+    bounds = activation_bounds(step.number("fused_activation_function"), *_parameters(original, step)[0])
+    return None if bounds is None else np.clip(values, *bounds)
+
+
+# ---- LOGISTIC and TANH ----
+
+
+def _times(a: Int64s, b: Int64s | int) -> Int64s:
+    return (a * b + (1 << 30)) >> 31
+
+
+def _half_away(values: Int64s, bits: int) -> Int64s:
+    """Divided by a power of two, halves away from zero."""
+    size = (np.abs(values) + (1 << bits >> 1)) >> bits
+    return np.where(values < 0, -size, size)
+
+
+def _saturated(values: Int64s) -> Int64s:
+    return np.clip(values, -(2**31), _ONE)
+
+
+def _exp(a: Int64s, bits: int) -> Int64s:
+    """exp of a <= 0 that has ``bits`` integer bits; the result has none."""
+    fraction = 31 - bits
+    last = (a & ((1 << (fraction - 2)) - 1)) - (1 << (fraction - 2))
+    x = _saturated(last << bits) + (1 << 28)
+    square = _times(x, x)
+    series = _times(_half_away(_times(square, square), 2) + _times(square, x), 715827883) + square
+    result = 1895147668 + _times(x + _half_away(series, 1), 1895147668)
+    before = last - a
+    powers = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+    for exponent, power in zip(range(-2, bits), powers, strict=False):
+        result = np.where(before & (1 << (fraction + exponent)), _times(result, power), result)
+    return np.where(a == 0, _ONE, result)
+
+
+def _newton(x: Int64s) -> Int64s:
+    """2 / (1 + x) of x in 0...1, with two integer bits."""
+    half = (x + _ONE + 1) >> 1
+    found = 1515870810 + _times(half, -1010580540)
+    for _ in range(3):
+        found = found + _saturated(_times(found, (1 << 29) - _times(half, found)) << 2)
+    return found
+
+
+def _logistic_curve(a: Int64s) -> Int64s:
+    above = _saturated(_newton(_exp(-np.abs(a), 4)) << 1)
+    return np.where(a == 0, 1 << 30, np.where(a > 0, above, _ONE - above))
+
+
+def _tanh_curve(a: Int64s) -> Int64s:
+    size = _saturated((_newton(_exp(-np.abs(a), 5)) - (1 << 29)) << 2)
+    return np.where(a == 0, 0, np.where(a > 0, size, -size))
+
+
+def _curve(curve: Callable[[Int64s], Int64s], bits: int, zero: int) -> Callable[..., Int64s | None]:
+    """The curve of the input with four integer bits; beyond what they hold it is flat."""
+
+    def answers(original: Original, step: Step, x: Int64s) -> Int64s | None:
+        (scale, point), (_, out_point) = _parameters(original, step, 0)
+        fraction, shift = frexp(scale * 2.0**27)
+        if shift < 0 or (zero and out_point != zero):
+            return None
+        radius = floor(15 * 2.0**27 / 2.0**shift)
+        values = x - point
+        inside = scaled(np.clip(values, -radius, radius), np.array([int(fraction * 2**31)]), np.array([min(shift, 30)]))
+        bent = _half_away(curve(inside), bits) + zero
+        return np.where(values <= -radius, -128, np.where(values >= radius, 127, bent))
+
+    return answers
+
+
+# ---- HARD_SWISH ----
+
+
+def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """x * relu6(x + 3) / 6 in 16 bits: the relu is a ramp of x clipped to -1...1, moved to 0...1."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    fine = scale / 128
+    (to_output, to_ramp), (output_shift, ramp_shift) = split_scale([fine / out_scale, fine / (3 / 32768)])
+    if output_shift > 0 or min(output_shift, ramp_shift) < -15:
+        return None
+    narrow = [min((int(multiplier) + (1 << 15)) >> 16, 2**15 - 1) for multiplier in (to_output, to_ramp)]
+    values = (x - point) << 7
+    ramp = np.clip(values << max(int(ramp_shift) - 1, 0), -(2**15), 2**15 - 1)
+    ramp = (ramp * narrow[1] + (1 << 14)) >> 15
+    if ramp_shift > 0:
+        ramp = np.clip(ramp << 1, -(2**15), 2**15 - 1)
+    else:
+        ramp = _half_away(ramp, -int(ramp_shift))
+    product = ((ramp + (1 << 15)) >> 1) * ((values * narrow[0] + (1 << 14)) >> 15)
+    high = np.sign(product) * (np.abs(product) >> 15)
+    return _half_away(high, -int(output_shift)) + out_point
+
+
+_FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
+    "ADD": _add,
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
+    "LOGISTIC": _curve(_logistic_curve, 23, -128),
+    "MUL": _mul,
+    "QUANTIZE": _quantize,
+    "RELU": _relu,
+    "RELU6": _relu6,
+    "TANH": _curve(_tanh_curve, 24, 0),
+}
+
+_READ = {name: 2 if name in ("ADD", "MUL") else 1 for name in _FUNCTIONS}
+"""How many activations an operator reads."""
