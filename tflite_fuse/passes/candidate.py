@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
@@ -51,6 +51,7 @@ class Site:
         order: puts operators in order once blocks are in; None leaves them as they come.
         target: the core whose instructions count; None counts multiply-accumulates.
         alone: what each operator costs by itself.
+        realised: what was tried already.
     """
 
     graph: LayerGraph
@@ -60,9 +61,15 @@ class Site:
     order: Reorder | None
     target: Target | None
     alone: tuple[int, ...]
+    realised: dict[Point, Candidate] = field(default_factory=dict)
 
     def realise(self, point: Point) -> Candidate:
-        """Draft a point's blocks, put the operators in order and place the tensors."""
+        """Draft a point's blocks, put the operators in order and place the tensors: once, however often it is asked."""
+        if point not in self.realised:
+            self.realised[point] = self._realise(point)
+        return self.realised[point]
+
+    def _realise(self, point: Point) -> Candidate:
         draft, blocks = self.maker.draft(point.blocks)
         ordered = None if self.order is None else self.order.run(draft)
         draft = draft if ordered is None else ordered.model

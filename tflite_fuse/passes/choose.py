@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
 from tflite_fuse.errors import LimitError
@@ -110,27 +111,32 @@ class Chooser:
         recomputes = limit is None or limit > 1 or _skips(front)
         if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
             return []
-        banded = fusion_front(self.site.graph, replace(options, bands=True))
-        return [point for point in self._allowed(banded) if _bands(point)]
+        return [point for point in self._allowed(self._banded_front) if _bands(point)]
 
-    def with_longer_runs(self, least: Candidate) -> Candidate:
+    @cached_property
+    def _banded_front(self) -> Front:
+        return fusion_front(self.site.graph, replace(self.options, bands=True))
+
+    def with_longer_runs(self, front: Front, least: Candidate) -> Candidate:
         """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
 
         A stage spends fewer instructions on each pixel of a longer run. Where instructions count, the search has seen
-        to that.
+        to that. Longer runs need no less RAM, so blocks too large for the limit in short ones are not looked at again.
         """
         limit = self.goal.longest(least.arena)
         counted = self.options.target is not None
         if self.options.scheme is not Scheme.AUTO or counted or not least.blocks or limit == least.arena:
             return least
         strips = self.options.strips and any(block.choice.extra_macs for block in least.blocks)
+        ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // NEAR)
         for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
-                front = fusion_front(self.site.graph, replace(self.options, chunks=longer, strips=strips))
-                if front.points[0].ram_bytes > limit + limit // NEAR:
+                options = replace(self.options, chunks=longer, strips=strips, ranges=ranges)
+                found = fusion_front(self.site.graph, options)
+                if found.points[0].ram_bytes > limit + limit // NEAR:
                     continue
-                candidate = self.choose(front)
+                candidate = self.choose(found)
             except LimitError:
                 continue
             if candidate.arena <= limit and candidate.point.macs <= least.point.macs:

@@ -90,7 +90,7 @@ class Fuse:
         alone = tuple(layer.macs for layer in front.graph.layers)
         site = Site(graph, maker, options.count_tail, arena, order, options.target, alone)
         chooser = Chooser(goal, site, searched)
-        chosen = chooser.with_longer_runs(chooser.choose(front))
+        chosen = chooser.with_longer_runs(front, chooser.choose(front))
         unfused = front.explain(chosen.point, goal.max_ram)
         notes = (*_done(bare, chosen), *why_not, *unfused, *_limited(len(graph.layers)))
         optimal = front.optimal if options.target is None else None  # of expectations, which prove nothing

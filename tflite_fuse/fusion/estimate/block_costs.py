@@ -7,7 +7,7 @@ finds the same numbers by following the executor's order of events; the closed f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
@@ -18,13 +18,20 @@ from tflite_fuse.fusion.estimate.demands import Grid
 from tflite_fuse.fusion.estimate.growing_block import PLAIN, BlockCosts, GrowingBlock, Pricing, TileSizes
 
 
-def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pricing = PLAIN) -> Iterator[BlockCosts]:
+def block_costs(
+    graph: LayerGraph,
+    last: int,
+    tile_sizes: TileSizes,
+    pricing: Pricing = PLAIN,
+    firsts: Collection[int] | None = None,
+) -> Iterator[BlockCosts]:
     """Prices every block that ends at layer ``last``, shortest first.
 
     Args:
         last: index of the block's last layer.
         tile_sizes: which tile heights and widths to price for a given driven tensor.
         pricing: chunks, and what the model's memory allows.
+        firsts: the first layers to look at; None for all.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
@@ -33,7 +40,7 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pr
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from _block(graph, last, graph.layers[last].outputs[0], tile_sizes, pricing).climb(last)
+        yield from _block(graph, last, graph.layers[last].outputs[0], tile_sizes, pricing).climb(last, firsts)
     if tail is not None:
         folded = _block(graph, last, graph.through_views(graph.layers[tail].inputs[0]), tile_sizes, pricing)
         folded.fold(tail)
@@ -42,8 +49,9 @@ def block_costs(graph: LayerGraph, last: int, tile_sizes: TileSizes, pricing: Pr
             first > 0 and graph.layers[first - 1].view and graph.layers[first - 1].outputs == graph.layers[first].inputs
         ):
             first -= 1
-        yield from folded.price(first)
-        yield from folded.climb(first - 1)
+        if firsts is None or first in firsts:
+            yield from folded.price(first)
+        yield from folded.climb(first - 1, firsts)
 
 
 def _block(graph: LayerGraph, last: int, driven: int, tile_sizes: TileSizes, pricing: Pricing) -> GrowingBlock:

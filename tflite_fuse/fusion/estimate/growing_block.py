@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,10 +93,15 @@ class GrowingBlock:
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
 
-    def climb(self, index: int) -> Iterator[BlockCosts]:
-        """Adds layer ``index`` and those above as long as they can belong to the block, and prices every step."""
-        while index >= 0 and self._add(index):
-            yield from self.price(index)
+    def climb(self, index: int, firsts: Collection[int] | None = None) -> Iterator[BlockCosts]:
+        """Adds layer ``index`` and those above as long as they can belong to the block, and prices every step.
+
+        Given ``firsts``, blocks that start with one of them alone are priced, and none above them is looked at.
+        """
+        highest = 0 if firsts is None else min(firsts, default=index + 1)
+        while index >= highest and self._add(index):
+            if firsts is None or index in firsts:
+                yield from self.price(index)
             index -= 1
 
     def fold(self, tail: int) -> None:

@@ -10,7 +10,7 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -38,6 +38,7 @@ class Rules:
         overlap: whether a block may write its output over an input nobody needs afterwards.
         single_operators: whether an operator may be a block of its own.
         count_tail: whether what the runtime keeps for operators and tensors counts.
+        ranges: the only blocks to look at, as (first, last) layer; None for all.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -47,6 +48,7 @@ class Rules:
     overlap: bool = False
     single_operators: bool = False
     count_tail: bool = False
+    ranges: frozenset[tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,8 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     )
     for last in range(len(graph.layers)):
         alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
-        for costs in _blocks(graph, restriction, pricing, last, alone):
+        firsts = None if rules.ranges is None else [first for first, end in rules.ranges if end == last]
+        for costs in _blocks(graph, restriction, pricing, last, alone, firsts):
             paired = len(rules.chunks) if restriction.paired else 0
             if len(options := _block_options(costs, residency, paired, most_work(len(graph.layers)))):
                 tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
@@ -240,13 +243,18 @@ def _as_it_is(residency: Residency, index: int, macs: int) -> Offers:
 
 
 def _blocks(
-    graph: LayerGraph, restriction: Restriction, pricing: Pricing, last: int, alone: bool
+    graph: LayerGraph,
+    restriction: Restriction,
+    pricing: Pricing,
+    last: int,
+    alone: bool,
+    firsts: Collection[int] | None,
 ) -> Iterator[BlockCosts]:
     """The blocks that end at a layer and are worth offering; that of the layer alone only if ``alone``."""
     if graph.layers[last].absorbed:
         return
     longest = longest_block(len(graph.layers))
-    for costs in block_costs(graph, last, restriction.tile_sizes, pricing):
+    for costs in block_costs(graph, last, restriction.tile_sizes, pricing, firsts):
         if last - costs.first >= longest:
             return
         if (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from tflite_fuse.errors import LimitError
@@ -65,12 +65,14 @@ class Front:
         unfused: the model as it is, for comparison (it need not be on the front).
         optimal: True: no way to run the model within the search space beats any of them.
         graph: what was searched.
+        least: of every block that was priced, by its (first, last) layer, the least RAM while it runs.
     """
 
     points: tuple[Point, ...]
     unfused: Point
     optimal: bool
     graph: LayerGraph
+    least: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     def least_ram(self, max_compute: float | None = None) -> Point:
         """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.

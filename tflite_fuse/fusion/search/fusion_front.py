@@ -74,7 +74,10 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     points = tuple(builder.point(path) for path in search_paths(cuts.dag))
     if options.target is not None:
         points = tuple(_worth_having(points))
-    return Front(points, unfused_point(graph, options), True, graph)
+    least = {
+        (first, end - 1): int(edge["options"].ram[0]) for first, end, edge in cuts.dag.edges(data=True) if edge["fused"]
+    }
+    return Front(points, unfused_point(graph, options), True, graph, least)
 
 
 def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
