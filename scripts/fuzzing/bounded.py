@@ -1,0 +1,133 @@
+"""Cases in child processes with bounded memory and time: each ends well, badly, or over its budget."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make`` gives the input of a number, ``run`` answers it in one word, within the budget. What it raises is a
+    defect."""
+
+    make: Callable[[int], bytes]
+    run: Callable[[bytes], str]
+
+
+_PATIENCE = 60.0
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Processor seconds, and bytes of memory beyond what the process has before the case."""
+
+    seconds: float = 2.0
+    memory: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: ``word`` is ``ok``, a refusal's class or a kind of defect; ``detail`` says where."""
+
+    number: int
+    word: str
+    detail: str = ""
+
+    @property
+    def bad(self) -> bool:
+        return self.word in ("defect", "time", "memory", "crash")
+
+
+class _OutOfTime(BaseException):
+    """Of its own kind, so that nothing catches it."""
+
+
+def run_cases(case: Case, numbers: range, budget: Budget) -> Iterator[Outcome]:
+    """Outcomes of the cases, in order; a case that takes its process along does not end the run."""
+    todo = list(numbers)
+    while todo:
+        ours, theirs = get_context("fork").Pipe()
+        process = get_context("fork").Process(target=_serve, args=(theirs, case, todo[:_BATCH], budget), daemon=True)
+        process.start()
+        theirs.close()
+        done = 0
+        for number in todo[:_BATCH]:
+            try:
+                outcome = ours.recv() if ours.poll(_PATIENCE) else Outcome(number, "time", "no answer within a minute")
+            except (EOFError, ConnectionError):
+                process.join()
+                outcome = Outcome(number, "crash", f"exit code {process.exitcode}")
+            yield outcome
+            done += 1
+            if outcome.word == "crash" or outcome.detail.startswith("no answer"):
+                break
+        process.kill()
+        process.join()
+        ours.close()
+        del todo[:done]
+
+
+def _serve(connection: Connection, case: Case, numbers: list[int], budget: Budget) -> None:
+    signal.signal(signal.SIGPROF, _out_of_time)
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    for number in numbers:
+        connection.send(_one(case, number, budget))
+    connection.close()
+
+
+def _out_of_time(*_: object) -> None:
+    raise _OutOfTime
+
+
+def _one(case: Case, number: int, budget: Budget) -> Outcome:
+    data = case.make(number)
+    before = _start_watching_memory(budget)
+    signal.setitimer(signal.ITIMER_PROF, budget.seconds)
+    try:
+        word, detail = case.run(data), ""
+    except _OutOfTime as error:
+        word, detail = "time", _where(error)
+    except MemoryError as error:
+        word, detail = "memory", _where(error)
+    except Exception as error:
+        word, detail = "defect", f"{type(error).__name__}: {str(error)[:200]} {_where(error)}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    taken = _peak_memory() - before
+    if word not in ("time", "memory", "defect") and taken > budget.memory:
+        word, detail = "memory", f"{taken:,} bytes"
+    return Outcome(number, word, detail)
+
+
+def _where(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "tflite_fuse" in f.filename]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames[-4:]))
+
+
+def _start_watching_memory(budget: Budget) -> int:
+    """Sets the peak back, and a limit that ends the greediest cases in ``MemoryError`` instead of this machine."""
+    Path("/proc/self/clear_refs").write_text("5")
+    sizes = _status()
+    resource.setrlimit(resource.RLIMIT_AS, (sizes["VmSize"] + budget.memory + (1 << 28), resource.RLIM_INFINITY))
+    return sizes["VmRSS"]
+
+
+def _peak_memory() -> int:
+    return _status()["VmHWM"]
+
+
+def _status() -> dict[str, int]:
+    """Sizes of this process in bytes."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    lines = [line.split() for line in status if line.startswith("Vm")]
+    return {name.rstrip(":"): int(size) * 1024 for name, size, *_ in lines}

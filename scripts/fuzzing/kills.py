@@ -1,0 +1,89 @@
+"""Processes killed and interrupted at random moments of writing: what is there afterwards is old or new, and whole."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+import tflite_fuse
+from scripts.fuzzing.seeds import SEEDS
+from tflite_fuse.export import export_model
+from tflite_fuse.runtime import tflm
+
+
+@functools.cache
+def _models() -> dict[str, tuple[bytes, bytes]]:
+    """What is written first, and what replaces it."""
+    return {"rewrite": (SEEDS["random"](), SEEDS["control"]()), "export": (SEEDS["fused"](), SEEDS["fused_overlap"]())}
+
+
+def _write(kind: str, data: bytes, target: Path) -> None:
+    tflm.available = lambda: False
+    if kind == "rewrite":
+        tflite_fuse.rewrite(data, verify=False).save(target)
+    else:
+        export_model(data, target, "platformio", force=True)
+
+
+def _tree(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@functools.cache
+def _undisturbed(kind: str) -> tuple[Path, dict[str, str], dict[str, str], float]:
+    """A folder with the old result, what is in it, what is in it with the new one, and the seconds that took."""
+    folder = Path(tempfile.mkdtemp(prefix="tflite-fuse-kill-"))
+    old, new = (folder / name for name in ("old", "new"))
+    old.mkdir()
+    _write(kind, _models()[kind][0], old / "result")
+    shutil.copytree(old, new)
+    started = time.monotonic()
+    _write(kind, _models()[kind][1], new / "result")
+    return old, _tree(old), _tree(new), time.monotonic() - started
+
+
+def _end_at_random(rng: Random, kind: str, target: Path, seconds: float, death: signal.Signals) -> None:
+    """Write in a process of its own, which gets the signal somewhere in between."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _write(kind, _models()[kind][1], target)
+        except KeyboardInterrupt:
+            os._exit(130)
+        finally:
+            os._exit(0)
+    time.sleep(rng.random() * seconds)
+    os.kill(child, death)
+    os.waitpid(child, 0)
+
+
+def case(kind: str, number: int, death: signal.Signals) -> str:
+    """One process ended while it replaces an older result; its outcome starts with ``bad`` if it must not be."""
+    rng = Random(number)
+    start, old, new, seconds = _undisturbed(kind)
+    with tempfile.TemporaryDirectory(prefix="tflite-fuse-kill-") as name:
+        work = Path(name) / "work"
+        shutil.copytree(start, work)
+        _end_at_random(rng, kind, work / "result", seconds, death)
+        found = _tree(work)
+        left = {path.name for path in work.rglob(".tflite-fuse-*.tmp")}
+        whole = {name: data for name, data in found.items() if not any(each in name for each in left)}
+        if any(data not in (old.get(name), new.get(name)) for name, data in whole.items()):
+            return "bad: a file that is neither old nor new"
+        if death is signal.SIGINT and (left or found not in (old, new)):
+            return "bad: something left after an interrupt"
+        if len(left) > 1:
+            return "bad: more than one temporary"
+        _write(kind, _models()[kind][1], work / "result")
+        if _tree(work) != new:
+            return "bad: the next run did not repair it"
+        return "new" if found == new else "old" if found == old else "between"
