@@ -73,9 +73,11 @@ def test_verification_reads_neither_model_again(calls: Calls, tmp_path: Path) ->
     source = tmp_path / "in.tflite"
     source.write_bytes(serialize_model(inverted_residual_network(size=24, blocks=2)))
     result = tflite_fuse.rewrite(source, verify=True, inputs=2)
-    assert calls.asked["_parse"] == {source.read_bytes(): 1} and not calls.asked["decode"]
+    read_by_the_proof = {result.model: 1}  # on purpose: what was written, not what was meant
+    assert calls.asked["_parse"] == {source.read_bytes(): 1} | read_by_the_proof and not calls.asked["decode"]
+    calls.asked["_parse"].clear()
     tflite_fuse.verify(source, result.model, inputs=2)
-    assert calls.asked["_parse"] == {source.read_bytes(): 2, result.model: 1}
+    assert calls.asked["_parse"] == {source.read_bytes(): 1, result.model: 1}
 
 
 def test_blocks_of_a_file_are_decoded_once(calls: Calls) -> None:
