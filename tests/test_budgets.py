@@ -12,7 +12,7 @@ import pytest
 
 import tflite_fuse
 from tests.fusion.raw_models import RawModel
-from tflite_fuse.errors import LimitError, ModelError
+from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.search.cut_graph import MOST_LAYERS, longest_block
 from tflite_fuse.memory.from_model import MOST_PARTS
 from tflite_fuse.model import load_model, serialize_model
@@ -129,3 +129,16 @@ def test_work_that_no_number_holds_is_passed_through() -> None:
         y = z
     result = tflite_fuse.rewrite(serialize_model(raw.build([x], [y])), passes=("fuse",), verify=False)
     assert any("more than can be weighed" in note for note in result.report.notes)
+
+
+def test_without_a_compiler_a_rewrite_goes_through_and_says_what_was_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("TFLITE_FUSE_CACHE", str(tmp_path))
+    data = serialize_model(convolutions(16, 16, 3))
+    result = tflite_fuse.rewrite(data)
+    assert result.report.blocks and result.report.verified is None
+    assert any(note.startswith("not run on this machine: no working C compiler") for note in result.report.notes)
+    with pytest.raises(RuntimeUnavailableError, match="no working C compiler"):
+        tflite_fuse.rewrite(data, verify=True)
