@@ -142,3 +142,15 @@ def test_without_a_compiler_a_rewrite_goes_through_and_says_what_was_not_run(
     assert any(note.startswith("not run on this machine: no working C compiler") for note in result.report.notes)
     with pytest.raises(RuntimeUnavailableError, match="no working C compiler"):
         tflite_fuse.rewrite(data, verify=True)
+
+
+def test_the_report_says_where_a_clock_had_a_say() -> None:
+    data = serialize_model(convolutions(16, 16, 4))
+    assert tflite_fuse.rewrite(data, verify=False).report.reproducible
+    hurried = tflite_fuse.rewrite(data, verify=False, time_limit=0.0).report
+    assert hurried.to_json()["reproducible"] is False
+
+
+def test_the_same_input_and_options_give_the_same_bytes() -> None:
+    data = serialize_model(convolutions(20, 16, 5))
+    assert tflite_fuse.rewrite(data, verify=False).model == tflite_fuse.rewrite(data, verify=False).model

@@ -102,7 +102,8 @@ class Report:
     form and rounds up, while planning may also fail to fit everything into the largest working set.
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
     run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
-    where instructions were counted and blocks made. A rewrite that is not proven is not reported but refused.
+    where instructions were counted and blocks made. ``reproducible`` is false where a clock, not counted work, ended a
+    search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
     """
 
     before: Figures
@@ -116,6 +117,7 @@ class Report:
     blocks: tuple[BlockReport, ...] = ()
     outside: tuple[OutsideInput, ...] = ()
     prediction: Prediction | None = None
+    reproducible: bool = True
 
     def claim(self) -> str:
         """What was proven and what was tested."""
