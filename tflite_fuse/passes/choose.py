@@ -31,6 +31,9 @@ PATIENCE = 40
 NEAR = 16
 """Points are tried if their estimate exceeds a RAM limit by up to one part in this many."""
 
+FAR_ABOVE = 4
+"""Longer runs are not looked for in blocks whose estimate exceeds a RAM limit by more than one part in so many."""
+
 BANDED = 8
 """Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
 placed."""
@@ -128,7 +131,7 @@ class Chooser:
         if self.options.scheme is not Scheme.AUTO or counted or not least.blocks or limit == least.arena:
             return least
         strips = self.options.strips and any(block.choice.extra_macs for block in least.blocks)
-        ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // NEAR)
+        ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // FAR_ABOVE)
         for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
