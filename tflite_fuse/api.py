@@ -208,6 +208,7 @@ def verify(
     b: Source,
     *,
     inputs: int = 16,
+    seed: int = 0,
     data: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -223,6 +224,7 @@ def verify(
     Args:
         a, b: paths or bytes of .tflite files.
         inputs: number of generated inputs: edge values first, then random ones.
+        seed: of the random ones.
         data: an .npz file with the user's own inputs, instead of generated ones.
         progress: called with (step, done, total).
 
@@ -238,7 +240,7 @@ def verify(
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
             raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
     certificate = validate(first, second)
-    samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs)
+    samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs, seed)
     try:
         found = compare(
             first_bytes,

@@ -225,12 +225,13 @@ def verify(
     a: Annotated[Path, typer.Argument(metavar="A", help="The original .tflite file.", show_default=False)],
     b: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
     inputs: InputCount = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random ones among them.")] = 0,
     data: DataFile = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it was made of A."""
     with Status("comparing", as_json) as report_progress:
-        comparison = tflite_fuse.verify(a, b, inputs=inputs, data=data, progress=report_progress)
+        comparison = tflite_fuse.verify(a, b, inputs=inputs, seed=seed, data=data, progress=report_progress)
     difference, certificate = comparison.first_difference, comparison.certificate
     if as_json:
         print_json(
@@ -248,6 +249,10 @@ def verify(
     elif comparison.fault is None:
         for note in () if certificate is None else certificate.notes:
             say(f"- {note}")
+        if comparison.warning is not None:
+            say(f"- {comparison.warning}")
+        if data is None and comparison.inputs:
+            say(f"- random inputs of seed {seed}; --seed draws others")
         say(_outcome(comparison))
     if comparison.fault is not None:
         raise VerificationError(comparison.fault)

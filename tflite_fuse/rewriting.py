@@ -192,4 +192,5 @@ def _verified(
         )
     rights = tflm.unconfined()
     notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    notes += [] if comparison.warning is None else [comparison.warning]
     return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), notes

@@ -15,6 +15,7 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo.networks import inverted_residual_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -153,3 +154,14 @@ def test_progress_counts_every_inference() -> None:
     seen: list[tuple[int, int]] = []
     compare(dense_model(), dense_model(), inputs_of(dense_model(), 3), progress=lambda *now: seen.append(now))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_outputs_that_hardly_vary_are_told() -> None:
+    model = load_model(serialize_model(inverted_residual_network(12, blocks=1)))
+    lively = compare(serialize_model(model), serialize_model(model), generate_inputs(model, 8))
+    assert lively.elements == 10 and lively.varied > 0
+    same = [generate_inputs(model, 1)[0]] * 5
+    dull = compare(serialize_model(model), serialize_model(model), same)
+    assert (
+        dull.varied == 0 and dull.warning is not None and "0 of 10 output values varied over 5 inputs" in dull.warning
+    )

@@ -29,6 +29,12 @@ _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUEN
 _STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
 
 
+_TOO_FEW_TO_VARY = 4
+"""Inputs: fewer are asked for by who knows that they say little."""
+_VARYING = 0.5
+"""Part of the output elements that should vary."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """The first element in which two models differ.
@@ -65,8 +71,9 @@ class Comparison:
     """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
 
     ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
-    run, for the reason ``not_run``. ``certificate`` is there where the second model is a rewrite of the first: what was
-    proven without running them.
+    run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
+    inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where the
+    second model is a rewrite of the first: what was proven without running them.
     """
 
     bit_exact: bool
@@ -76,6 +83,18 @@ class Comparison:
     version: str
     certificate: Certificate | None = None
     not_run: str | None = None
+    varied: int = 0
+    elements: int = 0
+
+    @property
+    def warning(self) -> str | None:
+        """Says so where the outputs hardly vary, as those of a saturated model: equal bytes then mean little."""
+        if self.inputs < _TOO_FEW_TO_VARY or self.varied >= _VARYING * self.elements:
+            return None
+        return (
+            f"only {self.varied:,} of {self.elements:,} output values varied over {self.inputs} inputs: that they are "
+            "equal says little; inputs of your own (verify --data) may say more"
+        )
 
     @property
     def fault(self) -> str | None:
@@ -130,6 +149,7 @@ def compare(
     total = len(passes) * len(inputs)
     done = 0
     difference: Difference | None = None
+    seen = _Seen()
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         workers = list(pool.map(lambda m, name: stack.enter_context(tflm.session(m, name)), (a, b), names))
         for streamed in passes:
@@ -138,6 +158,7 @@ def compare(
                 given = (arrays, borders.inputs_of_second(arrays))
                 feeds = [make_feed(model, each, name) for model, each, name in zip(models, given, names, strict=True)]
                 outputs = borders.comparable(_run_both(pool, workers, feeds, reset, patience))
+                seen.note(outputs[0])
                 difference = _first_difference(outputs, output_names, index, streamed)
                 done += 1
                 if progress is not None:
@@ -147,8 +168,38 @@ def compare(
             if difference is not None:
                 break
     return Comparison(
-        difference is None, min(done, len(inputs)), difference, tflm.RUNTIME_NAME, tflm.runtime_version() or "unknown"
+        difference is None,
+        min(done, len(inputs)),
+        difference,
+        tflm.RUNTIME_NAME,
+        tflm.runtime_version() or "unknown",
+        varied=seen.varied,
+        elements=seen.elements,
     )
+
+
+class _Seen:
+    """Which elements of the outputs took more than one value."""
+
+    def __init__(self) -> None:
+        self._first: list[Array] = []
+        self._varied: list[Array] = []
+
+    def note(self, outputs: Sequence[Array]) -> None:
+        """The outputs for one more input."""
+        values = [_bits(output) for output in outputs]
+        if not self._first:
+            self._first, self._varied = values, [np.zeros(len(each), bool) for each in values]
+        for varied, first, now in zip(self._varied, self._first, values, strict=True):
+            varied |= (first != now).any(axis=-1)
+
+    @property
+    def varied(self) -> int:
+        return sum(int(each.sum()) for each in self._varied)
+
+    @property
+    def elements(self) -> int:
+        return sum(len(each) for each in self._varied)
 
 
 class _Borders:
