@@ -72,8 +72,8 @@ class Comparison:
 
     ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
     run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
-    inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where the
-    second model is a rewrite of the first: what was proven without running them.
+    inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
+    the second model is a rewrite of the first: what was proven without running them.
     """
 
     bit_exact: bool
