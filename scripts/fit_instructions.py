@@ -5,7 +5,8 @@ Every model (default: the bundled sample, small generated networks, and the mode
 project) is run as ``tflite-fuse rewrite`` writes it, in the least RAM without recompute, and with every operator as a
 block of its own in runs of several lengths. Costs are fitted from all blocks of emulated runs. Then each model is left
 out in turn: what costs fitted on the others predict for it is printed beside what it took. With ``--write`` the costs
-are kept for ``--cost instructions``.
+are kept for ``--cost instructions``. With ``--new`` the costs that are known stay, and only those of new counts are
+fitted, from models that use the newest kinds of stages: a few minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -102,38 +105,42 @@ def measure(program: Program, target: Target) -> Measured:
         return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))
 
 
-def fit_costs(counts: Sequence[Mapping[str, int]], instructions: Sequence[int]) -> dict[str, float]:
+def fit_costs(
+    counts: Sequence[Mapping[str, int]], instructions: Sequence[int], known: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float]:
     """Costs ≥ 0 that make the relative errors least, in the sense of least squares.
 
     Args:
         counts: of blocks that were run.
         instructions: what each took, > 0.
+        known: costs that stay as they are.
 
     Raises:
         UsageError: there are no runs, or one took no instructions.
     """
     if not counts or min(instructions, default=0) <= 0:
         raise UsageError("costs are fitted from runs that took instructions, and there are none")
-    seen = np.array([[row[name] for name in COUNTS] for row in counts], dtype=np.float64)
-    scaled = seen / np.array(instructions, dtype=np.float64)[:, None]
+    names, took = [name for name in COUNTS if name not in known], np.array(instructions, dtype=np.float64)
+    scaled = np.array([[row[name] for name in names] for row in counts], dtype=np.float64) / took[:, None]
+    explained = np.array([sum(row[name] * cost for name, cost in known.items()) for row in counts]) / took
     # Columns of equal length: counts are of magnitudes that differ by thousands.
     length = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)
-    costs, _ = nnls(scaled / length, np.ones(len(counts)))
-    return dict(zip(COUNTS, (costs / length).tolist(), strict=True))
+    costs, _ = nnls(scaled / length, 1 - explained)
+    return dict(known) | dict(zip(names, (costs / length).tolist(), strict=True))
 
 
-def fitted(runs: Sequence[Measured]) -> dict[str, float]:
+def fitted(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
     """Costs from all blocks of these runs."""
     rows = [row for run in runs for row in run.counts]
-    return fit_costs(rows, [count for run in runs for count in run.instructions])
+    return fit_costs(rows, [count for run in runs for count in run.instructions], known)
 
 
-def left_out(runs: Sequence[Measured]) -> list[tuple[str, int, int]]:
+def left_out(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxyType({})) -> list[tuple[str, int, int]]:
     """(model, instructions, what the others' costs predict) of every rewritten model."""
     found = []
     for run in runs:
         if run.program.way:
-            costs = fitted([other for other in runs if other.program.model != run.program.model])
+            costs = fitted([other for other in runs if other.program.model != run.program.model], known)
             predicted = sum(predicted_instructions(counts, costs) for counts in run.counts)
             found.append((f"{run.program.model}, {run.program.way}", sum(run.instructions), predicted))
     return found
@@ -151,24 +158,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="keep the costs for rewrite and pareto")
+    parser.add_argument("--new", action="store_true", help="fit the costs that are not known yet, keep the others")
     options = parser.parse_args(arguments)
     try:
         models = {path.stem: load_model(path) for path in options.models or _known_models()}
         if not options.models:
-            models |= _generated()
+            models = _generated_new() if options.new else models | _generated()
         made = [program for name, model in models.items() for program in programs(name, model)]
         results = {}
         for target in chosen_targets(options.target or known):
             runs = [measure(program, target) for program in made]
-            results[target.name] = {"costs": fitted(runs), "left_out": left_out(runs)}
+            known_costs = _known_costs(target.name) if options.new else {}
+            results[target.name] = {"costs": fitted(runs, known_costs), "left_out": left_out(runs, known_costs)}
     except (TfliteFuseError, ValueError) as error:
         print(f"fit_instructions: {error}", file=sys.stderr)
         return 2
     if options.write:
-        kept = json.loads(COSTS_FILE.read_text()) | {
-            name: {"costs": found["costs"], "error": asdict(_error(found["left_out"]))}
-            for name, found in results.items()
-        }
+        kept = _kept()
+        for name, found in results.items():
+            kept[name] = {"costs": found["costs"], "error": asdict(_error(found["left_out"]))} | (
+                {"error": kept[name]["error"]} if options.new else {}
+            )
         COSTS_FILE.write_text(json.dumps(kept, indent=2) + "\n")
     print(json.dumps(results, indent=2) if options.json else _text(results))
     return 0
@@ -184,7 +194,22 @@ def _generated() -> dict[str, Model]:
         "cells": networks.cell_network(size=24),
         "one dimension": networks.one_dimensional_network(),
         "pyramid": networks.pyramid_network(size=24),
+        **_generated_new(),
     }
+
+
+def _generated_new() -> dict[str, Model]:
+    """Networks of the kinds of stages that came last: their counts are fitted with ``--new``."""
+    return {f"gated {size}": networks.gated_network(size, channels) for size, channels in ((24, 8), (33, 6), (17, 12))}
+
+
+def _kept() -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(COSTS_FILE.read_text())
+    return kept
+
+
+def _known_costs(target: str) -> dict[str, float]:
+    return {name: cost for name, cost in _kept()[target]["costs"].items() if name in COUNTS}
 
 
 def _error(left_out: Sequence[tuple[str, int, int]]) -> PredictionError:

@@ -13,7 +13,7 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.file import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.zoo.networks import gated_network, inverted_residual_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -27,7 +27,11 @@ def padded() -> Model:
     return b.build([b.softmax(b.fully_connected(b.reshape(b.average_pool(z, z.shape[1:3]), (1, 8)), 5))])
 
 
-MODELS = {"padded": padded, "inverted residuals": lambda: inverted_residual_network(size=16, blocks=2)}
+MODELS = {
+    "padded": padded,
+    "inverted residuals": lambda: inverted_residual_network(size=16, blocks=2),
+    "gates": lambda: gated_network(size=16, blocks=1),
+}
 
 SWITCHES = [("auto", *pair) for pair in product((True, False), repeat=2)] + [
     (scheme, True, True) for scheme in tflite_fuse.SCHEMES if scheme != "auto"

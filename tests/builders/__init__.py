@@ -69,7 +69,9 @@ def _random_operator(b: ModelBuilder, choose: Chooser, pool: list[Ref]) -> list[
 
 def _combine(b: ModelBuilder, choose: Chooser, x: Ref, alike: list[Ref]) -> Ref:
     y = alike[choose(0, len(alike) - 1)]
-    return b.add(x, y) if choose(0, 1) == 0 else b.mul(x, y)
+    if choose(0, 1) == 0:
+        return b.add(x, y)
+    return b.mul(x, b.logistic(y) if choose(0, 1) else y)
 
 
 @st.composite

@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 
 from tflite_fuse.fusion.block.kinds.add import AddParameters
+from tflite_fuse.fusion.block.kinds.lookup import LookupParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,
@@ -55,7 +56,7 @@ class BlockMaker:
         self.newest = self.add_tensor(shape)
         low = self.rng.randint(-128, 20) if self.rng.random() < 0.3 else -128
         high = self.rng.randint(low, 127) if self.rng.random() < 0.3 else 127
-        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION):
+        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP):
             low, high = -128, 127
         self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
 
@@ -153,6 +154,19 @@ class BlockMaker:
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.ADD, inputs, -1, parameters=add), shape)
 
+    def lookup(self) -> None:
+        answers = self.noise.integers(-128, 128, 256).astype(np.int8).tobytes()
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.LOOKUP, (self.newest,), -1, parameters=LookupParameters(answers)), shape)
+
+    def product(self) -> None:
+        newest, partner = self.newest, self.partner(same_channels=True)
+        inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
+        table = self.requantization(1, 3)
+        self.newest = newest
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=table), shape)
+
     def concatenation(self) -> None:
         newest = self.newest
         inputs = [newest, *(self.partner(same_channels=False) for _ in range(self.rng.randint(1, 2)))]
@@ -213,6 +227,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     """A block of one to about nine stages."""
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
+    steps += [maker.lookup, maker.product]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

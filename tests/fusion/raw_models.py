@@ -207,16 +207,19 @@ def fully_connected(draw: st.DrawFn) -> Model:
     return model.build([source], [output])
 
 
+PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions"}
+
+
 @st.composite
-def additions(draw: st.DrawFn) -> Model:
-    """ADD of two tensors, or of one to itself; scales up to 2¹⁸ apart."""
+def pairs(draw: st.DrawFn, name: str) -> Model:
+    """ADD or MUL of two tensors, or of one with itself; scales up to 2¹⁸ apart."""
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 9), (1, 6, 2), (40,)]))
     scales = activation_scales | _float32(2**-14, 16.0)
     first = model.tensor(shape, draw(scales), draw(zero_points))
     second = first if draw(st.integers(0, 4)) == 0 else model.tensor(shape, draw(scales), draw(zero_points))
     output = model.tensor(shape, draw(scales), draw(zero_points))
-    options = make_options("AddOptions", fused_activation_function=draw(st.sampled_from(ACTIVATIONS)))
-    model.operator("ADD", [first, second], [output], options)
+    options = make_options(PAIR_OPTIONS[name], fused_activation_function=draw(st.sampled_from(ACTIVATIONS)))
+    model.operator(name, [first, second], [output], options)
     return model.build(sorted({first, second}), [output])
 
 
@@ -308,13 +311,71 @@ def concatenations(draw: st.DrawFn) -> Model:
     return model.build(sorted(set(parts)), [output])
 
 
+ELEMENTWISE = ("HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
+"""Operators that map value by value."""
+
+
+def add_elementwise(model: RawModel, draw: st.DrawFn, name: str, source: int) -> int:
+    """Append an operator of one value at a time, to any quantization that TFLM takes; its output tensor."""
+    shape, scale, zero_point = model.tensors[source].dims, draw(activation_scales), draw(zero_points)
+    options = None
+    if name == "LOGISTIC":
+        zero_point = -128
+    if name == "HARD_SWISH":
+        quantization = model.tensors[source].quantization
+        assert quantization is not None and quantization.scale
+        scale = float(np.float32(quantization.scale[0] * draw(st.floats(2**-6, 2**6))))
+    if name == "LEAKY_RELU":
+        alpha = draw(st.sampled_from([0.0, 0.01, 0.1, 0.3, 1.5, -0.2]))
+        options = make_options("LeakyReluOptions", alpha=float(np.float32(alpha)))
+    output = model.tensor(shape, scale, zero_point)
+    model.operator(name, [source], [output], options)
+    return output
+
+
 @st.composite
 def elementwise(draw: st.DrawFn, name: str) -> Model:
-    """RELU, RELU6 or QUANTIZE as operators of their own, from any quantization to any other."""
+    """An operator of one value at a time, from any quantization to any other."""
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
-    output = model.tensor(shape, draw(activation_scales), draw(zero_points))
-    model.operator(name, [source], [output], None)
+    return model.build([source], [add_elementwise(model, draw, name, source)])
+
+
+def add_pair(model: RawModel, draw: st.DrawFn, first: int, second: int) -> int:
+    """Append an operator of two tensors of one shape, with any fused activation; its output tensor."""
+    name = draw(st.sampled_from(sorted(PAIR_OPTIONS)))
+    output = model.tensor(model.tensors[first].dims, draw(activation_scales), draw(zero_points))
+    options = make_options(PAIR_OPTIONS[name], fused_activation_function=draw(st.sampled_from(ACTIVATIONS)))
+    model.operator(name, draw(st.permutations([first, second])), [output], options)
+    return output
+
+
+@st.composite
+def elementwise_chains(draw: st.DrawFn) -> Model:
+    """Operators of one value, or of two, in every position: first, between convolutions, behind a residual, last."""
+    model, shape = RawModel(), (1, draw(st.integers(3, 9)), draw(st.integers(3, 9)), draw(st.integers(1, 5)))
+    source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    alike = [source]
+    for step in draw(st.lists(st.sampled_from(["convolution", "value", "value", "pair"]), min_size=2, max_size=7)):
+        if step == "convolution":
+            newest = add_convolution(model, newest, shape, kernel=draw(st.sampled_from([1, 3])))
+        elif step == "value":
+            newest = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), newest)
+        else:
+            newest = add_pair(model, draw, newest, draw(st.sampled_from(alike)))
+        alike.append(newest)
+    return model.build([source], [newest])
+
+
+@st.composite
+def gated(draw: st.DrawFn) -> Model:
+    """A tensor times a function of it, as SiLU is, or added to it; then perhaps another function of that."""
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    gate = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), source)
+    output = add_pair(model, draw, source, gate)
+    if draw(st.booleans()):
+        output = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), output)
     return model.build([source], [output])
 
 

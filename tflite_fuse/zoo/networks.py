@@ -88,6 +88,21 @@ def cell_network(size: int = 32, channels: int = 8, cells: int = 2, classes: int
     return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])
 
 
+def gated_network(size: int = 32, channels: int = 8, blocks: int = 2, seed: int = 0) -> Model:
+    """Convolutions whose results are multiplied by their own logistic, or by that of another convolution.
+
+    (SiLU as in YOLOv5; gates as in Gated Linear Units, Dauphin et al. 2017.)
+    """
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), channels, 3, 2)
+    for _ in range(blocks):
+        x = b.mul(x, b.logistic(x))
+        x = b.mul(b.conv(x, channels), b.logistic(b.depthwise(x, 3)))
+        x = b.conv(x, channels + 2, 3, 2)
+        channels += 2
+    return b.build([b.logistic(x)])
+
+
 def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
     """A backbone with three outputs of falling resolution, each with a head of its own: a detector.
 

@@ -84,7 +84,11 @@ enum tflite_fuse_kind {
   /* Along channels. */
   TFLITE_FUSE_KIND_CONCATENATION = 9,
   /* Pixels come from a callback. */
-  TFLITE_FUSE_KIND_SOURCE = 10
+  TFLITE_FUSE_KIND_SOURCE = 10,
+  /* Any function of one value. */
+  TFLITE_FUSE_KIND_LOOKUP = 11,
+  /* Of two tensors, value by value. */
+  TFLITE_FUSE_KIND_MULTIPLY = 12
 };
 
 /* Where a tensor of a block lives. */

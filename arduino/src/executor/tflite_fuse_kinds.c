@@ -11,7 +11,9 @@
   row(GLOBAL_AVERAGE, global_average)    \
   row(FULLY_CONNECTED, fully_connected)  \
   row(CONCATENATION, concatenation)      \
-  row(SOURCE, source)
+  row(SOURCE, source)                    \
+  row(LOOKUP, lookup)                    \
+  row(MULTIPLY, multiply)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

@@ -101,12 +101,12 @@ ONE_OPERATOR = st.one_of(
     raw.convolutions(),
     raw.depthwise_convolutions(),
     raw.fully_connected(),
-    raw.additions(),
+    *(raw.pairs(name) for name in ("ADD", "MUL")),
     raw.pads(),
     raw.pools("AVERAGE_POOL_2D"),
     raw.means(),
     raw.concatenations(),
-    *(raw.elementwise(name) for name in ("RELU", "RELU6", "QUANTIZE")),
+    *(raw.elementwise(name) for name in raw.ELEMENTWISE),
 )
 
 

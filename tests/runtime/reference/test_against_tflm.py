@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion import raw_models as raw
+from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.options import make_options
@@ -55,8 +56,8 @@ def test_fully_connected(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(raw.additions(), raw.seeds)
-def test_add(model: Model, seed: int) -> None:
+@given(st.sampled_from(["ADD", "MUL"]).flatmap(raw.pairs), raw.seeds)
+def test_pairs(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 
@@ -85,7 +86,7 @@ def test_concatenation(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(st.sampled_from(["RELU", "RELU6", "QUANTIZE"]).flatmap(raw.elementwise), raw.seeds)
+@given(st.sampled_from(raw.ELEMENTWISE).flatmap(raw.elementwise), raw.seeds)
 def test_elementwise(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
@@ -107,3 +108,11 @@ def test_scales_whose_quotient_single_precision_would_round_to_a_tie(name: str) 
     for index, (output, expected) in enumerate(zip(outputs, truth, strict=True)):
         block = extract(model.build([source], [output]), [index]).block
         np.testing.assert_array_equal(run_block_reference(block, [values])[0].ravel(), expected.ravel())
+
+
+@thorough
+@given(raw.gated(), raw.seeds)
+def test_a_tensor_and_a_function_of_it_are_one_table(model: Model, seed: int) -> None:
+    (stage,) = extract(model, range(len(model.main.operators))).block.stages
+    assert stage.kind is StageKind.LOOKUP
+    assert_same_bytes(model, seed)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
+Numbers = Int64Array | int
+"""Broadcast against the array they go with."""
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
@@ -21,13 +23,13 @@ def wrap_int32(values: Int64Array) -> Int64Array:
     return ((values - INT32_MIN) & 0xFFFF_FFFF) + INT32_MIN
 
 
-def truncating_divide(numerator: Int64Array, denominator: Int64Array | int) -> Int64Array:
+def truncating_divide(numerator: Int64Array, denominator: Numbers) -> Int64Array:
     """C's integer division: the quotient rounded towards zero. ``denominator`` > 0."""
     quotient = np.abs(numerator) // denominator
     return np.where(numerator < 0, -quotient, quotient)
 
 
-def saturating_rounding_doubling_high_mul(a: Int64Array, b: Int64Array) -> Int64Array:
+def saturating_rounding_doubling_high_mul(a: Int64Array, b: Numbers) -> Int64Array:
     """High 32 bits of ``2 * a * b``, rounded to the nearest integer, halves up.
 
     Of all int32 pairs only (−2³¹, −2³¹) leaves the range; it saturates.
@@ -37,7 +39,7 @@ def saturating_rounding_doubling_high_mul(a: Int64Array, b: Int64Array) -> Int64
     return np.minimum(truncating_divide(product + nudge, 1 << 31), INT32_MAX)
 
 
-def rounding_divide_by_power_of_two(values: Int64Array, exponent: Int64Array) -> Int64Array:
+def rounding_divide_by_power_of_two(values: Int64Array, exponent: Numbers) -> Int64Array:
     """``values / 2**exponent`` to the nearest integer, halves away from zero. ``exponent`` is 0…31."""
     mask = (np.int64(1) << exponent) - 1
     remainder = values & mask
@@ -45,7 +47,7 @@ def rounding_divide_by_power_of_two(values: Int64Array, exponent: Int64Array) ->
     return (values >> exponent) + (remainder > threshold)
 
 
-def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Int64Array, shift: Int64Array) -> Int64Array:
+def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Numbers, shift: Numbers) -> Int64Array:
     """``values * multiplier * 2**(shift − 31)`` as ``MultiplyByQuantizedMultiplier`` computes it, rounding twice.
 
     Args:
@@ -62,7 +64,7 @@ def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Int64Array,
     return rounding_divide_by_power_of_two(saturating_rounding_doubling_high_mul(shifted, multiplier), right)
 
 
-def rounding_divide(values: Int64Array, count: Int64Array | int) -> Int64Array:
+def rounding_divide(values: Int64Array, count: Numbers) -> Int64Array:
     """``values / count`` to the nearest integer, halves away from zero: how average pooling rounds. ``count`` > 0."""
     half = np.asarray(count, np.int64) // 2
     return truncating_divide(np.where(values > 0, values + half, values - half), count)

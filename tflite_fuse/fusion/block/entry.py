@@ -173,6 +173,8 @@ class Kind:
         number: of the options format.
         inputs: the fewest and the most tensors it reads.
         window: which pixels of its inputs an output pixel needs.
+        by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
+            way everywhere.
         sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
             input; 0 if it keeps none and writes pixel by pixel.
         outside: the value every pixel outside its input has, from the stage and that input.
@@ -190,6 +192,7 @@ class Kind:
     number: StageKind
     inputs: tuple[int, int] = (1, 1)
     window: Window = Window.PIXEL
+    by_value: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None

@@ -23,6 +23,10 @@ class StageKind(IntEnum):
     """Along channels."""
     SOURCE = 10
     """Pixels come from a callback."""
+    LOOKUP = 11
+    """Any function of one value."""
+    MULTIPLY = 12
+    """Of two tensors, value by value."""
 
 
 class Storage(IntEnum):

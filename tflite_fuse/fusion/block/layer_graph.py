@@ -33,7 +33,8 @@ class Layer:
             None if it cannot run inside a block.
         reason: why ``stage`` is None, one sentence.
         view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
-        absorbed: True for a PAD whose readers all do its padding themselves in a block that holds it and them.
+        absorbed: True for an operator whose readers all do its work themselves in a block that holds it and them: a PAD
+            before convolutions, a LOGISTIC before the MUL with its input.
         run_costs: what runs of 1, 2, … pixels of its output cost in a search that counts no multiply-accumulates but
             something to which the length of runs matters; empty where all pixels cost the same.
     """

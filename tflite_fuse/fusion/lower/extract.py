@@ -5,7 +5,7 @@
     extraction.inputs, extraction.outputs       # the model's tensors that are the block's operands
 
 RESHAPE and its like cost no stage: their output is their input under another name. PAD with zeros before convolutions
-becomes their padding.
+becomes their padding, LOGISTIC and the MUL of its result with its input one table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
+from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model, lower_operator
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
@@ -63,7 +64,7 @@ def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None 
     """
     piece = _Piece(model, operators, lowerings)
     piece.check_order()
-    stages = _live(piece, _fold_padding(piece))
+    stages = _live(piece, _absorb(piece))
     _check_connected(piece, stages)
     return _assemble(piece, stages)
 
@@ -120,39 +121,19 @@ class _Piece:
                 waiting.update(dict.fromkeys(operator.outputs or (), index))
 
 
-def _fold_padding(piece: _Piece) -> dict[int, Lowered]:
-    """The piece's stages by operator, in the model's order; PADs that convolutions can do themselves are gone."""
+def _absorb(piece: _Piece) -> dict[int, Lowered]:
+    """The piece's stages by operator, in the model's order; those that all their readers can do are gone."""
     stages = {index: lowered for index, lowered in piece.lowered.items() if lowered.stage is not None}
-    for index, padded in list(stages.items()):
-        tensor = padded.output.index
+    for index in list(stages):
+        tensor = stages[index].output.index
         readers = set(piece.readers.get(tensor, ()))
         if piece.leaves(tensor) or not readers:
             continue
-        folded = {reader: absorb_padding(padded, piece.lowered[reader]) for reader in readers}
-        if all(folded.values()):
-            stages.update({reader: lowered for reader, lowered in folded.items() if lowered})
+        joint = {reader: absorb(stages[index], stages.get(reader, piece.lowered[reader])) for reader in readers}
+        if all(joint.values()):
+            stages.update({reader: lowered for reader, lowered in joint.items() if lowered})
             del stages[index]
     return stages
-
-
-def absorb_padding(padded: Lowered, reader: Lowered) -> Lowered | None:
-    """The convolution ``reader`` of a PAD's output reading the PAD's input instead, with more padding of its own.
-
-    None if ``padded`` is no PAD, ``reader`` no convolution, the pad value is not zero in both quantizations, or a
-    window would see nothing but padding.
-    """
-    pad, stage, source = padded.stage, reader.stage, padded.inputs[0]
-    if pad is None or stage is None or pad.kind is not StageKind.PAD or not reader.folds_padding:
-        return None
-    if not pad.pad_value == source.zero_point == padded.output.zero_point:
-        return None
-    top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
-    # A window that saw nothing but padding would leave the executor without a pixel to ask for.
-    sides = zip((top, left), stage.extent, stage.stride, reader.output_shape[:2], source.shape[:2], strict=True)
-    if any(pad >= extent or (out - 1) * step - pad >= size for pad, extent, step, out, size in sides):
-        return None
-    stage = replace(stage, inputs=(source.index,), padding=(top, left))
-    return replace(reader, stage=stage, inputs=(source,), fit=Fit.EXACT)
 
 
 def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:

@@ -8,7 +8,7 @@ from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
-from tflite_fuse.fusion.lower.extract import absorb_padding
+from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
@@ -59,11 +59,11 @@ def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, ma
     return Layer(operator.name, operator.inputs, operator.outputs, macs, result.stage, absorbed=absorbed)
 
 
-def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], padded: Lowered) -> bool:
-    """Whether all readers of a PAD's output can do the padding themselves."""
-    tensor = padded.output.index
+def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], result: Lowered) -> bool:
+    """Whether all readers of an operator's output can do its work themselves."""
+    tensor = result.output.index
     readers = [reader for reader, op in zip(lowered, memory.ops, strict=True) if tensor in op.inputs]
-    absorbing = [not isinstance(reader, str) and absorb_padding(padded, reader) is not None for reader in readers]
+    absorbing = [not isinstance(reader, str) and absorb(result, reader) is not None for reader in readers]
     return bool(absorbing) and all(absorbing) and tensor not in memory.outputs
 
 

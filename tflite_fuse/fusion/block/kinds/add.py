@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
-import numpy as np
-
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.entry import (
     Kind,
@@ -65,16 +63,13 @@ def _check(check: StageCheck) -> None:
     check.require(sound and all(-31 <= shift <= 0 for shift in shifts), f"has impossible parameters {add}")
 
 
-def _scaled(values: Int64Array, multiplier: int, shift: int) -> Int64Array:
-    return multiply_by_quantized_multiplier(values, np.asarray(multiplier, np.int64), np.asarray(shift, np.int64))
-
-
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     (tensor_0, values_0), (tensor_1, values_1) = operands
     add = parameters_of(stage, AddParameters)
-    term_0 = _scaled((values_0 - tensor_0.zero_point) << add.left_shift, add.multiplier_0, add.shift_0)
-    term_1 = _scaled((values_1 - tensor_1.zero_point) << add.left_shift, add.multiplier_1, add.shift_1)
-    return _scaled(term_0 + term_1, add.output_multiplier, add.output_shift) + output.zero_point
+    scaled = multiply_by_quantized_multiplier
+    term_0 = scaled((values_0 - tensor_0.zero_point) << add.left_shift, add.multiplier_0, add.shift_0)
+    term_1 = scaled((values_1 - tensor_1.zero_point) << add.left_shift, add.multiplier_1, add.shift_1)
+    return scaled(term_0 + term_1, add.output_multiplier, add.output_shift) + output.zero_point
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
@@ -97,6 +92,7 @@ def _lower(view: OperatorView) -> Lowered:
 ADD = Kind(
     StageKind.ADD,
     inputs=(2, 2),
+    by_value=True,
     check=_check,
     reference=_reference,
     encode_table=_encode,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -25,12 +24,9 @@ from tflite_fuse.fusion.block.kinds.weighted import (
 from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import (
-    RELU,
-    activation_range,
     convolution_requantization,
-    rescale_requantization,
 )
-from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 
@@ -113,22 +109,6 @@ def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> 
     )
 
 
-def _relu(view: OperatorView) -> Lowered:
-    """RELU as an operator of its own, which TFLM rescales from its input's to its output's quantization."""
-    source, output = view.elementwise()
-    low, high = activation_range(RELU, output.scale, output.zero_point)
-    table = rescale_requantization(source.scale, output.scale, 1)
-    stage = replace(sum_stage((1, 1), source.shape[2], table), activation_min=low, activation_max=high)
-    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
-
-
-def _quantize(view: OperatorView) -> Lowered:
-    """QUANTIZE from int8 to int8."""
-    source, output = view.elementwise()
-    table = rescale_requantization(source.scale, output.scale, 1)
-    return Lowered(sum_stage((1, 1), source.shape[2], table), (source,), output, output.shape, Fit.PIXELS)
-
-
 DEPTHWISE = Kind(
     StageKind.DEPTHWISE,
     window=Window.SLIDING,
@@ -143,6 +123,6 @@ DEPTHWISE = Kind(
         *CONV_COUNTS,
         *PLAIN_COUNTS,
     ),
-    lowerings={"DEPTHWISE_CONV_2D": _lower, "QUANTIZE": _quantize, "RELU": _relu},
+    lowerings={"DEPTHWISE_CONV_2D": _lower},
     layers=("dw",),
 )

@@ -26,7 +26,7 @@ from tflite_fuse.fusion.block.kinds.depthwise import sum_stage
 from tflite_fuse.fusion.block.kinds.weighted import requantize, taps
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant
-from tflite_fuse.fusion.block.operators.requantization import RELU6, activation_range, mean_requantization
+from tflite_fuse.fusion.block.operators.requantization import mean_requantization
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.model.types import TensorType
@@ -99,14 +99,6 @@ def _covers(stage: Stage, source: Activation) -> bool:
     """Whether the stage's first window reaches over the whole map."""
     sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
     return all(extent - before >= size for extent, before, size in sides)
-
-
-def _relu6(view: OperatorView) -> Lowered:
-    """RELU6 as an operator of its own: TFLM clamps bytes by its input's quantization and ignores its output's."""
-    source, output = view.elementwise()
-    low, high = activation_range(RELU6, source.scale, source.zero_point)
-    stage = Stage(StageKind.MAX_POOL, (), -1, activation_min=low, activation_max=high)
-    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 
 # ---- The whole map ----
@@ -195,7 +187,7 @@ MAX_POOL = Kind(
     outside=lambda stage, source: -128,
     check=_check_pool,
     reference=_max,
-    lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL), "RELU6": _relu6},
+    lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},
     layers=("maxpool",),
 )
 

@@ -10,7 +10,9 @@ from tflite_fuse.fusion.block.kinds.add import ADD
 from tflite_fuse.fusion.block.kinds.convolution import CONV
 from tflite_fuse.fusion.block.kinds.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.fully_connected import FULLY_CONNECTED
+from tflite_fuse.fusion.block.kinds.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
+from tflite_fuse.fusion.block.kinds.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
@@ -28,6 +30,8 @@ KINDS: Mapping[StageKind, Kind] = {
         FULLY_CONNECTED,
         CONCATENATION,
         SOURCE,
+        LOOKUP,
+        MULTIPLY,
     )
 }
 
