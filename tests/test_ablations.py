@@ -113,7 +113,7 @@ def test_the_commands(tmp_path: Path) -> None:
     runner = CliRunner()
     switches = ["--input", "external", "--no-strips", "--no-overlap"]
     done = runner.invoke(app, ["rewrite", source, target, "--least-ram", *switches, "--inputs", "1"])
-    assert done.exit_code == 0 and "the search for blocks expected" in done.stdout
+    assert done.exit_code == 0 and "the search for blocks estimated" in done.stdout
     fronts = [
         json.loads(runner.invoke(app, ["pareto", source, "--input", "external", "--json", *extra]).stdout)["points"]
         for extra in ([], ["--no-strips"], ["--no-overlap"])

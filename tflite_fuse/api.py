@@ -11,10 +11,6 @@ from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.lower.operators import lower_model
-from tflite_fuse.fusion.lower.outside import inputs_to_move
-from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.fusion.search.fusion_front import fusion_front
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -24,6 +20,8 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
+from tflite_fuse.passes.placed_front import placed_front
+from tflite_fuse.passes.sink_transpose import SinkTranspose
 from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
@@ -153,10 +151,10 @@ def pareto(
     int8_io: bool = False,
     target: str | None = None,
 ) -> FrontReport:
-    """All (RAM, MACs) points of a model that nothing beats, with the blocks that reach them.
+    """Trades of RAM for compute of a model, with the blocks that reach them.
 
-    RAM is the arena the search expects, head and tail on a 32-bit target. ``rewrite`` may do a little better: it also
-    tries strips in bands, whose arena only planning can tell. Arguments are those of ``rewrite``.
+    RAM is the arena, head and tail on a 32-bit target, each point placed as ``rewrite`` would place it; what its goals
+    reach is among the points. Arguments are those of ``rewrite``.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
@@ -174,10 +172,8 @@ def pareto(
     )
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
-    lowered = lower_model(model)
-    moved, _ = inputs_to_move(model, options.input_mode, lowered)
-    front = fusion_front(graph_from_model(model, lowered), options.search(moved))
-    return front_report(model, "model" if isinstance(source, bytes) else str(source), front, options.target)
+    name = "model" if isinstance(source, bytes) else str(source)
+    return front_report(name, placed_front(SinkTranspose().run(model).model, options), options.target)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:

@@ -195,8 +195,10 @@ def rewrite(
     console().print(report_table(result.report))
     for note in result.report.notes:
         say(f"- {note}")
+    for name, claim in result.report.optimal.items():
+        say(f"- {name} {claim}")
     if result.report.estimate_bytes is not None:
-        say(f"- the search for blocks expected {result.report.estimate_bytes:,} B")
+        say(f"- the search for blocks estimated {result.report.estimate_bytes:,} B")
     say(_verdict(result.report, target))
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, executed_macs, outside_reads
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.extract import fusability
-from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.plan_check import plan_fault
@@ -16,7 +13,8 @@ from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
-from tflite_fuse.report.front import FrontReport, FrontRow, common_limits
+from tflite_fuse.passes.placed_front import FACTORS, PlacedFront, PlacedPoint, common_limits
+from tflite_fuse.report.front import FrontReport, FrontRow
 from tflite_fuse.report.inspection import OperatorRow
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import Figures
@@ -106,30 +104,22 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
     return tuple(rows), tuple(notes)
 
 
-MARKED_FACTORS = (1.1, 1.3, 1.5)
-"""Compute factors whose least RAM ``pareto`` marks."""
-
-
-def front_report(model: Model, name: str, front: Front, target: Target | None = None) -> FrontReport:
+def front_report(name: str, front: PlacedFront, target: Target | None = None) -> FrontReport:
     """A front with the points marked that answer the usual questions."""
-    marks: dict[int, list[str]] = {}
-
-    def mark(point: Point, text: str) -> None:
-        marks.setdefault(front.points.index(point), []).append(text)
-
-    for factor, text in (
-        (1.0, "no recompute" if target is None else "F <= 1"),
-        *((factor, f"F <= {factor:g}") for factor in MARKED_FACTORS),
-    ):
+    marks: dict[int, list[str]] = {0: ["least RAM"]}
+    whole = front.unfused.compute
+    for factor in reversed(FACTORS):
+        text = "no recompute" if factor == 1.0 and target is None else f"F <= {factor:g}"
+        allowed = [at for at, point in enumerate(front.points) if point.candidate.compute <= factor * whole]
         # Under a scheme that always recomputes, no point may be so cheap.
-        with suppress(LimitError):
-            mark(front.least_ram(factor), text)
-    for limit in common_limits([point.ram_bytes for point in front.points]):
-        mark(front.least_compute(limit), f"RAM <= {limit // 1024} KiB")
-    mark(front.points[0], "least RAM")
-    rows = tuple(_front_row(model, point, tuple(marks.get(index, ()))) for index, point in enumerate(front.points))
+        if allowed:
+            marks.setdefault(allowed[0], []).insert(0, text)
+    for limit in common_limits([point.candidate.arena for point in front.points]):
+        fitting = [at for at, point in enumerate(front.points) if point.candidate.arena <= limit]
+        marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
+    rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
     core, error = (None, None) if target is None else (target.value, prediction_error(target))
-    return FrontReport(name, front.unfused.ram_bytes, front.unfused.macs, rows, front.optimal, core, error)
+    return FrontReport(name, front.unfused.arena, whole, rows, front.claim, core, error)
 
 
 def _rounded_up(factor: float) -> float:
@@ -138,14 +128,15 @@ def _rounded_up(factor: float) -> float:
     return short if short >= factor else round(short + 1e-6, 6)
 
 
-def _front_row(model: Model, point: Point, marks: tuple[str, ...]) -> FrontRow:
+def _front_row(point: PlacedPoint, unfused: int, marks: tuple[str, ...]) -> FrontRow:
     blocks = tuple(
         (
-            operator_label(model, block.operators[0]),
-            operator_label(model, block.operators[-1]),
+            operator_label(point.model, block.operators[0]),
+            operator_label(point.model, block.operators[-1]),
             len(block.operators),
             block.config.tile_width,
         )
-        for block in point.blocks
+        for block in point.candidate.point.blocks
     )
-    return FrontRow(point.ram_bytes, point.macs, _rounded_up(point.compute_factor), blocks, marks)
+    factor = point.candidate.compute / unfused if unfused else 1.0
+    return FrontRow(point.candidate.arena, point.candidate.compute, _rounded_up(factor), blocks, marks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
@@ -73,7 +74,7 @@ def rewrite_model(
         after=after,
         estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
-        optimal=_optimal(results),
+        optimal=_claims(results),
         proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, certificate.notes),
         verified=verified,
         notes=(
@@ -91,19 +92,17 @@ def rewrite_model(
     return output, report
 
 
-def _optimal(results: Sequence[PassResult]) -> dict[str, bool]:
+def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
     """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
     ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
-    return {
-        result.proves: result.optimal for result in [*results, *ordered] if result.proves and result.optimal is not None
-    }
+    return {result.proves: result.claim for result in [*results, *ordered] if result.claim is not None}
 
 
 def _is_reproducible(budget: Budget, results: Sequence[PassResult]) -> bool:
     """Whether no clock had a say. Orders are searched until they are proven or their time is over."""
     inside = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
     orders = [result for result in [*results, *inside] if isinstance(result, ReorderResult)]
-    return not budget.braked and all(result.optimal for result in orders)
+    return not budget.braked and all(result.order is None or result.order.optimal for result in orders)
 
 
 def _about_arena(arena: Arena) -> Iterator[str]:

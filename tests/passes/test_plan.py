@@ -11,6 +11,7 @@ from tests.builders import random_models
 from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
 from tests.memory.tflm.test_greedy_planner import conditional_model
+from tests.passes.claims import proven
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.checker import check_plan
@@ -66,7 +67,7 @@ def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
     result = Plan(ArenaOptions(measure=measured)).run(model)
     assert measured(model) == 73_728
     assert measured(result.model) == 55_296
-    assert (result.changed, result.optimal) == (True, True)
+    assert (result.changed, proven(result)) == (True, True)
     assert "from 73,728 to 55,296 B" in result.notes[-1]
     assert same_bytes(model, result.model)
 
@@ -74,7 +75,7 @@ def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
 def test_every_shared_model_meets_the_bound(shared_model: Path) -> None:
     model = load_model(shared_model)
     result = Plan().run(model)
-    assert result.optimal
+    assert proven(result)
     assert head_bytes(result.model) <= head_bytes(model)
     assert result.changed == (head_bytes(result.model) < head_bytes(model))
 
@@ -107,7 +108,7 @@ def test_no_plan_is_written_where_it_saves_nothing() -> None:
     model = chain(4, 4, 4)
     result = Plan().run(model)
     assert result.model is model
-    assert (result.changed, result.optimal) == (False, True)
+    assert (result.changed, proven(result)) == (False, True)
     assert result.notes == (
         "no plan written: the runtime's own planner needs 512 B already, the least this order of operators allows",
     )
@@ -139,7 +140,7 @@ def mean_model() -> Model:
 def test_room_is_left_for_scratch_buffers() -> None:
     model = mean_model()
     result = Plan().run(model)
-    assert result.optimal
+    assert proven(result)
     assert head_bytes(result.model) <= head_bytes(model)
 
 
@@ -262,7 +263,7 @@ def test_in_place_saves_where_it_can() -> None:
     model = builder.build([builder.softmax(builder.add(x, y))])
     result = Plan(ArenaOptions("reference", measure=measured)).run(model)
     assert (measured(model), measured(result.model)) == (768, 512)
-    assert result.optimal
+    assert proven(result)
     assert same_bytes(model, result.model)
 
 
@@ -280,7 +281,7 @@ def test_overlaps_from_outside_are_used() -> None:
 
     result = Plan(overlaps=overlaps).run(model)
     assert (head_bytes(model), head_bytes(result.model)) == (512, 288)
-    assert result.optimal
+    assert proven(result)
     offsets = read_plan(result.model)
     assert offsets is not None
     assert (offsets[target], offsets[source]) == (0, 32)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.model.schema import Model
 
 
@@ -17,15 +18,14 @@ class PassResult:
         model: the model after the pass; the very same object where nothing changed.
         changed: whether the pass changed the model.
         notes: one sentence per site: what was done, and why not where nothing was done.
-        optimal: True or False where the pass searched for an optimum and proved it or ran out of time; None where
-            there was nothing to prove.
-        proves: what ``optimal`` is about: ``order``, ``fusion`` or ``plan``.
+        claim: what is proven about a pass that looks for the least of something; None where there was nothing to prove.
+        proves: what the claim is about: ``order``, ``fusion`` or ``plan``.
     """
 
     model: Model
     changed: bool
     notes: tuple[str, ...] = ()
-    optimal: bool | None = None
+    claim: Claim | None = None
     proves: str = ""
 
 

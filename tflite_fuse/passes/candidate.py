@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
-from tflite_fuse.fusion.search.front import Point
+from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
@@ -22,6 +23,7 @@ class Candidate:
         draft: its blocks have no bytes yet.
         ordered: how its operators were put in order.
         arena: what its arena really needs, bytes.
+        loading: how many of them it needs while it loads only; small models need more then.
         compute: its multiply-accumulates; where instructions count, what its blocks' exact schedules are expected to
             take, of which the search knows an estimate.
     """
@@ -31,6 +33,7 @@ class Candidate:
     blocks: tuple[InsertedBlock, ...]
     ordered: ReorderResult | None
     arena: int
+    loading: int
     compute: int
 
     @property
@@ -51,7 +54,7 @@ class Site:
         order: puts operators in order once blocks are in; None leaves them as they come.
         target: the core whose instructions count; None counts multiply-accumulates.
         alone: what each operator costs by itself.
-        realised: what was tried already.
+        fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
     graph: LayerGraph
@@ -61,13 +64,20 @@ class Site:
     order: Reorder | None
     target: Target | None
     alone: tuple[int, ...]
-    realised: dict[Point, Candidate] = field(default_factory=dict)
+    fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
+    placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
+
+    def front(self, options: SearchOptions) -> Front:
+        """The front of the model."""
+        if options not in self.fronts:
+            self.fronts[options] = fusion_front(self.graph, options)
+        return self.fronts[options]
 
     def realise(self, point: Point) -> Candidate:
-        """Draft a point's blocks, put the operators in order and place the tensors: once, however often it is asked."""
-        if point not in self.realised:
-            self.realised[point] = self._realise(point)
-        return self.realised[point]
+        """Draft a point's blocks, put the operators in order and place the tensors."""
+        if point.blocks not in self.placed:
+            self.placed[point.blocks] = self._realise(point)
+        return replace(self.placed[point.blocks], point=point)
 
     def _realise(self, point: Point) -> Candidate:
         draft, blocks = self.maker.draft(point.blocks)
@@ -75,7 +85,8 @@ class Site:
         draft = draft if ordered is None else ordered.model
         arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
         needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head
-        return Candidate(point, draft, blocks, ordered, needed, self._compute(point, blocks))
+        loading = needed - arena.total if self.count_tail else 0
+        return Candidate(point, draft, blocks, ordered, needed, loading, self._compute(point, blocks))
 
     def _compute(self, point: Point, blocks: Sequence[InsertedBlock]) -> int:
         if self.target is None:

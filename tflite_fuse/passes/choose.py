@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions, fusion_front
+from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.candidate import Candidate, Site
@@ -21,6 +20,9 @@ from tflite_fuse.passes.goal import Goal
 
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""
+
+PLACED = 12
+"""Points that are placed at most as long as the next one expects less than any placed one needs."""
 
 BEYOND = 4
 """Points whose estimate is above a RAM limit that are tried none the less: blocks often need a little less."""
@@ -38,6 +40,8 @@ BANDED = 8
 """Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
 placed."""
 
+LOADED = 4
+"""Searches for what is easier to load."""
 
 TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
@@ -72,12 +76,46 @@ class Chooser:
 
     def _least(self, front: Front, points: Sequence[Point]) -> Candidate:
         """The least real arena that keeps the limit on compute. Raises LimitError: there is none."""
-        candidates = list(islice(self._kept(map(self.site.realise, points)), CANDIDATES))
+        candidates = list(self._worth_placing(front, points))
         if not candidates and not self.site.maker.moved:
             candidates = list(self._kept([self.site.realise(front.unfused)]))
         if not candidates:
             raise self._compute_not_reached(front)
-        return self._with_bands(front, min(candidates, key=lambda candidate: (candidate.arena, candidate.compute)))
+        least = min(candidates, key=lambda candidate: (candidate.arena, candidate.compute))
+        least = _with_shorter_runs(self.site, least, min(self.options.chunks))
+        return self._with_bands(front, self._easier_to_load(least))
+
+    def _worth_placing(self, front: Front, points: Sequence[Point]) -> Iterator[Candidate]:
+        """The first points placed, more while one expects less than what is placed, and the first without recompute.
+
+        What blocks in strips share with each other is a chain that often cannot all be placed.
+        """
+        least, placed = 0, 0
+        for point in points[:PLACED]:
+            if placed >= CANDIDATES and point.ram_bytes >= least:
+                break
+            for candidate in self._kept([self.site.realise(point)]):
+                least, placed = min(least or candidate.arena, candidate.arena), placed + 1
+                yield candidate
+        plain = [point for point in points[PLACED:] if point.macs <= front.unfused.macs]
+        yield from self._kept(map(self.site.realise, plain[:1]))
+
+    def _easier_to_load(self, least: Candidate) -> Candidate:
+        """The least arena where what the runtime needs while it loads is more than what the model needs then.
+
+        That grows with the number of tensors, which the search does not count; but so does the tail. So working sets
+        up to somewhere between what there is and what loading leaves room for count as equal, and the least tail wins.
+        """
+        if not least.loading:
+            return least
+        peak = least.point.ram_bytes - least.point.tail_bytes
+        found = {least.point.blocks: least}
+        for part in range(1, LOADED + 1):
+            options = replace(self.options, floor=peak + least.loading * part // LOADED)
+            for point in self._allowed(self.site.front(options))[:1]:
+                candidates = () if point.blocks in found else self._kept([self.site.realise(point)])
+                found.update((point.blocks, candidate) for candidate in candidates)
+        return min(found.values(), key=lambda candidate: candidate.arena)
 
     def _allowed(self, front: Front) -> list[Point]:
         """The points the search expects to keep the limit on compute, or nearly if it expects rather too much."""
@@ -114,11 +152,8 @@ class Chooser:
         recomputes = limit is None or limit > 1 or _skips(front)
         if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
             return []
-        return [point for point in self._allowed(self._banded_front) if _bands(point)]
-
-    @cached_property
-    def _banded_front(self) -> Front:
-        return fusion_front(self.site.graph, replace(self.options, bands=True))
+        banded = self.site.front(replace(options, bands=True))
+        return [point for point in self._allowed(banded) if _bands(point)]
 
     def with_longer_runs(self, front: Front, least: Candidate) -> Candidate:
         """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
@@ -136,7 +171,7 @@ class Chooser:
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
                 options = replace(self.options, chunks=longer, strips=strips, ranges=ranges)
-                found = fusion_front(self.site.graph, options)
+                found = self.site.front(options)
                 if found.points[0].ram_bytes > limit + limit // NEAR:
                     continue
                 candidate = self.choose(found)
@@ -204,6 +239,19 @@ class Chooser:
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
             f"at a compute factor of {factor:.2f}, because of {culprits}"
         )
+
+
+def _with_shorter_runs(site: Site, least: Candidate, chunk: int) -> Candidate:
+    """The same blocks in the shortest runs where placing needs more than expected.
+
+    Blocks below the peak have runs as long as keep them there. But what they then take can be missing where chains of
+    blocks share memory with each other.
+    """
+    if least.arena <= least.point.ram_bytes or site.target is not None:
+        return least
+    blocks = tuple(replace(block, config=replace(block.config, chunk=chunk)) for block in least.point.blocks)
+    shorter = site.realise(replace(least.point, blocks=blocks))
+    return shorter if shorter.arena < least.arena else least
 
 
 def _skips(front: Front) -> bool:

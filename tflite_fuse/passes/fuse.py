@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tflite_fuse.errors import BudgetError
+from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
 from tflite_fuse.fusion.lower.operators import lower_model
@@ -14,17 +14,20 @@ from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import fusion_front
+from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.candidate import Candidate, Site
-from tflite_fuse.passes.choose import Chooser
+from tflite_fuse.passes.choose import NEAR, Chooser
+from tflite_fuse.passes.fusion_claim import fusion_claim
+from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 NOTHING_SPECIAL = FuseOptions()
@@ -43,6 +46,26 @@ class FuseResult(PassResult):
     front: Front | None = None
     prediction: Prediction | None = None
     ordered: ReorderResult | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """One order of operators, the front of its blocks, and why inputs stay in the arena that were to leave it."""
+
+    ordered: OrderedModel
+    site: Site
+    options: SearchOptions
+    front: Front
+    why_not: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The candidate that meets the goal in one order of operators."""
+
+    start: Start
+    chooser: Chooser
+    chosen: Candidate
 
 
 @dataclass(frozen=True)
@@ -69,18 +92,64 @@ class Fuse:
                 can leave the arena, with the reason.
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
-        options, goal = self.options, self.options.reached_for
-        bare = remove_plan(model) if has_plan(model) else model
-        lowered, known = lower_model(bare), self.known if self.known is not None else {}
-        moved, why_not = inputs_to_move(bare, options.input_mode, lowered)
-        searched, maker = options.search(moved), BlockMaker(bare, options.input_mode, moved, known, lowered)
-        graph = graph_from_model(bare, lowered, maker.macs)
         try:
-            front = fusion_front(graph, searched)
+            starts = self.starts(model)
         except BudgetError as error:
-            if moved:
+            if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (f"not fused: {error}",))
+        goal = self.options.reached_for
+        fused = tried(starts, goal)
+        best = min(fused, key=lambda each: _merit(each.chosen, goal))
+        start, chosen = best.start, best.chooser.with_longer_runs(best.start.front, best.chosen)
+        claim = fusion_claim(start.site, chosen, self.options)
+        notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
+        notes = (*notes, *start.front.explain(chosen.point, goal.max_ram), *_limited(len(start.site.graph.layers)))
+        if not chosen.point.blocks:
+            before, order = start.ordered.model, start.site.order
+            before = model if before.main.operators == model.main.operators else before
+            ordered = None if order is None else order.run(before)
+            after = before if ordered is None else ordered.model
+            return FuseResult(
+                after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
+            )
+        expected = _prediction(self.options.target, start.front, chosen)
+        notes += () if expected is None else (_expectation(expected),)
+        notes += () if chosen.ordered is None else chosen.ordered.notes
+        model, point = start.site.maker.finish(chosen.draft), chosen.point
+        if self.known is not None:
+            self.known.update(start.site.maker.known)
+        return FuseResult(
+            model, True, notes, claim, "fusion", chosen.blocks, point, start.front, expected, chosen.ordered
+        )
+
+    def starts(self, model: Model) -> tuple[Start, ...]:
+        """What every order of operators at hand leads to.
+
+        Raises:
+            LimitError: no block of the scheme can read an input that is to leave the arena, in any order.
+            BudgetError: the model is too large to be searched.
+        """
+        found: list[Start] = []
+        refused: LimitError | None = None
+        reorder = Reorder(self.options.time_limit, self.options.in_place)
+        for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
+            try:
+                found.append(self._start(ordered))
+            except LimitError as error:
+                refused = refused or error
+        if refused is not None and not found:
+            raise refused
+        return tuple(found)
+
+    def _start(self, ordered: OrderedModel) -> Start:
+        options, model = self.options, ordered.model
+        lowered, known = lower_model(model), KnownBlocks()
+        known.update(self.known or {})
+        moved, why_not = inputs_to_move(model, options.input_mode, lowered)
+        searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered)
+        graph = graph_from_model(model, lowered, maker.macs)
+        front = fusion_front(graph, searched)
 
         def arena(draft: Model) -> Arena:
             overlaps = block_overlaps(draft, known) if options.shares else ()
@@ -89,20 +158,49 @@ class Fuse:
         order = Reorder(options.time_limit, options.in_place, arena=arena) if "reorder" in options.passes else None
         alone = tuple(layer.macs for layer in front.graph.layers)
         site = Site(graph, maker, options.count_tail, arena, order, options.target, alone)
-        chooser = Chooser(goal, site, searched)
-        chosen = chooser.with_longer_runs(front, chooser.choose(front))
-        unfused = front.explain(chosen.point, goal.max_ram)
-        notes = (*_done(bare, chosen), *why_not, *unfused, *_limited(len(graph.layers)))
-        optimal = front.optimal if options.target is None else None  # of expectations, which prove nothing
-        if not chosen.point.blocks:
-            return FuseResult(model, False, notes, optimal, "fusion", (), chosen.point, front)
-        expected = _prediction(options.target, front, chosen)
-        notes += () if expected is None else (_expectation(expected),)
-        notes += () if chosen.ordered is None else chosen.ordered.notes
-        model = maker.finish(chosen.draft)
-        return FuseResult(
-            model, True, notes, optimal, "fusion", chosen.blocks, chosen.point, front, expected, chosen.ordered
-        )
+        return Start(ordered, site, searched, front, why_not)
+
+
+def tried(starts: Sequence[Start], goal: Goal) -> list[Fused]:
+    """What meets a goal in each order, those whose fronts promise clearly more than the best needs left out.
+
+    Raises:
+        LimitError: nothing does, in any order; of the order that promises the least.
+    """
+    found: list[Fused] = []
+    refused: LimitError | None = None
+    for start in sorted(starts, key=lambda start: _promise(start.front, goal)):
+        enough = min((each.chosen.arena for each in found), default=None)
+        if enough is None or _promise(start.front, goal) <= enough + enough // NEAR:
+            chooser = Chooser(goal, start.site, start.options)
+            try:
+                found.append(Fused(start, chooser, chooser.choose(start.front)))
+            except LimitError as error:
+                refused = refused or error
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
+def _promise(front: Front, goal: Goal) -> int:
+    """The arena a front expects for a goal, the limit on RAM aside."""
+    limit = goal.compute_limit
+    allowed = [point for point in front.points if limit is None or point.macs <= limit * front.unfused.macs]
+    return min(point.ram_bytes for point in allowed or front.points)
+
+
+def _merit(candidate: Candidate, goal: Goal) -> tuple[int, int]:
+    """What counts of a candidate that meets the goal, and what decides where that is equal."""
+    needs = candidate.arena, candidate.compute
+    return needs if goal.max_ram is None else (needs[1], needs[0])
+
+
+def _about_orders(best: Fused, fused: Sequence[Fused]) -> Iterator[str]:
+    yield from best.start.ordered.notes
+    others = ", ".join(f"{each.start.ordered.name} {each.chosen.arena:,} B" for each in fused if each is not best)
+    if others:
+        name, needed = best.start.ordered.name, best.chosen.arena
+        yield f"operators in the order {name}: with blocks they need {needed:,} B, {others}"
 
 
 def _prediction(target: Target | None, front: Front, chosen: Candidate) -> Prediction | None:

@@ -34,7 +34,8 @@ def make_passes(
         return block_overlaps(model, known) if options.shares else ()
 
     made: dict[str, list[Pass]] = {
-        "reorder": [Reorder(options.time_limit, options.in_place)],
+        # Fusing tries the order in the file, too, and so puts operators in order itself.
+        "reorder": [] if "fuse" in options.passes else [Reorder(options.time_limit, options.in_place)],
         "fuse": [SinkTranspose(), Fuse(options, budget, known)],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }

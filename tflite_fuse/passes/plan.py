@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.offline_plan import remove_plan, write_plan
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
+
+_SCOPE = "head of the arena under any offsets, with the blocks and the order of operators there are"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Plan:
         arena = realise(model, self.overlaps(model) if self.overlaps is not None else (), self.options, self.budget)
         if arena.left_alone:
             return PlanResult(model, False, arena.notes, arena=arena)
+        claim = Claim(arena.proof.proven, arena.proof.bound_bytes, _SCOPE)
         bare = remove_plan(model)
         planned = bare if arena.offsets is None else write_plan(bare, arena.offsets)
-        return PlanResult(planned, planned is not model, arena.notes, arena.proof.proven, "plan", arena)
+        return PlanResult(planned, planned is not model, arena.notes, claim, "plan", arena)

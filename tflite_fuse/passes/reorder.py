@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
@@ -15,6 +16,8 @@ from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
+
+_SCOPE = "bytes live while one operator runs, whatever the order, with the blocks there are and every tensor by itself"
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,9 @@ class Reorder:
         graph = replace(graph, sizes=tuple(-(-size // self.alignment) * self.alignment for size in graph.sizes))
         shares = self.in_place is not None
         result = minimal_peak_order(graph, self.time_limit, in_place=shares)
-        note = _note(result, peak(graph, in_place=shares))
-        unchanged = ReorderResult(model, False, (note,), result.optimal, "order", result)
+        before_peak = peak(graph, in_place=shares)
+        note = _note(result, before_peak)
+        unchanged = ReorderResult(model, False, (note,), _claim(result, before_peak), "order", result)
         if result.order == tuple(range(len(graph.ops))):
             return unchanged if self.arena is None else replace(unchanged, arena=self.arena(model))
         operators = [model.main.operators[index] for index in result.order]
@@ -82,7 +86,12 @@ class Reorder:
             note,
             *("the offline memory plan in the file belonged to the old order and was dropped",) * has_plan(model),
         )
-        return ReorderResult(reordered, True, notes, result.optimal, "order", result, arena)
+        return ReorderResult(reordered, True, notes, _claim(result, result.peak), "order", result, arena)
+
+
+def _claim(result: OrderResult, needed: int) -> Claim:
+    """What is proven of an order whose peak is ``needed`` bytes."""
+    return Claim(needed <= result.lower_bound, result.lower_bound, _SCOPE)
 
 
 def _note(result: OrderResult, before: int) -> str:

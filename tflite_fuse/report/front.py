@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.fusion.instructions.targets import PredictionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class FrontRow:
     """One point.
 
     Attributes:
-        ram_bytes: the arena the search expects: head and tail on a 32-bit target.
+        ram_bytes: the arena ``rewrite`` needs for it: head and tail on a 32-bit target.
         macs: multiply-accumulates executed, or predicted instructions if the report has a target.
         compute_factor: ``macs`` over those of the unfused model.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.
@@ -38,6 +38,7 @@ class FrontReport:
     """All points of a model, RAM ascending.
 
     Attributes:
+        claim: what is proven about the point of least RAM.
         target: the core whose predicted instructions are counted; None: multiply-accumulates are.
         error: how far such predictions are off; None without a target.
     """
@@ -46,7 +47,7 @@ class FrontReport:
     unfused_ram_bytes: int
     unfused_macs: int
     rows: tuple[FrontRow, ...]
-    optimal: bool
+    claim: Claim
     target: str | None = None
     error: PredictionError | None = None
 
@@ -60,7 +61,7 @@ class FrontReport:
         return {
             "schema": FRONT_SCHEMA,
             "model": self.model,
-            "optimal": self.optimal,
+            "optimal": asdict(self.claim),
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
             "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_macs},
@@ -92,7 +93,7 @@ class FrontReport:
         """For a terminal."""
         from rich.table import Table
 
-        caption = "RAM is what the search expects; rewrite places every tensor and needs a little less, rarely more."
+        caption = f"RAM is the placed arena. The least RAM is {self.claim}."
         caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
         for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):
@@ -111,9 +112,3 @@ class FrontReport:
                 style="bold" if row.marks else None,
             )
         return table
-
-
-def common_limits(points: Sequence[int]) -> tuple[int, ...]:
-    """RAM limits people have (powers of two from 8 KiB on) that lie within the front's range."""
-    sizes = (1024 * 2**power for power in range(3, 12))
-    return tuple(size for size in sizes if points and min(points) <= size < max(points))

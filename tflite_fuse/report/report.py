@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tflite_fuse.claim import Claim
 from tflite_fuse.fusion.instructions.targets import Prediction
 from tflite_fuse.model.outside import OutsideInput
 
@@ -100,8 +101,8 @@ class Report:
     ``estimate_bytes`` is the arena that the search for blocks expected of the blocks it chose, by their working sets;
     None where it did not run. ``after.arena_bytes`` is the truth, mostly a little less: the search counts in closed
     form and rounds up, while planning may also fail to fit everything into the largest working set.
-    ``optimal`` maps ``order``, ``plan`` and ``fusion`` to whether the result was proven optimal; a step that did not
-    run is absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
+    ``optimal`` maps ``order``, ``plan`` and ``fusion`` to what was proven of the result; a step that did not run is
+    absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
     where instructions were counted and blocks made. ``reproducible`` is false where a clock, not counted work, ended a
     search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
     """
@@ -110,7 +111,7 @@ class Report:
     after: Figures
     estimate_bytes: int | None
     compute_factor: float
-    optimal: dict[str, bool]
+    optimal: dict[str, Claim]
     proven: Proven
     verified: Verified | None
     notes: tuple[str, ...]

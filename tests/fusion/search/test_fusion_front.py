@@ -160,7 +160,6 @@ def test_points_are_what_their_blocks_say(alignment: int) -> None:
     graph = NETWORK
     front = fusion_front(graph, SearchOptions(alignment=alignment))
     check_points(graph, front, alignment)
-    assert front.optimal
     assert front.unfused.blocks == () and front.unfused.macs == graph.macs
     assert front.points[0].ram_bytes < front.unfused.ram_bytes
 

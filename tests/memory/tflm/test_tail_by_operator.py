@@ -13,8 +13,8 @@ from tests.memory.one_operator import MODELS
 from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
 from tflite_fuse.memory.tflm.struct_sizes import ARM, HOST, WIDE_ENUMS
-from tflite_fuse.memory.tflm.tail import closed, predict_tail
-from tflite_fuse.memory.tflm.tail_by_operator import least_shares, tail_shares
+from tflite_fuse.memory.tflm.tail import predict_tail
+from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail, tail_shares
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import prune
 from tflite_fuse.zoo.networks import inverted_residual_network
@@ -30,7 +30,7 @@ def check(model: Model) -> None:
     for build in (ARM, WIDE_ENUMS, HOST):
         whole, shares = predict_tail(model, build).total, tail_shares(model, build)
         assert whole <= shares.total <= whole + SLACK + PER_OPERATOR * len(model.main.operators)
-    assert closed(model, least_shares(model, model).total) <= predict_tail(model).total
+    assert least_tail(model, model, least_shares(model, model).total) <= predict_tail(model).total
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,5 +66,5 @@ def test_a_model_with_blocks_needs_the_shares_of_what_is_left(seed: int) -> None
     assert predict_tail(fused).total <= estimate <= predict_tail(fused).total + SLACK + 8 * count
     least = least_shares(model, fused)
     left = sum(share for index, share in enumerate(least.operators) if not first <= index <= last)
-    bound = closed(fused, least.fixed + left + least.block + results * least.tensor)
+    bound = least_tail(model, fused, least.fixed + left + least.block + results * least.tensor)
     assert predict_tail(fused).total - 16 <= bound <= predict_tail(fused).total

@@ -39,6 +39,7 @@ class Rules:
         single_operators: whether an operator may be a block of its own.
         count_tail: whether what the runtime keeps for operators and tensors counts.
         ranges: the only blocks to look at, as (first, last) layer; None for all.
+        floor: working sets of up to so many bytes count as equal, so that among them the tail decides.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -49,6 +50,7 @@ class Rules:
     single_operators: bool = False
     count_tail: bool = False
     ranges: frozenset[tuple[int, int]] | None = None
+    floor: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Cuts:
     Attributes:
         dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Offers``, ``fused``,
             and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
-            the first operator (the network's inputs), and ``tail``, bytes of the tail no edge can change.
+            the first operator (the network's inputs) or the rules' floor, and ``tail``, bytes of the tail no edge can
+            change.
         graph: the layers, inputs that need no RAM counted with 0 bytes.
         residency: bytes live at its cuts.
         pricing: the conditions its blocks were priced under, but for the chunk.
@@ -169,7 +172,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
-    dag = nx.MultiDiGraph(start=residency.start, tail=graph.tail.fixed if rules.count_tail else 0)
+    dag = nx.MultiDiGraph(start=max(residency.start, rules.floor), tail=graph.tail.fixed if rules.count_tail else 0)
     dag.add_nodes_from(range(len(graph.layers) + 1))
     for index, layer in enumerate(graph.layers):
         if moved.isdisjoint(layer.inputs):

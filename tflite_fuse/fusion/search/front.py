@@ -63,14 +63,12 @@ class Front:
         points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
             unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
-        optimal: True: no way to run the model within the search space beats any of them.
         graph: what was searched.
         least: of every block that was priced, by its (first, last) layer, the least RAM while it runs.
     """
 
     points: tuple[Point, ...]
     unfused: Point
-    optimal: bool
     graph: LayerGraph
     least: Mapping[tuple[int, int], int] = field(default_factory=dict)
 

@@ -77,7 +77,7 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     least = {
         (first, end - 1): int(edge["options"].ram[0]) for first, end, edge in cuts.dag.edges(data=True) if edge["fused"]
     }
-    return Front(points, unfused_point(graph, options), True, graph, least)
+    return Front(points, unfused_point(graph, options), graph, least)
 
 
 def _worth_having(points: Sequence[Point]) -> Iterator[Point]:

@@ -12,7 +12,7 @@ from collections import Counter
 from tflite_fuse.memory.tflm.kernel_scratch import scratch_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, Build
-from tflite_fuse.memory.tflm.tail import kernel_buffers, predict_tail
+from tflite_fuse.memory.tflm.tail import closed, kernel_buffers, predict_tail
 from tflite_fuse.model.edit import prune, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
@@ -49,7 +49,7 @@ def least_shares(model: Model, rewritten: Model) -> TailShares:
     Args:
         model: the model without blocks.
         rewritten: one made of it. Its own inputs and outputs count in ``fixed``, without their full structs at the end
-            of the tail: ``tail.closed`` adds those.
+            of the tail: ``least_tail`` adds those.
 
     Raises:
         PlanError: an offline plan is damaged.
@@ -69,6 +69,18 @@ def least_shares(model: Model, rewritten: Model) -> TailShares:
     opening, by_block = _gap_filled(model), round_up(FUSED_BLOCK_BYTES, ALIGNMENT) - FUSED_BLOCK_BYTES
     first = tuple(share + by_block - opening for share in operators[:1])
     return TailShares((*first, *operators[1:]), _block(ARM), ARM.tensor.bytes, fixed - by_block)
+
+
+def least_tail(model: Model, rewritten: Model, taken: int) -> int:
+    """Bytes of the tail when the shares of ``least_shares`` come to ``taken``, its end included.
+
+    The buffers of kernels, which start at multiples of 16, are the last pieces before that end, unless scratch handles
+    follow. Every operator that keeps one as it is keeps one in a block, too.
+    """
+    operators, graph = model.main.operators, model.main
+    handles = any(scratch_requests(model, graph, operator, pointer_bytes=ARM.pointer) for operator in operators)
+    buffers = any(True for operator in operators for _ in kernel_buffers(model, graph, operator, ARM))
+    return closed(rewritten, round_up(taken, ALIGNMENT) if buffers and not handles else taken)
 
 
 def _gap_filled(model: Model) -> int:

@@ -1,0 +1,51 @@
+"""Every order of operators at hand is fused; the one that needs the least is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tflite_fuse
+from tests.conftest import shared_models
+from tflite_fuse import Goal
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.zoo.builder import ModelBuilder
+
+
+def level_by_level() -> Model:
+    """Two heads on one map, their operators taking turns."""
+    b = ModelBuilder(2)
+    x = b.conv(b.input((1, 32, 32, 3)), 8, 3, 2, activation="RELU6")
+    heads = [x, x]
+    for channels in (24, 32, 24):
+        heads = [b.depthwise(b.conv(head, channels, activation="RELU6"), 3, activation="RELU6") for head in heads]
+    return b.build([b.conv(head, 2) for head in heads])
+
+
+def test_heads_that_take_turns_are_walked_one_after_the_other() -> None:
+    data = serialize_model(level_by_level())
+    as_it_is = tflite_fuse.rewrite(data, passes=("fuse", "plan"), verify=False).report
+    report = tflite_fuse.rewrite(data, inputs=2).report
+    assert report.verified is None or report.verified.bit_exact
+    assert report.after.arena_bytes < 0.85 * as_it_is.after.arena_bytes
+    assert any(note.startswith("operators in the order branch by branch") for note in report.notes)
+
+
+@pytest.mark.parametrize(("mode", "most"), [("streamed", 22_000), ("resident", 72_796)])
+@shared_models("mcunet_detection_fpn_int8")
+def test_a_detector_with_a_pyramid_is_walked_branch_by_branch(path: Path, mode: str, most: int) -> None:
+    report = tflite_fuse.rewrite(path, input_mode=mode, int8_io=True, verify=False).report
+    assert report.after.arena_bytes <= most
+
+
+def test_the_points_of_a_front_are_what_goals_reach() -> None:
+    data = serialize_model(level_by_level())
+    rows = tflite_fuse.pareto(data, input_mode="external").rows
+    for goal, factor in ((Goal(least_ram=True), None), (Goal(max_compute=1.0), 1.0), (Goal(max_compute=1.3), 1.3)):
+        report = tflite_fuse.rewrite(data, input_mode="external", goal=goal, verify=False).report
+        least = next(row for row in rows if factor is None or row.compute_factor <= factor)
+        assert least.ram_bytes <= report.after.arena_bytes
+    limit = rows[len(rows) // 2].ram_bytes
+    report = tflite_fuse.rewrite(data, input_mode="external", goal=Goal(max_ram=limit), verify=False).report
+    assert report.after.arena_bytes <= limit

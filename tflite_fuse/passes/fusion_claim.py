@@ -1,0 +1,55 @@
+"""What is proven about the arena of blocks: how far it is from what no blocks go below."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from tflite_fuse.claim import Claim
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.search.bound import BoundRules, least_arena
+from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
+from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.passes.candidate import Candidate, Site
+from tflite_fuse.passes.options import FuseOptions
+
+_ARENA = "arena (head and tail, 32-bit Arm) under any fused blocks of any scheme, however much they compute twice, in "
+
+
+def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
+    """What is proven about a candidate.
+
+    Args:
+        site: what it was made of.
+        chosen: the candidate.
+        options: how it was made.
+    """
+    model, graph = site.maker.model, site.graph
+    streamed = options.input_mode is InputMode.STREAMED
+    rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
+    order = _order(len(model.main.operators), chosen)
+    if order != list(range(len(order))):
+        model = replace_operators(model, [model.main.operators[index] for index in order])
+        graph = graph_from_model(model)
+    graph = replace(graph, tail=least_shares(model, chosen.draft))
+    bound = least_tail(model, chosen.draft, least_arena(graph, rules))
+    orders = "the only order of operators there is" if _only_order(graph) else "this order of operators"
+    return Claim(chosen.arena - chosen.loading <= bound, bound, _ARENA + orders)
+
+
+def _order(count: int, chosen: Candidate) -> list[int]:
+    """The operators of the model without blocks in the order the candidate runs them."""
+    blocks = {block.choice.operators[-1]: block.choice.operators for block in chosen.blocks}
+    inside = {index for operators in blocks.values() for index in operators}
+    steps = [blocks.get(index, (index,)) for index in range(count) if index in blocks or index not in inside]
+    ordered = chosen.ordered
+    if ordered is not None and ordered.changed and ordered.order is not None:
+        steps = [steps[index] for index in ordered.order.order]
+    return [index for step in steps for index in step]
+
+
+def _only_order(graph: LayerGraph) -> bool:
+    """Whether every operator reads what the one before it writes."""
+    return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(graph.layers))
