@@ -12,12 +12,14 @@ import pytest
 
 from tests.builders import random_graph
 from tests.conftest import shared_models
+from tests.fusion.raw_models import RawModel
 from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome
 from tflite_fuse import api
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.edit import replace_operators, set_metadata
 from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.operators import make_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.proof import Certificate, validate
@@ -89,6 +91,42 @@ def test_rewrites_of_usual_networks_are_proven(options: dict[str, Any]) -> None:
 def test_a_model_that_was_not_rewritten_is_proven() -> None:
     model = rich_model()
     assert validate(model, model).proven
+
+
+def activated() -> Model:
+    """Convolutions behind which stand SiLU, HARD_SWISH, a product and a QUANTIZE."""
+    model, shape, rng = RawModel(), (1, 9, 9, 4), np.random.default_rng(0)
+
+    def conv(x: int) -> int:
+        weights = model.constant(rng.integers(-127, 128, (4, 3, 3, 4)).astype(np.int8), [0.01])
+        y = model.tensor(shape, 0.05, -5)
+        model.operator("CONV_2D", [x, weights, -1], [y], make_options("Conv2DOptions", stride_w=1, stride_h=1))
+        return y
+
+    def then(name: str, reads: list[int], scale: float = 0.07, point: int = 3, options: Any = None) -> int:
+        y = model.tensor(shape, scale, point)
+        model.operator(name, reads, [y], options)
+        return y
+
+    x = source = model.tensor(shape, 0.04, 3)
+    y = conv(x)
+    x = then("MUL", [y, then("LOGISTIC", [y], 1 / 256, -128)], options=make_options("MulOptions"))
+    y = then("HARD_SWISH", [conv(x)])
+    x = then("MUL", [conv(y), y], options=make_options("MulOptions", fused_activation_function=1))
+    return model.build([source], [then("QUANTIZE", [conv(x)])])
+
+
+@pytest.mark.parametrize("options", OPTIONS[:4], ids=["default", "least", "in place", "streamed"])
+def test_tables_and_products_are_proven(options: dict[str, Any]) -> None:
+    found = check(activated(), **options)
+    assert found is not None and found.counts["answers"] == 3 * 256
+
+
+def test_no_change_of_tables_and_products_is_missed() -> None:
+    before, after = rewritten(activated(), goal=LEAST)
+    whole = validate(before, after)
+    missed = [m for m in mutants(after, random.Random(5), 60) if outcome(before, whole, m) == "missed"]
+    assert not missed
 
 
 # ---- What is wrong is named ----

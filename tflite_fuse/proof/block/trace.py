@@ -14,11 +14,16 @@ from tflite_fuse.proof.block.regions import Program, program_of
 from tflite_fuse.proof.block.replay import ScheduleProof, replay
 from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.proof.certificate import BlockProof, Finding
-from tflite_fuse.proof.original.meaning import LOOKUP, MULTIPLY, Meaning, with_padding
+from tflite_fuse.proof.original.meaning import Meaning, with_padding
 from tflite_fuse.proof.original.meanings import lookups, meaning_of
 from tflite_fuse.proof.original.values import Original
 
-_ARITIES = {StageKind.ADD: (2, 2), MULTIPLY: (2, 2), StageKind.CONCATENATION: (1, 255), StageKind.SOURCE: (0, 0)}
+_ARITIES = {
+    StageKind.ADD: (2, 2),
+    StageKind.MULTIPLY: (2, 2),
+    StageKind.CONCATENATION: (1, 255),
+    StageKind.SOURCE: (0, 0),
+}
 """Least and most inputs of a stage; one where nothing is said."""
 
 _WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
@@ -174,7 +179,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     best: tuple[Meaning, list[Difference]] | None = None
     values = [trace.values[t] for t in inputs]
-    for meaning in lookups(original, values[0]) if kind is LOOKUP else _candidates(original, values):
+    for meaning in lookups(original, values[0]) if kind is StageKind.LOOKUP else _candidates(original, values):
         differences = list(geometry_differences(view, meaning, original))
         # Constants are those of a stage of this geometry: of another they cannot even be found.
         if not differences:

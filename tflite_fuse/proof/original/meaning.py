@@ -11,8 +11,6 @@ from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original.scales import activation_bounds
 from tflite_fuse.proof.original.values import Image, Original, Step
 
-LOOKUP, MULTIPLY = (StageKind.__members__.get(name) for name in ("LOOKUP", "MULTIPLY"))
-
 Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 

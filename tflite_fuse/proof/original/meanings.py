@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original import with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
-from tflite_fuse.proof.original.meaning import LOOKUP, Meaning
+from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
 
 
@@ -29,8 +29,8 @@ def lookups(original: Original, value: int) -> Iterator[Meaning]:
     """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
     for step, start, answers in answers_behind(original, value):
         image, output = original.image(start), original.image(step.outputs[0])
-        if LOOKUP is not None and image is not None and output is not None:
-            yield Meaning(step, LOOKUP, (start,), step.outputs[0], (image,), output, answers=answers)
+        if image is not None and output is not None:
+            yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (image,), output, answers=answers)
 
 
 _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
-from tflite_fuse.proof.original.meaning import MULTIPLY, Meaning, affine, fused_clamp, own_padding, sum_of_ones
+from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own_padding, sum_of_ones
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
@@ -45,7 +45,7 @@ def add(original: Original, step: Step) -> Meaning | None:
 def multiply(original: Original, step: Step) -> Meaning | None:
     """MUL of equal shapes."""
     clamp = fused_clamp(original, step)
-    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None or MULTIPLY is None:
+    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
         return None
     images = _images(original, step, 2)
     if images is None or not images[0][0] == images[0][1] == images[1]:
@@ -53,7 +53,7 @@ def multiply(original: Original, step: Step) -> Meaning | None:
     first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
     multiplier, shift = split_scale([quotient_ratio(first * second, output)])
     return Meaning(
-        step, MULTIPLY, step.inputs, step.outputs[0], *images, clamp=clamp, multiplier=multiplier, shift=shift
+        step, StageKind.MULTIPLY, step.inputs, step.outputs[0], *images, clamp=clamp, multiplier=multiplier, shift=shift
     )
 
 
