@@ -140,7 +140,7 @@ class PlainCuts:
         try:
             driven = self.graph.tensors[driven_tensor(self.graph, first, last)]
             config = BlockConfig(driven.height, driven.width, self.chunk)
-            costs = price_block(self.graph, first, last, config, Pricing(overlap=16))
+            costs = price_block(self.graph, first, last, config, Pricing(sharing=16))
         except BlockError:
             return None
         choice = BlockChoice(tuple(range(first, last + 1)), config, 0, 0, 0, "line-buffers")
