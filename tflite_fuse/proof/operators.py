@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -14,7 +14,8 @@ from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.block.options import DamagedError, Options, read_options
-from tflite_fuse.proof.block.trace import trace_block
+from tflite_fuse.proof.block.replay import ScheduleProof
+from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
 
@@ -43,6 +44,8 @@ class _Walk:
         name = operator_name(known.after, operator)
         if self._is_as_it_was(operator):
             known.plain += 1
+            if name == FUSED_OPERATOR:
+                _Block(known, label, operator).keep()
             known.check_tensors(label, operator.outputs or ())
         elif name == FUSED_OPERATOR:
             _Block(known, label, operator).check()
@@ -163,9 +166,26 @@ class _Block:
             if t in trace.values:
                 known.values[tensor] = trace.values[t]
                 known.check_tensors(self.label, [tensor])
-        for (i, o), distance in trace.schedule.distances.items():
+        self._permit(trace.schedule, arena, leaving)
+
+    def keep(self) -> None:
+        """A block that the original has already computes what it did; how far its outputs may lie over its inputs is
+        followed, because the arena plan is new."""
+        try:
+            options = read_options(self.operator.custom_options or b"")
+        except DamagedError as error:
+            self.found(str(error))
+            return
+        arena, leaving = self._whole(options)
+        schedule = schedule_alone(options)
+        for problem in schedule.problems:
+            self.found(problem)
+        self._permit(schedule, arena, leaving)
+
+    def _permit(self, schedule: ScheduleProof, arena: Mapping[int, int], leaving: Mapping[int, int]) -> None:
+        for (i, o), distance in schedule.distances.items():
             if i in arena and o in leaving:
-                known.overlaps.append(Overlap(arena[i], leaving[o], distance))
+                self.known.overlaps.append(Overlap(arena[i], leaving[o], distance))
 
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""

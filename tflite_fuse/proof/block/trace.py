@@ -26,6 +26,9 @@ _ARITIES = {
 }
 """Least and most inputs of a stage; one where nothing is said."""
 
+MOST_PIXELS_ALONE = 1 << 22
+"""Pixels of all tensors of a block whose extents are not those of the original's tensors."""
+
 _WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
 
 
@@ -98,6 +101,18 @@ def trace_block(
     elif not trace.findings:
         trace.found("it reads tensors of which nothing is known")
     return trace
+
+
+def schedule_alone(options: Options) -> ScheduleProof:
+    """Follows a block's schedule without comparing its stages with anything.
+
+    A block too large to be followed pixel by pixel is a problem, because extents that no model vouches for cost its
+    author nothing.
+    """
+    problems = list(_form_problems(options))
+    if not problems and sum(tensor.height * tensor.width for tensor in options.tensors) > MOST_PIXELS_ALONE:
+        problems.append(f"it has more than {MOST_PIXELS_ALONE:,} pixels to follow")
+    return ScheduleProof(problems) if problems else replay(program_of(options))
 
 
 # ---- Form: what must hold before anything can be traced ----
