@@ -30,7 +30,7 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.memory.arena import realise
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.passes.insert_blocks import insert_blocks
+from tflite_fuse.passes.fusing.insert_blocks import insert_blocks
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.zoo import networks
 

@@ -17,7 +17,7 @@ from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.passes.insert_blocks import insert_blocks
+from tflite_fuse.passes.fusing.insert_blocks import insert_blocks
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs

@@ -27,7 +27,7 @@ from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
-from tflite_fuse.passes.insert_blocks import insert_blocks
+from tflite_fuse.passes.fusing.insert_blocks import insert_blocks
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 

@@ -18,7 +18,7 @@ from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fuse import FuseResult
-from tflite_fuse.passes.insert_blocks import InsertedBlock
+from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult

@@ -15,7 +15,7 @@ from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.passes.insert_blocks import CUSTOM_CODE, insert_blocks
+from tflite_fuse.passes.fusing.insert_blocks import CUSTOM_CODE, insert_blocks
 from tflite_fuse.passes.sink_transpose import SinkTranspose
 
 Int8Array = npt.NDArray[np.int8]

@@ -21,13 +21,13 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.candidate import Candidate, Site
-from tflite_fuse.passes.choose import NEAR, Chooser
-from tflite_fuse.passes.fusion_claim import fusion_claim
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.choose import NEAR, Chooser
+from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
+from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.passes.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 NOTHING_SPECIAL = FuseOptions()

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from tflite_fuse.claim import Claim
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.candidate import Candidate
 from tflite_fuse.passes.fuse import Fuse, Start, tried
-from tflite_fuse.passes.fusion_claim import fusion_claim
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
+from tflite_fuse.passes.fusing.insert_blocks import BlockMaker
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.insert_blocks import BlockMaker
 from tflite_fuse.passes.options import FuseOptions
 
 FACTORS = (1.0, 1.1, 1.3, 1.5)

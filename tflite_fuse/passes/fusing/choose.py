@@ -15,7 +15,7 @@ from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
-from tflite_fuse.passes.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.goal import Goal
 
 CANDIDATES = 4

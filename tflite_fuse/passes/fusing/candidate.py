@@ -11,7 +11,7 @@ from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 

@@ -12,7 +12,7 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.options import FuseOptions
 
 _ARENA = "arena (head and tail, 32-bit Arm) under any fused blocks of any scheme, however much they compute twice, in "
