@@ -168,6 +168,8 @@ class Chooser:
         strips = self.options.strips and any(block.choice.extra_macs for block in least.blocks)
         ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // FAR_ABOVE)
         for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
+            if all(block.choice.config.chunk >= shortest for block in least.blocks):
+                return least
             longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
             try:
                 options = replace(self.options, chunks=longer, strips=strips, ranges=ranges)

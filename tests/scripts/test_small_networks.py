@@ -1,0 +1,24 @@
+"""Networks drawn anew: what rewrite finds is next to nothing above what plain line buffers reach."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.bench_small_networks import compare, small_network
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_new_networks_are_hardly_ever_beaten_and_never_by_much(seed: int) -> None:
+    row = compare(small_network(Random(seed).randint))
+    assert row.one <= row.plain.arena + row.plain.arena // 16
+    assert row.default <= row.plain_as_long.arena + max(row.plain_as_long.arena // 16, 512)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_networks_seen_before_are_not_beaten(seed: int) -> None:
+    assert not compare(small_network(Random(seed).randint)).beaten
