@@ -311,7 +311,7 @@ def concatenations(draw: st.DrawFn) -> Model:
     return model.build(sorted(set(parts)), [output])
 
 
-ELEMENTWISE = ("HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
+ELEMENTWISE = ("ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
 """Operators that map value by value."""
 
 

@@ -8,7 +8,7 @@ quarter and a product of constants for the quarters before it, division is three
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import floor, frexp, isfinite
+from math import exp, floor, frexp, isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,18 @@ def _relu6(original: Original, step: Step, x: Int64s) -> Int64s | None:
     """Clamps bytes by the input's quantization, whatever the output's is."""
     bounds = activation_bounds(3, *_parameters(original, step, 0)[0])
     return None if bounds is None else np.clip(x, *bounds)
+
+
+def _elu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """Float32 from end to end; exp is taken in double and rounded once, where the runtime's may err by a last bit."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    real = np.array(scale, np.float32) * np.array(x - point, np.float32)
+    curve = [np.float32(value if value >= 0 else np.float32(exp(value)) - np.float32(1)) for value in real]
+    steps = np.array(curve, np.float32) * (np.float32(1) / np.float32(out_scale))
+    if not np.all(np.isfinite(steps)) or np.abs(steps).max() >= 2**30:
+        return None
+    away = [floor(abs(float(value)) + 0.5) * (-1 if value < 0 else 1) for value in steps]
+    return np.array(away, np.int64) + out_point
 
 
 def _leaky_relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
@@ -206,6 +218,7 @@ def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
     "ADD": _add,
+    "ELU": _elu,
     "HARD_SWISH": _hard_swish,
     "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _curve(_logistic_curve, 23, -128),

@@ -31,6 +31,7 @@ from tflite_fuse.fusion.block.entry import (
     parameters_of,
     pixels_of,
 )
+from tflite_fuse.fusion.block.limits import MAX_POSITION
 from tflite_fuse.fusion.block.operators.operands import Activation
 from tflite_fuse.fusion.block.operators.requantization import RELU, RELU6, activation_range, quantize_multiplier
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
@@ -117,6 +118,18 @@ def _relu6(view: OperatorView, source: Activation, output: Activation) -> Int64A
     return np.clip(VALUES, *activation_range(RELU6, source.scale, source.zero_point))
 
 
+def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """The runtime fills a table as well: in single precision throughout, halves rounded away from zero."""
+    real = np.float32(source.scale) * (VALUES - source.zero_point).astype(np.float32)
+    below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
+    curved = np.where(real < 0, below, real)
+    steps = curved * (np.float32(1) / np.float32(output.scale))
+    if not np.all(np.abs(steps) < MAX_POSITION):
+        raise BlockError(f"its output scale {output.scale:g} is too small for its input's range")
+    rounded = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps)
+    return rounded.astype(np.int64) + output.zero_point
+
+
 def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
     """A negative alpha is made positive for the product, and its sign put back."""
     alpha = view.options.get("alpha", 0.0)
@@ -188,6 +201,7 @@ LOOKUP = Kind(
     work=_work,
     counts=("looked up",),
     lowerings={
+        "ELU": _lowered_by(_elu),
         "HARD_SWISH": _lowered_by(_hard_swish),
         "LEAKY_RELU": _lowered_by(_leaky_relu),
         "LOGISTIC": _lowered_by(_saturating(fixed_point.logistic, 23, -128)),
