@@ -167,6 +167,15 @@ class BlockMaker:
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=table), shape)
 
+    def difference(self) -> None:
+        newest, partner = self.newest, self.partner(same_channels=True)
+        multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
+        shifts = (-self.rng.randint(1, 3), -self.rng.randint(1, 3), -self.rng.randint(14, 24))
+        numbers = AddParameters(7, multipliers[0], shifts[0], multipliers[1], shifts[1], multipliers[2], shifts[2])
+        self.newest = newest
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.SQUARED_DIFFERENCE, (newest, partner), -1, parameters=numbers), shape)
+
     def concatenation(self) -> None:
         newest = self.newest
         inputs = [newest, *(self.partner(same_channels=False) for _ in range(self.rng.randint(1, 2)))]
@@ -227,7 +236,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     """A block of one to about nine stages."""
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
-    steps += [maker.lookup, maker.product]
+    steps += [maker.lookup, maker.product, maker.difference]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

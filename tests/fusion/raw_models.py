@@ -207,7 +207,13 @@ def fully_connected(draw: st.DrawFn) -> Model:
     return model.build([source], [output])
 
 
-PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions"}
+PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions", "SQUARED_DIFFERENCE": ""}
+
+
+def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:
+    """Options with any fused activation, where there are options."""
+    activation, table = draw(st.sampled_from(ACTIVATIONS)), PAIR_OPTIONS[name]
+    return make_options(table, fused_activation_function=activation) if table else None
 
 
 @st.composite
@@ -218,7 +224,7 @@ def pairs(draw: st.DrawFn, name: str) -> Model:
     first = model.tensor(shape, draw(scales), draw(zero_points))
     second = first if draw(st.integers(0, 4)) == 0 else model.tensor(shape, draw(scales), draw(zero_points))
     output = model.tensor(shape, draw(scales), draw(zero_points))
-    options = make_options(PAIR_OPTIONS[name], fused_activation_function=draw(st.sampled_from(ACTIVATIONS)))
+    options = pair_options(draw, name)
     model.operator(name, [first, second], [output], options)
     return model.build(sorted({first, second}), [output])
 
@@ -345,7 +351,7 @@ def add_pair(model: RawModel, draw: st.DrawFn, first: int, second: int) -> int:
     """Append an operator of two tensors of one shape, with any fused activation; its output tensor."""
     name = draw(st.sampled_from(sorted(PAIR_OPTIONS)))
     output = model.tensor(model.tensors[first].dims, draw(activation_scales), draw(zero_points))
-    options = make_options(PAIR_OPTIONS[name], fused_activation_function=draw(st.sampled_from(ACTIVATIONS)))
+    options = pair_options(draw, name)
     model.operator(name, draw(st.permutations([first, second])), [output], options)
     return output
 

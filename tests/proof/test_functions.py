@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from tests.fusion import raw_models
 from tests.fusion.raw_models import RawModel
-from tflite_fuse.model import Model, serialize_model
+from tflite_fuse import api
+from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
+from tflite_fuse.proof import validate
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.values import Original
 from tflite_fuse.runtime import tflm
@@ -53,3 +57,11 @@ def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:
         built = model.build([source], [output])
         found = {step.name: answers for step, _, answers in answers_behind(Original(built), built.main.inputs[0])}
         np.testing.assert_array_equal(run(built)[0].ravel(), found["MUL"])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(raw_models.elementwise_chains())
+def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
+    data = serialize_model(model)
+    found = validate(load_model(data), load_model(api.rewrite(data, verify=False, time_limit=3).model))
+    assert found.proven, [str(finding) for finding in found.findings[:3]]

@@ -88,7 +88,9 @@ enum tflite_fuse_kind {
   /* Any function of one value. */
   TFLITE_FUSE_KIND_LOOKUP = 11,
   /* Of two tensors, value by value. */
-  TFLITE_FUSE_KIND_MULTIPLY = 12
+  TFLITE_FUSE_KIND_MULTIPLY = 12,
+  /* Of two tensors, value by value. */
+  TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13
 };
 
 /* Where a tensor of a block lives. */

@@ -13,7 +13,8 @@
   row(CONCATENATION, concatenation)      \
   row(SOURCE, source)                    \
   row(LOOKUP, lookup)                    \
-  row(MULTIPLY, multiply)
+  row(MULTIPLY, multiply)                \
+  row(SQUARED_DIFFERENCE, squared_difference)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

@@ -101,7 +101,7 @@ ONE_OPERATOR = st.one_of(
     raw.convolutions(),
     raw.depthwise_convolutions(),
     raw.fully_connected(),
-    *(raw.pairs(name) for name in ("ADD", "MUL")),
+    *(raw.pairs(name) for name in raw.PAIR_OPTIONS),
     raw.pads(),
     raw.pools("AVERAGE_POOL_2D"),
     raw.means(),

@@ -27,6 +27,8 @@ class StageKind(IntEnum):
     """Any function of one value."""
     MULTIPLY = 12
     """Of two tensors, value by value."""
+    SQUARED_DIFFERENCE = 13
+    """Of two tensors, value by value."""
 
 
 class Storage(IntEnum):

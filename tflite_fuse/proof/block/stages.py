@@ -238,7 +238,7 @@ def _array_differences(
 
 def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     desc = view.desc
-    if meaning.kind is StageKind.ADD:
+    if meaning.addition:
         stored = view.constants.table(desc.table_offset, 7, "table")
         for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
             if expected != found:

@@ -21,6 +21,7 @@ from tflite_fuse.proof.original.values import Original
 _ARITIES = {
     StageKind.ADD: (2, 2),
     StageKind.MULTIPLY: (2, 2),
+    StageKind.SQUARED_DIFFERENCE: (2, 2),
     StageKind.CONCATENATION: (1, 255),
     StageKind.SOURCE: (0, 0),
 }

@@ -13,7 +13,14 @@ from math import exp, floor, frexp, isfinite
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.proof.original.scales import activation_bounds, addition_numbers, quotient_ratio, scaled, split_scale
+from tflite_fuse.proof.original.scales import (
+    activation_bounds,
+    addition_numbers,
+    difference_numbers,
+    quotient_ratio,
+    scaled,
+    split_scale,
+)
 from tflite_fuse.proof.original.values import Original, Step
 
 Int64s = npt.NDArray[np.int64]
@@ -112,6 +119,14 @@ def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
     first = scaled((x - point_0) << left, parts[0], parts[1])
     second = scaled((y - point_1) << left, parts[2], parts[3])
     return _activated(original, step, scaled(first + second, parts[4], parts[5]) + out_point)
+
+
+def _squared_difference(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    left, *numbers = difference_numbers(scale_0, scale_1, out_scale)
+    parts = [np.array([number]) for number in numbers]
+    apart = scaled((x - point_0) << left, parts[0], parts[1]) - scaled((y - point_1) << left, parts[2], parts[3])
+    return scaled(apart * apart, parts[4], parts[5]) + out_point
 
 
 def _mul(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
@@ -226,8 +241,9 @@ _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
     "QUANTIZE": _quantize,
     "RELU": _relu,
     "RELU6": _relu6,
+    "SQUARED_DIFFERENCE": _squared_difference,
     "TANH": _curve(_tanh_curve, 24, 0),
 }
 
-_READ = {name: 2 if name in ("ADD", "MUL") else 1 for name in _FUNCTIONS}
+_READ = {name: 2 if name in ("ADD", "MUL", "SQUARED_DIFFERENCE") else 1 for name in _FUNCTIONS}
 """How many activations an operator reads."""

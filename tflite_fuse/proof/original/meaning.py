@@ -32,7 +32,7 @@ class Meaning:
         weights: int8 [output channels, tap rows, tap columns, input channels the filter reads].
         bias: per output channel, before the input's zero point is folded in.
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
-        addition: the numbers of an ADD.
+        addition: the numbers of an ADD or SQUARED_DIFFERENCE.
         answers: the 256 values a LOOKUP gives for -128 ... 127.
         pad: value of the pixels a PAD adds.
         folds: whether zeros around its input may become its own padding.

@@ -48,4 +48,5 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "QUANTIZE": without_weights.quantize,
     "RELU": without_weights.relu,
     "RELU6": without_weights.relu6,
+    "SQUARED_DIFFERENCE": without_weights.squared_difference,
 }

@@ -65,6 +65,15 @@ def addition_numbers(first: float, second: float, output: float) -> tuple[int, .
     return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
 
 
+def difference_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
+    """The same of a SQUARED_DIFFERENCE; the last two are those of the square."""
+    left = 7
+    doubled = 2.0 * max(np.float64(first), np.float64(second))
+    ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled**2 / (4.0**left * np.float64(output))]
+    multipliers, shifts = split_scale(ratios)
+    return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
+
+
 _BOUNDS: dict[int, tuple[float | None, float | None]] = {
     0: (None, None),
     1: (0.0, None),

@@ -13,6 +13,7 @@ from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
+    difference_numbers,
     mean_multiplier,
     quotient_ratio,
     split_scale,
@@ -40,6 +41,17 @@ def add(original: Original, step: Step) -> Meaning | None:
     return Meaning(
         step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=addition_numbers(*scales)
     )
+
+
+def squared_difference(original: Original, step: Step) -> Meaning | None:
+    """SQUARED_DIFFERENCE of equal shapes."""
+    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None:
+        return None
+    images = _images(original, step, 2)
+    if images is None or not images[0][0] == images[0][1] == images[1]:
+        return None
+    numbers = difference_numbers(*(affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])))
+    return Meaning(step, StageKind.SQUARED_DIFFERENCE, step.inputs, step.outputs[0], *images, addition=numbers)
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:

@@ -72,11 +72,13 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return scaled(term_0 + term_1, add.output_multiplier, add.output_shift) + output.zero_point
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
+def encode_addition(stage: Stage, tensors: Tensors) -> Tables:
+    """The parameters as seven int32."""
     return Tables(table=int32_bytes(astuple(parameters_of(stage, AddParameters))))
 
 
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+def decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    """The stage with its parameters."""
     return replace(stage, parameters=AddParameters(*stored.table(7).tolist()))
 
 
@@ -95,8 +97,8 @@ ADD = Kind(
     by_value=True,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    encode_table=encode_addition,
+    decode_table=decode_addition,
     lowerings={"ADD": _lower},
     layers=("add",),
 )

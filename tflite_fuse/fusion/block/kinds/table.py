@@ -14,6 +14,7 @@ from tflite_fuse.fusion.block.kinds.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
 from tflite_fuse.fusion.block.kinds.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
+from tflite_fuse.fusion.block.kinds.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
 
@@ -32,6 +33,7 @@ KINDS: Mapping[StageKind, Kind] = {
         SOURCE,
         LOOKUP,
         MULTIPLY,
+        SQUARED_DIFFERENCE,
     )
 }
 
