@@ -13,7 +13,7 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.passes import choose
+from tflite_fuse.passes.fusing import choose
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tflite_fuse.errors import BudgetError, LimitError
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
 from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
 from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.fusion.lower.outside import inputs_to_move
@@ -24,7 +24,7 @@ from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import NEAR, Chooser
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
-from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
@@ -132,22 +132,24 @@ class Fuse:
         """
         found: list[Start] = []
         refused: LimitError | None = None
+        plans: Plans = {}
+        known = KnownBlocks() if self.known is None else self.known
+        blocks_in(model, known)
         reorder = Reorder(self.options.time_limit, self.options.in_place)
         for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
             try:
-                found.append(self._start(ordered))
+                found.append(self._start(ordered, known, plans))
             except LimitError as error:
                 refused = refused or error
         if refused is not None and not found:
             raise refused
         return tuple(found)
 
-    def _start(self, ordered: OrderedModel) -> Start:
+    def _start(self, ordered: OrderedModel, known: KnownBlocks, plans: Plans) -> Start:
         options, model = self.options, ordered.model
-        lowered, known = lower_model(model), KnownBlocks()
-        known.update(self.known or {})
+        lowered, known = lower_model(model), KnownBlocks(known)  # drafts of one order mean nothing in another
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
-        searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered)
+        searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)
         graph = graph_from_model(model, lowered, maker.macs)
         front = fusion_front(graph, searched)
 

@@ -22,6 +22,9 @@ from tflite_fuse.model.types import TensorType
 
 CUSTOM_CODE = "TFLITE_FUSE"
 
+Plans = dict[tuple[tuple[tuple[int, ...], ...], BlockConfig], BlockPlan]
+"""Blocks by the tensors their operators write, one after the other, which are the same in every order of a model."""
+
 _NO_CONSTANTS = bytes(1)
 """What a draft has in place of constants: something, as an empty tensor would be an activation."""
 
@@ -84,6 +87,7 @@ class BlockMaker:
         moved: Sequence[int] = (),
         known: KnownBlocks | None = None,
         lowerings: Lowerings | None = None,
+        plans: Plans | None = None,
     ) -> None:
         """Start from a model without an offline memory plan, as tensor indices change.
 
@@ -93,6 +97,8 @@ class BlockMaker:
             moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
             known: where the plans of blocks, in drafts too, are noted down.
             lowerings: ``lower_model`` of the model, where that is known already.
+            plans: shared by makers for other orders of the same operators, because a block of one order mostly is one
+                of another as well.
         """
         self.model, self.mode = model, mode
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
@@ -102,6 +108,7 @@ class BlockMaker:
         self._numbers = outside_numbers(model, self.moved)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
         self._drafted: dict[bytes, BlockPlan] = {}
+        self._plans: Plans = {} if plans is None else plans
 
     def draft(self, choices: Sequence[BlockChoice]) -> tuple[Model, tuple[InsertedBlock, ...]]:
         """The model with blocks in place of operators, and everything unused dropped.
@@ -153,7 +160,9 @@ class BlockMaker:
             extraction = extract(self.model, choice.operators, self.lowerings)
             found = move_outside(extraction, self.moved, self.mode, choice.config)
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
-            self._made[key] = found, BlockPlan(found.extraction.block, choice.config, numbers)
+            plan = BlockPlan(found.extraction.block, choice.config, numbers)
+            writes = tuple(self.model.main.operators[index].outputs or () for index in choice.operators)
+            self._made[key] = found, self._plans.setdefault((writes, choice.config), plan)
         return self._made[key]
 
     def _add_operator(
