@@ -80,11 +80,17 @@ class _Walk:
         return False
 
     def _alike(self, operator: Operator) -> Sequence[Step]:
-        """Operators of the original that read the same values, those not found yet first."""
-        values = self.known.values
+        """Operators of the original that read the same values: not found yet first, of twins the one that names alike."""
+        known, values = self.known, self.known.values
         read = [values[t] for t in operator.inputs or () if t in values]
-        steps = self.known.original.readers(read[0]) if read else self.known.original.steps
-        return sorted(steps, key=lambda step: id(step) in self._used)
+        steps = known.original.readers(read[0]) if read else known.original.steps
+        names = [known.after.main.tensors[t].name for t in operator.outputs or ()]
+
+        def rank(step: Step) -> tuple[bool, bool]:
+            theirs = [known.original.tensors[t].name for t in step.outputs]
+            return id(step) in self._used, theirs != names
+
+        return sorted(steps, key=rank)
 
     def _bind(self, operator: Operator, step: Step) -> bool:
         """Whether an operator is a step of the original; its outputs then hold what the step's do."""
