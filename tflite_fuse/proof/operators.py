@@ -80,7 +80,7 @@ class _Walk:
         return False
 
     def _alike(self, operator: Operator) -> Sequence[Step]:
-        """Operators of the original that read the same values: not found yet first, of twins the one that names alike."""
+        """Operators of the original that read the same values: those not found yet first, then those named alike."""
         known, values = self.known, self.known.values
         read = [values[t] for t in operator.inputs or () if t in values]
         steps = known.original.readers(read[0]) if read else known.original.steps
