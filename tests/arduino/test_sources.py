@@ -9,7 +9,7 @@ import pytest
 
 from tests.fusion.witness import plan
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.kinds.add import AddParameters
+from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,

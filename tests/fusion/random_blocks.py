@@ -11,8 +11,8 @@ from random import Random
 
 import numpy as np
 
-from tflite_fuse.fusion.block.kinds.add import AddParameters
-from tflite_fuse.fusion.block.kinds.lookup import LookupParameters
+from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
+from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier
-from tflite_fuse.fusion.block.kinds.add import AddParameters
+from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockTensor,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflite_fuse.fusion.block.kinds.lookup import VALUES, answers_of, lookup_parameters
+from tflite_fuse.fusion.block.kinds.elementwise.lookup import VALUES, answers_of, lookup_parameters
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered

@@ -1,5 +1,5 @@
 /* The inner loops of the packed convolution with DSP instructions: two pixels by two channels, or one pixel. */
-#include "../tflite_fuse_conv_packed.h"
+#include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 

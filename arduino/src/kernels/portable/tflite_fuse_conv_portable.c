@@ -1,6 +1,6 @@
 /* The inner loops of the packed convolution in plain C: four pixels by two channels, or two pixels or one by four
  * channels. */
-#include "../tflite_fuse_conv_packed.h"
+#include "../weighted/tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 

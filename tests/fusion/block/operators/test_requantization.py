@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.kinds.add import add_parameters
+from tflite_fuse.fusion.block.kinds.elementwise.add import add_parameters
 from tflite_fuse.fusion.block.operators.requantization import (
     NO_ACTIVATION,
     RELU,

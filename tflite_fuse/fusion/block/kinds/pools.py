@@ -22,8 +22,8 @@ from tflite_fuse.fusion.block.entry import (
     int32_bytes,
     without_weights,
 )
-from tflite_fuse.fusion.block.kinds.depthwise import sum_stage
-from tflite_fuse.fusion.block.kinds.weighted import requantize, taps
+from tflite_fuse.fusion.block.kinds.weighted.common import requantize, taps
+from tflite_fuse.fusion.block.kinds.weighted.depthwise import sum_stage
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant
 from tflite_fuse.fusion.block.operators.requantization import mean_requantization

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 
 from tflite_fuse.fusion.block.entry import Kind, Tensors
-from tflite_fuse.fusion.block.kinds.add import ADD
-from tflite_fuse.fusion.block.kinds.convolution import CONV
-from tflite_fuse.fusion.block.kinds.depthwise import DEPTHWISE
-from tflite_fuse.fusion.block.kinds.fully_connected import FULLY_CONNECTED
-from tflite_fuse.fusion.block.kinds.lookup import LOOKUP
+from tflite_fuse.fusion.block.kinds.elementwise.add import ADD
+from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
+from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
+from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
-from tflite_fuse.fusion.block.kinds.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
-from tflite_fuse.fusion.block.kinds.squared_difference import SQUARED_DIFFERENCE
+from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
+from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
+from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
 

@@ -1,8 +1,8 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
  * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
  * this code is made to be small. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 /* Four output channels of one pixel at a time: five loads feed four products. */
 static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {

@@ -1,6 +1,6 @@
 /* The squared difference of two tensors of equal shape, value by value. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 enum { MOST_LEFT = 7, HALF = 1 << 30 };
 

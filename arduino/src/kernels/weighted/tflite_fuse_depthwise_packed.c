@@ -7,8 +7,8 @@
  *
  * Weights: [channel][pairs of rows][words], a word being the columns 0 and 1 (2 and 3, ...) of the upper row and the
  * same of the lower row; then the columns of the last row. Both are filled with zeros to whole words. */
-#include "mve/tflite_fuse_mve.h"
-#include "tflite_fuse_packed.h"
+#include "../mve/tflite_fuse_mve.h"
+#include "../tflite_fuse_packed.h"
 
 #if !TFLITE_FUSE_MVE
 

@@ -1,6 +1,6 @@
 /* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 static int32_t largest(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {
   int32_t most = INT8_MIN;

@@ -1,6 +1,6 @@
 /* Addition of two tensors of equal shape and different scales. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_packed.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_packed.h"
 
 /* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
 typedef struct {

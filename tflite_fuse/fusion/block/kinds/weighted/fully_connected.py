@@ -9,7 +9,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, required
-from tflite_fuse.fusion.block.kinds.weighted import (
+from tflite_fuse.fusion.block.kinds.weighted.common import (
     add_bias,
     check_weights,
     decode_weighted,

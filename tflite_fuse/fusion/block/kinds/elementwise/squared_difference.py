@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, Tensors, parameters_of, pixels_of
-from tflite_fuse.fusion.block.kinds.add import AddParameters, decode_addition, encode_addition
+from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters, decode_addition, encode_addition
 from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier, quantize_multiplier_below_one
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind

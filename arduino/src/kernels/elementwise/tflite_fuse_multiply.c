@@ -1,6 +1,6 @@
 /* The product of two tensors of equal shape, value by value. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 static void multiply(const tflite_fuse_call* call) {
   const tflite_fuse_channel entry = *(const tflite_fuse_channel*)call->table;

@@ -1,7 +1,7 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
  * Weights: [output channel][input pixel][input channel]. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   int32_t* channel_sum = sums;

@@ -1,5 +1,5 @@
 /* Any function of one value: a table of its 256 answers. */
-#include "../executor/tflite_fuse_checks.h"
+#include "../../executor/tflite_fuse_checks.h"
 
 enum { ANSWERS = 256 };
 

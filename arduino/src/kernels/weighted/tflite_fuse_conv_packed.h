@@ -2,8 +2,8 @@
 #ifndef TFLITE_FUSE_CONV_PACKED_H_
 #define TFLITE_FUSE_CONV_PACKED_H_
 
-#include "mve/tflite_fuse_mve.h"
-#include "tflite_fuse_packed.h"
+#include "../mve/tflite_fuse_mve.h"
+#include "../tflite_fuse_packed.h"
 
 /* Pixels computed together. */
 #if TFLITE_FUSE_DSP

@@ -11,8 +11,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, Window, required
-from tflite_fuse.fusion.block.kinds.convolution import CONV_COUNTS, PLAIN_COUNTS, by_way, packed_conv_work, plain_work
-from tflite_fuse.fusion.block.kinds.weighted import (
+from tflite_fuse.fusion.block.kinds.weighted.common import (
     add_bias,
     check_weights,
     decode_weighted,
@@ -20,6 +19,13 @@ from tflite_fuse.fusion.block.kinds.weighted import (
     requantize,
     taps,
     window_stage,
+)
+from tflite_fuse.fusion.block.kinds.weighted.convolution import (
+    CONV_COUNTS,
+    PLAIN_COUNTS,
+    by_way,
+    packed_conv_work,
+    plain_work,
 )
 from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_filter

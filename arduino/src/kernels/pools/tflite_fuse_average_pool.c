@@ -1,6 +1,6 @@
 /* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 /* At least 1: prepare has seen to it, unless a hostile caller's input lies where the padding does. */
 static int32_t count_inside(const tflite_fuse_call* call, const int8_t* const* window) {

@@ -1,7 +1,7 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
  * Plain weights: [tap row][tap column][output channel]. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 /* Four channels, each from its own input channel. */
 static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, int32_t channel) {

@@ -21,7 +21,7 @@ from tflite_fuse.fusion.block.entry import (
     pixels_of,
     required,
 )
-from tflite_fuse.fusion.block.kinds.weighted import (
+from tflite_fuse.fusion.block.kinds.weighted.common import (
     add_bias,
     check_weights,
     decode_weighted,

@@ -2,8 +2,8 @@
  *
  * MEAN scales the sum once, by multiplier and shift; AVERAGE_POOL_2D over the whole image, which has no table, divides
  * it and rounds. Sums of small maps are kept in int16. */
-#include "../executor/tflite_fuse_checks.h"
-#include "tflite_fuse_requantize.h"
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   (void)position;

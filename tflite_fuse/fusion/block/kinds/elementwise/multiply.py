@@ -19,7 +19,7 @@ from tflite_fuse.fusion.block.entry import (
     pixels_of,
     required,
 )
-from tflite_fuse.fusion.block.kinds.weighted import requantize
+from tflite_fuse.fusion.block.kinds.weighted.common import requantize
 from tflite_fuse.fusion.block.operators.requantization import rescale_requantization
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind

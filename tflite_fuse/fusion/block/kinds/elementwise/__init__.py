@@ -1,0 +1,1 @@
+"""Kinds whose values depend on those at the same place alone."""

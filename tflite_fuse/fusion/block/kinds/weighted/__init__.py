@@ -1,0 +1,1 @@
+"""Kinds with weights: convolutions and what is computed like them."""
