@@ -38,6 +38,7 @@ ORDER = (
     "api",
     "__init__",
     "console",
+    "commands",
     "cli",
     "__main__",
 )

@@ -1,0 +1,85 @@
+"""Arguments that several commands have, and what becomes of their texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflite_fuse
+from tflite_fuse.errors import UsageError
+from tflite_fuse.units import parse_pair
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+InputCount = Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")]
+DataFile = Annotated[
+    Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
+]
+SchemeName = Annotated[str, typer.Option(help=f"Which fused blocks are allowed: {', '.join(tflite_fuse.SCHEMES)}.")]
+InputMode = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        help="Where the model's inputs are on the device: resident (in the arena), streamed (handed out row by row, as "
+        "by a camera) or external (in memory of yours, as PSRAM).",
+    ),
+]
+Int8Flag = Annotated[
+    bool,
+    typer.Option(
+        "--int8-io", help="Make float32 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends."
+    ),
+]
+NoOverlap = Annotated[
+    bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
+]
+NoStrips = Annotated[
+    bool, typer.Option("--no-strips", help="Run every fused block over its full width: compute no column twice.")
+]
+TargetName = Annotated[
+    str,
+    typer.Option(
+        "--target", help=f"The core whose instructions --cost instructions counts: {', '.join(tflite_fuse.TARGETS)}."
+    ),
+]
+CostName = Annotated[
+    str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
+]
+Tiles = Annotated[
+    str | None,
+    typer.Option(
+        help="Number of tiles along height and width of the scheme inverted-residual, like 4x4 (default 8x8).",
+        show_default=False,
+    ),
+]
+TileSize = Annotated[
+    str | None,
+    typer.Option(help="Height and width of such a tile in pixels, like 8x8, instead of their number."),
+]
+
+
+def counted_on(core: str, cost: str) -> str | None:
+    """The target whose instructions count, None for MACs."""
+    if core not in tflite_fuse.TARGETS:
+        raise UsageError(f"{core!r} is no target; choose from {', '.join(tflite_fuse.TARGETS)}")
+    if cost not in ("macs", "instructions"):
+        raise UsageError(f"compute is counted in macs or instructions, not in {cost!r}")
+    return core if cost == "instructions" else None
+
+
+def tiles_of(text: str | None) -> tuple[int, int] | None:
+    """Number of tiles along height and width, of a text like 4x4."""
+    return None if text is None else parse_pair(text, "a number of tiles")
+
+
+def tile_size_of(text: str | None) -> tuple[int, int] | None:
+    """Height and width of a tile in pixels, of a text like 8x8."""
+    return None if text is None else parse_pair(text, "a tile size")
+
+
+def refuse_dash(path: Path) -> None:
+    """Raise UsageError for "-": elsewhere it means standard output, here it would become a file of that name."""
+    if str(path) == "-":
+        raise UsageError("-: nothing is written to standard output; give a path with a name")

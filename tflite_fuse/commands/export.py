@@ -1,0 +1,29 @@
+"""`tflite-fuse export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tflite_fuse.commands.arguments import ModelPath, refuse_dash
+from tflite_fuse.console import answers_errors, say
+from tflite_fuse.export import FORMATS, export_model
+
+
+@answers_errors
+def export(
+    model: ModelPath,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.", show_default=False)],
+    kind: Annotated[
+        str, typer.Option("--format", help=f"What to build with: {', '.join(FORMATS)}.", show_default=False)
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
+) -> None:
+    """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
+    refuse_dash(directory)
+    written = export_model(model, directory, kind, force=force)
+    for note in written.notes:
+        say(f"- {note}")
+    say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")

@@ -1,0 +1,66 @@
+"""`tflite-fuse pareto`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import tflite_fuse
+from tflite_fuse.commands.arguments import (
+    CostName,
+    InputMode,
+    Int8Flag,
+    JsonFlag,
+    ModelPath,
+    NoOverlap,
+    NoStrips,
+    SchemeName,
+    TargetName,
+    Tiles,
+    TileSize,
+    counted_on,
+    tile_size_of,
+    tiles_of,
+)
+from tflite_fuse.console import Status, answers_errors, console, print_json
+from tflite_fuse.errors import UsageError
+
+
+@answers_errors
+def pareto(
+    model: ModelPath,
+    input_mode: InputMode = "resident",
+    scheme: SchemeName = "auto",
+    tiles: Tiles = None,
+    tile_size: TileSize = None,
+    no_overlap: NoOverlap = False,
+    no_strips: NoStrips = False,
+    int8_io: Int8Flag = False,
+    core: TargetName = "generic",
+    cost: CostName = "macs",
+    as_json: JsonFlag = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+) -> None:
+    """Show every trade of RAM for compute that fused blocks offer for a model."""
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    with Status("searching", as_json or as_csv):
+        front = tflite_fuse.pareto(
+            model,
+            scheme=scheme,
+            tiles=tiles_of(tiles),
+            tile_size=tile_size_of(tile_size),
+            input_mode=input_mode,
+            overlap=not no_overlap,
+            strips=not no_strips,
+            int8_io=int8_io,
+            target=counted_on(core, cost),
+        )
+    if as_json:
+        print_json(front.to_json())
+    elif as_csv:
+        sys.stdout.write(front.to_csv())
+    else:
+        console().print(front.table())

@@ -1,0 +1,130 @@
+"""`tflite-fuse rewrite`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tflite_fuse
+from tflite_fuse.commands.arguments import (
+    CostName,
+    InputCount,
+    InputMode,
+    Int8Flag,
+    JsonFlag,
+    NoOverlap,
+    NoStrips,
+    SchemeName,
+    TargetName,
+    Tiles,
+    TileSize,
+    counted_on,
+    refuse_dash,
+    tile_size_of,
+    tiles_of,
+)
+from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.errors import UsageError
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.report.tables import report_table
+from tflite_fuse.units import parse_bytes
+
+
+@answers_errors
+def rewrite(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
+    passes: Annotated[
+        str, typer.Option(help="Which of the passes reorder, fuse and plan to run, in order, separated by commas.")
+    ] = ",".join(tflite_fuse.DEFAULT_PASSES),
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Prove the result in TensorFlow Lite Micro before writing it. Default: where it is installed.",
+            show_default=False,
+        ),
+    ] = None,
+    max_ram: Annotated[
+        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the least compute wins.")
+    ] = None,
+    max_compute: Annotated[
+        float | None, typer.Option(help="Compute allowed, as a multiple of the model's own; the least RAM wins.")
+    ] = None,
+    least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
+    input_mode: InputMode = "resident",
+    scheme: SchemeName = "auto",
+    tiles: Tiles = None,
+    tile_size: TileSize = None,
+    no_fuse: Annotated[
+        bool, typer.Option("--no-fuse", help="Only reorder and plan: needs no custom operator.")
+    ] = False,
+    inputs: InputCount = 16,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, help="Seconds each search may take before it answers with its best so far.")
+    ] = 30.0,
+    in_place: Annotated[
+        str | None,
+        typer.Option(
+            help="Let TFLM's operators overwrite input they need no more. Give the kernels your TFLM is built with: "
+            f"{', '.join(KERNEL_SETS)}; with others the model may compute wrong values."
+        ),
+    ] = None,
+    no_overlap: NoOverlap = False,
+    no_strips: NoStrips = False,
+    int8_io: Int8Flag = False,
+    core: TargetName = "generic",
+    cost: CostName = "macs",
+    as_json: JsonFlag = False,
+    force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
+) -> None:
+    """Rewrite a model so that it needs less RAM and computes the same bytes."""
+    refuse_dash(target)
+    if not force and _same_file(source, target):
+        raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
+    names = [name.strip() for name in passes.split(",") if name.strip()]
+    goal = tflite_fuse.Goal(None if max_ram is None else parse_bytes(max_ram), max_compute, least_ram)
+    with Status("rewriting", as_json) as report_progress:
+        result = tflite_fuse.rewrite(
+            source,
+            passes=[name for name in names if not (no_fuse and name == "fuse")],
+            goal=goal,
+            scheme=scheme,
+            tiles=tiles_of(tiles),
+            tile_size=tile_size_of(tile_size),
+            input_mode=input_mode,
+            verify=verify,
+            inputs=inputs,
+            time_limit=time_limit,
+            in_place=in_place,
+            overlap=not no_overlap,
+            strips=not no_strips,
+            int8_io=int8_io,
+            target=counted_on(core, cost),
+            progress=report_progress,
+        )
+        result.save(target)
+    if as_json:
+        print_json(result.report.to_json())
+        return
+    console().print(report_table(result.report))
+    for note in result.report.notes:
+        say(f"- {note}")
+    for name, claim in result.report.optimal.items():
+        say(f"- {name} {claim}")
+    if result.report.estimate_bytes is not None:
+        say(f"- the search for blocks estimated {result.report.estimate_bytes:,} B")
+    say(_verdict(result.report, target))
+
+
+def _verdict(report: Any, target: Path) -> str:
+    return f"{target}: arena {report.before.arena_bytes:,} -> {report.after.arena_bytes:,} bytes; {report.claim()}"
+
+
+def _same_file(a: Path, b: Path) -> bool:
+    try:
+        return a.samefile(b)
+    except OSError:
+        return False
