@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.fusion import raw_models
+from tests.fusion import raw_elementwise
 from tests.fusion.raw_models import RawModel
 from tflite_fuse import api
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -60,7 +60,7 @@ def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(raw_models.elementwise_chains())
+@given(raw_elementwise.elementwise_chains())
 def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
     data = serialize_model(model)
     found = validate(load_model(data), load_model(api.rewrite(data, verify=False, time_limit=3).model))

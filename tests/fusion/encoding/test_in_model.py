@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
 from tests.runtime.fused_models import fuse, whole
 from tflite_fuse.errors import ModelError, PlanError
@@ -101,12 +102,12 @@ ONE_OPERATOR = st.one_of(
     raw.convolutions(),
     raw.depthwise_convolutions(),
     raw.fully_connected(),
-    *(raw.pairs(name) for name in raw.PAIR_OPTIONS),
+    *(raw_elementwise.pairs(name) for name in raw_elementwise.PAIR_OPTIONS),
     raw.pads(),
     raw.pools("AVERAGE_POOL_2D"),
     raw.means(),
     raw.concatenations(),
-    *(raw.elementwise(name) for name in raw.ELEMENTWISE),
+    *(raw_elementwise.elementwise(name) for name in raw_elementwise.ELEMENTWISE),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion import raw_models as raw
+from tests.fusion import raw_elementwise
 from tests.runtime.fused_models import fuse, fuse_outside
 from tflite_fuse.fusion.block.stages import BlockConfig, Storage
 from tflite_fuse.model import Model, serialize_model
@@ -24,7 +24,7 @@ chunks = st.sampled_from([1, 2, 4, 100])
 
 
 @thorough
-@given(raw.elementwise_chains(), sizes, sizes, chunks)
+@given(raw_elementwise.elementwise_chains(), sizes, sizes, chunks)
 def test_in_strips_bands_and_tiles(model: Model, height: int, width: int, chunk: int) -> None:
     data = serialize_model(model)
     fused = fuse(data, range(len(model.main.operators)), BlockConfig(height, width, chunk))
@@ -32,7 +32,7 @@ def test_in_strips_bands_and_tiles(model: Model, height: int, width: int, chunk:
 
 
 @thorough
-@given(raw.elementwise_chains(), st.sampled_from([Storage.EXTERNAL, Storage.SCRATCH]), chunks)
+@given(raw_elementwise.elementwise_chains(), st.sampled_from([Storage.EXTERNAL, Storage.SCRATCH]), chunks)
 def test_behind_inputs_outside_the_arena(model: Model, storage: Storage, chunk: int) -> None:
     data = serialize_model(model)
     fused = fuse_outside(data, range(len(model.main.operators)), storage, BlockConfig(WHOLE, WHOLE, chunk))

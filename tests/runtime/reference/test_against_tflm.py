@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower.extract import extract
@@ -56,7 +57,7 @@ def test_fully_connected(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(st.sampled_from(sorted(raw.PAIR_OPTIONS)).flatmap(raw.pairs), raw.seeds)
+@given(st.sampled_from(sorted(raw_elementwise.PAIR_OPTIONS)).flatmap(raw_elementwise.pairs), raw.seeds)
 def test_pairs(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
@@ -86,7 +87,7 @@ def test_concatenation(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(st.sampled_from(raw.ELEMENTWISE).flatmap(raw.elementwise), raw.seeds)
+@given(st.sampled_from(raw_elementwise.ELEMENTWISE).flatmap(raw_elementwise.elementwise), raw.seeds)
 def test_elementwise(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
@@ -111,7 +112,7 @@ def test_scales_whose_quotient_single_precision_would_round_to_a_tie(name: str) 
 
 
 @thorough
-@given(raw.gated(), raw.seeds)
+@given(raw_elementwise.gated(), raw.seeds)
 def test_a_tensor_and_a_function_of_it_are_one_table(model: Model, seed: int) -> None:
     (stage,) = extract(model, range(len(model.main.operators))).block.stages
     assert stage.kind is StageKind.LOOKUP
