@@ -59,10 +59,19 @@ def load(source: Source) -> Model:
     return load_model(source)
 
 
-def inspect(source: Source) -> Inspection:
-    """What a model needs: figures, the memory table per operator, the bottleneck. Raises ModelError, UsageError."""
-    data, model = _read(source)
-    name = "model" if isinstance(source, bytes) else str(Path(source))
+def inspect(source: Source, *, name: str | None = None) -> Inspection:
+    """What a model needs: figures, the memory table per operator, the bottleneck.
+
+    Args:
+        source: path or bytes of a .tflite file.
+        name: what to call it; its path unless given.
+
+    Raises:
+        ModelError, UsageError: the model cannot be used.
+    """
+    data, model = _read(source, name)
+    if name is None:
+        name = "model" if isinstance(source, bytes) else str(Path(source))
     known = KnownBlocks()
     rows, notes = memory_table(model, known)
     found = figures(model, data, arena_in_file(model, data, known), known)
@@ -253,10 +262,10 @@ def verify(
     return replace(found, certificate=certificate if certificate.proven or certificate.blocks else None)
 
 
-def _read(source: Source) -> tuple[bytes, Model]:
+def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
     """The file, read once, and the model in it."""
     data = read_source(source)
-    return data, load_model(data, "the model" if isinstance(source, bytes) else str(source))
+    return data, load_model(data, name or ("the model" if isinstance(source, bytes) else str(source)))
 
 
 def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:

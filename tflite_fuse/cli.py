@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
+from tflite_fuse.commands.boards import boards
 from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (rewrite, inspect, verify, pareto, export):
+for _command in (rewrite, inspect, verify, pareto, export, boards):
     app.command()(_command)
 
 

@@ -36,6 +36,7 @@ ORDER = (
     "rewriting",
     "export",
     "api",
+    "boards",
     "__init__",
     "console",
     "commands",

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
+from tflite_fuse.boards.fit import default_reserve
+from tflite_fuse.boards.table import Board
 from tflite_fuse.errors import UsageError
-from tflite_fuse.units import parse_pair
+from tflite_fuse.units import parse_bytes, parse_pair
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -60,6 +62,21 @@ TileSize = Annotated[
 ]
 
 
+BoardName = Annotated[
+    str | None,
+    typer.Option(
+        "--board", help="A board `tflite-fuse boards` lists, or the .toml that describes yours.", show_default=False
+    ),
+]
+Reserve = Annotated[
+    str | None,
+    typer.Option(
+        help="RAM of the board for everything but the tensor arena, like 40kB. Default: a quarter of it.",
+        show_default=False,
+    ),
+]
+
+
 def counted_on(core: str, cost: str) -> str | None:
     """The target whose instructions count, None for MACs."""
     if core not in tflite_fuse.TARGETS:
@@ -83,3 +100,11 @@ def refuse_dash(path: Path) -> None:
     """Raise UsageError for "-": elsewhere it means standard output, here it would become a file of that name."""
     if str(path) == "-":
         raise UsageError("-: nothing is written to standard output; give a path with a name")
+
+
+def reserved(board: Board, text: str | None) -> int:
+    """Bytes of RAM a board keeps for what is not the arena. Raises UsageError."""
+    size = default_reserve(board) if text is None else parse_bytes(text)
+    if size >= board.ram_bytes:
+        raise UsageError(f"--reserve {text} leaves no RAM: {board.name} has {board.ram_bytes:,} bytes")
+    return size

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import JsonFlag, ModelPath
+from tflite_fuse.boards.fit import BoardVerdict, fit_board
+from tflite_fuse.boards.table import find_board
+from tflite_fuse.commands.arguments import BoardName, JsonFlag, ModelPath, Reserve, reserved
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.errors import UsageError
+from tflite_fuse.model.file import read_source
 from tflite_fuse.report.tables import inspection_table
+
+_MOST_NAMED = 5
+"""Boards that are named in one line."""
 
 
 @answers_errors
-def inspect(model: ModelPath, as_json: JsonFlag = False) -> None:
-    """Show how much RAM a model needs and which operator is the bottleneck."""
-    with Status("inspecting", as_json):
-        inspection = tflite_fuse.inspect(model)
+def inspect(model: ModelPath, board: BoardName = None, reserve: Reserve = None, as_json: JsonFlag = False) -> None:
+    """Show how much RAM a model needs, which operator is the bottleneck, and whether it fits a board."""
+    if reserve is not None and board is None:
+        raise UsageError("--reserve says what a board keeps: name one with --board")
+    chosen = None if board is None else find_board(board)
+    kept = 0 if chosen is None else reserved(chosen, reserve)
+    with Status("inspecting", as_json) as progress:
+        data = read_source(model)  # once: it may be a pipe
+        inspection = tflite_fuse.inspect(data, name=str(model))
+        verdict = None
+        if chosen is not None:
+            verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0))
     if as_json:
-        print_json(inspection.to_json())
+        print_json(inspection.to_json() | ({} if verdict is None else {"board": verdict.to_json()}))
         return
     say(f"{model}: {inspection.verdict()}")
     console().print(inspection_table(inspection))
     for note in inspection.notes:
         say(f"- {note}")
+    if verdict is not None:
+        _say_verdict(verdict)
+
+
+def _say_verdict(verdict: BoardVerdict) -> None:
+    for fit in verdict.tried:
+        say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
+    if verdict.also:
+        more = len(verdict.also) - _MOST_NAMED
+        named = ", ".join(verdict.also[:_MOST_NAMED])
+        say(f"- also fits {named}{f' and {more} more with less RAM' if more > 0 else ''}")
+    say(verdict.sentence())

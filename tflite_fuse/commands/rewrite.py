@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 import tflite_fuse
+from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.commands.arguments import (
+    BoardName,
     CostName,
     InputCount,
     InputMode,
@@ -16,17 +18,19 @@ from tflite_fuse.commands.arguments import (
     JsonFlag,
     NoOverlap,
     NoStrips,
+    Reserve,
     SchemeName,
     TargetName,
     Tiles,
     TileSize,
     counted_on,
     refuse_dash,
+    reserved,
     tile_size_of,
     tiles_of,
 )
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.report.tables import report_table
 from tflite_fuse.units import parse_bytes
@@ -54,6 +58,8 @@ def rewrite(
         float | None, typer.Option(help="Compute allowed, as a multiple of the model's own; the least RAM wins.")
     ] = None,
     least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
+    board: BoardName = None,
+    reserve: Reserve = None,
     input_mode: InputMode = "resident",
     scheme: SchemeName = "auto",
     tiles: Tiles = None,
@@ -85,7 +91,10 @@ def rewrite(
     if not force and _same_file(source, target):
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
     names = [name.strip() for name in passes.split(",") if name.strip()]
-    goal = tflite_fuse.Goal(None if max_ram is None else parse_bytes(max_ram), max_compute, least_ram)
+    chosen = None if board is None else find_board(board)
+    goal = tflite_fuse.Goal(_arena_limit(max_ram, chosen, reserve), max_compute, least_ram)
+    if chosen is not None and core == "generic":
+        core = chosen.target.value
     with Status("rewriting", as_json) as report_progress:
         result = tflite_fuse.rewrite(
             source,
@@ -105,6 +114,10 @@ def rewrite(
             target=counted_on(core, cost),
             progress=report_progress,
         )
+        if chosen is not None and len(result.model) > chosen.flash_bytes:
+            raise LimitError(
+                f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash"
+            )
         result.save(target)
     if as_json:
         print_json(result.report.to_json())
@@ -117,6 +130,17 @@ def rewrite(
     if result.report.estimate_bytes is not None:
         say(f"- the search for blocks estimated {result.report.estimate_bytes:,} B")
     say(_verdict(result.report, target))
+
+
+def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) -> int | None:
+    """Bytes the arena may have, None for any."""
+    if board is None:
+        if reserve is not None:
+            raise UsageError("--reserve says what a board keeps: name one with --board")
+        return None if max_ram is None else parse_bytes(max_ram)
+    if max_ram is not None:
+        raise UsageError("--board and --max-ram both say how much RAM there is: drop one of the two")
+    return board.ram_bytes - reserved(board, reserve)
 
 
 def _verdict(report: Any, target: Path) -> str:

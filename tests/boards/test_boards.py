@@ -1,0 +1,145 @@
+"""Boards: the table, a user's own, and whether a model fits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.test_cli import validate
+from tflite_fuse.boards.fit import fit_board
+from tflite_fuse.boards.table import Board, find_board, known_boards
+from tflite_fuse.cli import app
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.instructions.targets import Target
+
+OWN = 'name = "mine"\nmhz = 64\nram = "64KiB"\nflash = "1MiB"\n'
+
+
+def board(ram: int, flash: int = 1 << 20) -> Board:
+    return replace(find_board("nano33ble"), ram_bytes=ram, flash_bytes=flash)
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_every_row_of_the_table_is_a_board_with_its_source() -> None:
+    boards = known_boards()
+    assert len({each.name for each in boards}) == len(boards) > 60
+    assert all(
+        each.ram_bytes > 0 and each.flash_bytes > 0 and each.mhz > 0 and ".json" in each.source for each in boards
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("teensy41", Target.CORTEX_M7),
+        ("nano33ble", Target.CORTEX_M4),
+        ("esp32dev", Target.XTENSA),
+        ("PICO", Target.GENERIC),
+    ],
+)
+def test_a_board_is_found_by_name_and_knows_the_core_that_is_counted(name: str, target: Target) -> None:
+    assert find_board(name).target is target
+
+
+def test_an_unknown_name_brings_the_nearest_ones() -> None:
+    with pytest.raises(UsageError, match="did you mean nano33ble"):
+        find_board("nano33bel")
+
+
+def test_a_users_board_is_a_few_lines(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    found = find_board(str(path))
+    assert (found.name, found.ram_bytes, found.flash_bytes, found.target) == ("mine", 65536, 1 << 20, Target.GENERIC)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (OWN + 'rma = "1kB"\n', "did you mean 'ram'"),
+        ('name = "mine"\nmhz = 64\nram = "64KiB"\n', "'flash' is missing"),
+        (OWN.replace("64KiB", "much"), "'ram': 'much' is not a size"),
+        (OWN.replace('"64KiB"', "0"), "'ram' is above 0"),
+        (OWN.replace("= 64\n", '= "fast"\n'), "'mhz' is a whole number"),
+        (OWN.replace('"mine"', "3"), "'name' is a text"),
+        ("name = ", "is not TOML"),
+        (" " * 70000, "is no description of a board"),
+    ],
+)
+def test_a_wrong_description_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        find_board(str(path))
+
+
+def test_a_missing_description_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
+        find_board(str(tmp_path / "none.toml"))
+
+
+def test_each_way_that_is_told_was_made(tmp_path: Path) -> None:
+    as_it_is = tflite_fuse.inspect(SAMPLE_MODEL).figures.arena_bytes
+    after = tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).report.after.arena_bytes
+    assert fit_board(SAMPLE_MODEL, board(as_it_is), 0).sentence().startswith("fits nano33ble as it is")
+    less = fit_board(SAMPLE_MODEL, board(as_it_is - 1), 0)
+    assert less.fitting is not None and (less.fitting.options, less.fitting.arena_bytes) == ("", after)
+    least = fit_board(SAMPLE_MODEL, board(2048), 0)
+    assert least.fitting is None and "does not fit" in least.sentence()
+    sizes = [fit.arena_bytes for fit in least.tried]
+    assert sizes == sorted(sizes, reverse=True) and sizes[:2] == [as_it_is, after]
+
+
+def test_smaller_boards_that_fit_too_are_named() -> None:
+    found = fit_board(SAMPLE_MODEL, find_board("teensy41"))
+    assert found.fitting is not None
+    for name in found.also:
+        other = find_board(name)
+        assert found.fitting.arena_bytes <= other.ram_bytes * 3 / 4 and other.ram_bytes < found.board.ram_bytes
+
+
+def test_a_file_larger_than_the_flash_does_not_fit() -> None:
+    assert "larger than its 1,024 of flash" in fit_board(SAMPLE_MODEL, board(1 << 20, 1024), 0).sentence()
+
+
+def test_the_json_keeps_to_its_schema(tmp_path: Path) -> None:
+    code, text = run("inspect", SAMPLE_MODEL, "--board", "nucleo_l432kc", "--json")
+    assert code == 0
+    validate(json.loads(text), "inspection")
+
+
+def test_a_rewrite_for_a_board_leaves_the_reserve(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    out = tmp_path / "out.tflite"
+    code, text = run("rewrite", SAMPLE_MODEL, out, "--board", path, "--reserve", "8KiB", "--no-verify", "--json")
+    assert code == 0 and json.loads(text)["after"]["arena_bytes"] <= 57344
+    code, text = run("rewrite", SAMPLE_MODEL, out, "--board", path, "--reserve", "60KiB", "--no-verify")
+    assert code == 1 and "cannot be reached" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--reserve", "8kB"), ("--board", "zero", "--max-ram", "8kB"), ("--board", "zero", "--reserve", "32KiB")],
+)
+def test_contradictory_options_write_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    out = tmp_path / "out.tflite"
+    assert run("rewrite", SAMPLE_MODEL, out, *arguments)[0] == 2
+    assert not out.exists()
+
+
+def test_boards_lists_those_with_a_word() -> None:
+    code, text = run("boards", "esp32c3", "--json")
+    names = [each["name"] for each in json.loads(text)["boards"]]
+    assert code == 0 and names == ["esp32-c3-devkitm-1", "seeed_xiao_esp32c3"]
+    assert "teensy41" in run("boards")[1]

@@ -1,0 +1,155 @@
+"""Does a model fit a board, as it is or by which options? Every answer is a rewrite that was made, not a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tflite_fuse import api
+from tflite_fuse.boards.table import Board, known_boards
+from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.passes.goal import Goal
+
+BOARD_SCHEMA = "tflite-fuse/board/1"
+
+_WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("", {}),
+    ("--least-ram", {"goal": Goal(least_ram=True)}),
+    ("--int8-io", {"int8_io": True}),
+    ("--input streamed", {"input_mode": "streamed"}),
+    ("--input streamed --int8-io", {"input_mode": "streamed", "int8_io": True}),
+    (
+        "--input streamed --int8-io --least-ram",
+        {"input_mode": "streamed", "int8_io": True, "goal": Goal(least_ram=True)},
+    ),
+)
+"""Options of ``rewrite`` that are tried, those first that ask least of the application."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a model needs when rewritten one way.
+
+    Attributes:
+        options: of ``rewrite``; empty without any; None for the model as it is.
+        arena_bytes: head and tail on a 32-bit target.
+        file_bytes: of the model in flash.
+        fits: whether both are there.
+    """
+
+    options: str | None
+    arena_bytes: int
+    file_bytes: int
+    fits: bool
+
+    def how(self) -> str:
+        """What was done to the model, in words."""
+        return "as it is" if self.options is None else f"after `{f'rewrite {self.options}'.rstrip()}`"
+
+
+@dataclass(frozen=True)
+class BoardVerdict:
+    """What became of a model on a board.
+
+    Attributes:
+        board: the board.
+        reserve_bytes: RAM left to everything that is not the tensor arena.
+        tried: the model as it is, then rewrites up to the first that fits; those that change nothing are left out.
+        also: names of known boards with less RAM on which the last one fits, too, with as large a share reserved.
+    """
+
+    board: Board
+    reserve_bytes: int
+    tried: tuple[Fit, ...]
+    also: tuple[str, ...]
+
+    @property
+    def fitting(self) -> Fit | None:
+        """The first way that fits."""
+        return self.tried[-1] if self.tried[-1].fits else None
+
+    @property
+    def available_bytes(self) -> int:
+        """RAM an arena may have."""
+        return self.board.ram_bytes - self.reserve_bytes
+
+    def sentence(self) -> str:
+        """The verdict in words."""
+        board, found = self.board, self.fitting
+        room = f"{self.available_bytes:,} of {board.ram_bytes:,} bytes of RAM ({self.reserve_bytes:,} reserved)"
+        if found is not None:
+            return f"fits {board.name} {found.how()}: an arena of {found.arena_bytes:,} bytes in {room}"
+        least = min(self.tried, key=lambda fit: fit.arena_bytes)
+        if least.arena_bytes <= self.available_bytes:
+            lacking = f"{least.file_bytes - board.flash_bytes:,} bytes larger than its {board.flash_bytes:,} of flash"
+            return f"does not fit {board.name}: the file is {lacking}"
+        lacking = f"{least.arena_bytes - self.available_bytes:,} more than {room}"
+        return f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``board`` that ``inspect --board --json`` prints."""
+        return {
+            "schema": BOARD_SCHEMA,
+            "board": asdict(self.board),
+            "reserve_bytes": self.reserve_bytes,
+            "verdict": self.sentence(),
+            "tried": [asdict(fit) for fit in self.tried],
+            "also": list(self.also),
+        }
+
+
+def default_reserve(board: Board) -> int:
+    """RAM left to the rest of a program unless the user says otherwise: a quarter."""
+    return board.ram_bytes // 4
+
+
+def fit_board(
+    source: api.Source, board: Board, reserve_bytes: int | None = None, progress: Callable[[str], None] | None = None
+) -> BoardVerdict:
+    """Try a model on a board: as it is, then rewritten in ways that ask more and more of the application.
+
+    Rewrites are proven but not run in a runtime: what is asked here is how much memory they take.
+
+    Args:
+        source: path or bytes of a ``.tflite``.
+        board: what it is to fit.
+        reserve_bytes: RAM for everything but the tensor arena; None for ``default_reserve``.
+        progress: called with the options about to be tried.
+
+    Raises:
+        ModelError, UsageError: the model cannot be used.
+    """
+    reserve = default_reserve(board) if reserve_bytes is None else reserve_bytes
+    available = board.ram_bytes - reserve
+    today = api.inspect(source).figures
+
+    def fit(options: str | None, arena: int, size: int) -> Fit:
+        return Fit(options, arena, size, arena <= available and size <= board.flash_bytes)
+
+    tried = [fit(None, today.arena_bytes, today.file_bytes)]
+    for options, arguments in _WAYS:
+        if tried[-1].fits:
+            break
+        if progress is not None:
+            progress(options)
+        try:
+            after = api.rewrite(source, verify=False, **arguments).report.after
+        except (LimitError, UsageError):  # this model has nothing the option could change
+            continue
+        if after.arena_bytes < min(each.arena_bytes for each in tried):
+            tried.append(fit(options, after.arena_bytes, after.file_bytes))
+    return BoardVerdict(board, reserve, tuple(tried), _smaller_boards(board, reserve, tried[-1]))
+
+
+def _smaller_boards(board: Board, reserve: int, found: Fit) -> tuple[str, ...]:
+    share = 1 - reserve / board.ram_bytes
+    fitting = [
+        other
+        for other in known_boards()
+        if other.ram_bytes < board.ram_bytes
+        and found.arena_bytes <= other.ram_bytes * share
+        and found.file_bytes <= other.flash_bytes
+    ]
+    smallest = sorted(fitting, key=lambda other: (other.ram_bytes, other.name))
+    return tuple(other.name for other in smallest) if found.fits else ()

@@ -1,0 +1,158 @@
+"""The boards that are known by name, and those a user describes.
+
+``data/boards.csv`` holds facts of the public board manifests of PlatformIO; its column ``source`` names the manifest of
+each row. RAM and flash are what those manifests offer to a program, which is less than the chip has where a boot loader
+or a radio keeps some. A user's board is a TOML file of these keys:
+
+    name = "my_board"
+    mcu = "stm32h743"          # optional, as are title, vendor and core
+    core = "cortex-m7"
+    mhz = 400
+    ram = "512KiB"
+    flash = "2MiB"
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.units import parse_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+BOARDS_FILE = Path(__file__).resolve().parents[1] / "data" / "boards.csv"
+
+_OF_CORE = {"cortex-m7": Target.CORTEX_M7, "cortex-m4": Target.CORTEX_M4}
+_OF_MCU = {
+    "esp32": Target.XTENSA,
+    "esp32s2": Target.XTENSA,
+    "esp32s3": Target.XTENSA,
+    "esp32c3": Target.ESP32C3,
+    "esp32c6": Target.ESP32C3,
+}
+_REQUIRED, _OPTIONAL = ("name", "mhz", "ram", "flash"), ("title", "vendor", "mcu", "core")
+_MOST_BYTES = 1 << 16
+"""A description of one board is shorter than that."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A microcontroller board.
+
+    Attributes:
+        name: as its ecosystem calls it, such as ``nano33ble``.
+        title, vendor, mcu, core: as its manifest says; empty where it does not.
+        mhz: clock of the core.
+        ram_bytes, flash_bytes: what a program can have.
+        source: where the figures come from.
+    """
+
+    name: str
+    title: str
+    vendor: str
+    mcu: str
+    core: str
+    mhz: int
+    ram_bytes: int
+    flash_bytes: int
+    source: str
+
+    @property
+    def target(self) -> Target:
+        """The core whose predicted instructions stand for this board's; ``generic`` where none is near."""
+        return _OF_CORE.get(self.core) or _OF_MCU.get(self.mcu, Target.GENERIC)
+
+
+@cache
+def known_boards() -> tuple[Board, ...]:
+    """All boards of the table, in its order."""
+    with BOARDS_FILE.open(newline="") as lines:
+        return tuple(
+            Board(
+                row["name"],
+                row["title"],
+                row["vendor"],
+                row["mcu"],
+                row["core"],
+                int(row["mhz"]),
+                int(row["ram_bytes"]),
+                int(row["flash_bytes"]),
+                row["source"],
+            )
+            for row in csv.DictReader(lines)
+        )
+
+
+def find_board(name: str) -> Board:
+    """A board by its name in the table, or by the path of a user's ``.toml``. Raises UsageError."""
+    if name.lower().endswith(".toml"):
+        return read_board(Path(name))
+    boards = {board.name.lower(): board for board in known_boards()}
+    found = boards.get(name.lower())
+    if found is not None:
+        return found
+    near = get_close_matches(name.lower(), boards, n=3, cutoff=0.4)
+    near += [each for each in boards if name and name.lower() in each and each not in near][: 3 - len(near)]
+    hint = (
+        f"did you mean {', '.join(boards[each].name for each in near)}?" if near else "`tflite-fuse boards` lists them"
+    )
+    raise UsageError(f"{name!r} is no board that is known: {hint}")
+
+
+def read_board(path: Path) -> Board:
+    """A board as a user's TOML file describes it. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise UsageError(f"{path}: is no description of a board: longer than {_MOST_BYTES:,} bytes")
+        values = tomllib.loads(text.decode())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from error
+    return _described(values, path)
+
+
+def _described(values: Mapping[str, Any], path: Path) -> Board:
+    known = (*_REQUIRED, *_OPTIONAL)
+    for key in values:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise UsageError(f"{path}: {key!r} is no key of a board{f'; did you mean {near[0]!r}?' if near else ''}")
+    missing = [key for key in _REQUIRED if key not in values]
+    if missing:
+        raise UsageError(f"{path}: {missing[0]!r} is missing: a board has {', '.join(_REQUIRED)}")
+    for key in ("name", *_OPTIONAL):
+        if not isinstance(values.get(key, ""), str):
+            raise UsageError(f"{path}: {key!r} is a text, not {values[key]!r}")
+    mhz = values["mhz"]
+    if not isinstance(mhz, int) or isinstance(mhz, bool) or not 0 < mhz < 1 << 16:
+        raise UsageError(f"{path}: 'mhz' is a whole number of megahertz, not {mhz!r}")
+    title, vendor, mcu, core = (values.get(key, "") for key in _OPTIONAL)
+    ram, flash = (_size(values[key], key, path) for key in ("ram", "flash"))
+    return Board(values["name"], title, vendor, mcu, core, mhz, ram, flash, str(path))
+
+
+def _size(value: object, key: str, path: Path) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise UsageError(f'{path}: {key!r} is a size like "512KiB", not {value!r}')
+    try:
+        size = value if isinstance(value, int) else parse_bytes(value)
+    except UsageError as error:
+        raise UsageError(f"{path}: {key!r}: {error}") from error
+    if not 0 < size < 1 << 40:
+        raise UsageError(f"{path}: {key!r} is above 0, not {value!r}")
+    return size
