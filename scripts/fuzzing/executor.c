@@ -3,13 +3,13 @@
  * Input: one byte of flags, three of padding, uint32 length of the options, the options, the constants. What the library
  * prepares is run in memory of exact size, so that the sanitizers see every access outside of it. Flags: bits 0 and 1
  * lay the first output over the first input at a distance, bit 2 makes a source fail, bit 3 lets sources have another
- * picture.
+ * picture, bit 4 leaves the checksum as it is: else it is made to fit, or nothing damaged would come past it.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/tflite_fuse_format.h"
+#include "executor/tflite_fuse_checks.h"
 #include "tflite_fuse.h"
 
 enum { MOST_BYTES = 1 << 18, MOST_OPERANDS = 16, HEADER = 8 };
@@ -93,6 +93,14 @@ static void run(const tflite_fuse_block* block, uint8_t flags) {
   }
 }
 
+static void make_checksum_fit(void* options, size_t options_bytes, const void* constants, size_t constants_bytes) {
+  const uint8_t* field = tflite_fuse_checksum_field(options, options_bytes);
+  if (field != NULL) {
+    const uint32_t sum = tflite_fuse_checksum(options, options_bytes, field, constants, constants_bytes);
+    memcpy((uint8_t*)options + (field - (const uint8_t*)options), &sum, sizeof(sum));
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint32_t options_bytes;
   tflite_fuse_block block;
@@ -103,6 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t constants_bytes = size - HEADER - options_bytes;
     void* options = exact(data + HEADER, options_bytes);
     void* constants = exact(data + HEADER + options_bytes, constants_bytes);
+    if ((data[0] & 16) == 0) make_checksum_fit(options, options_bytes, constants, constants_bytes);
     if (tflite_fuse_prepare(&block, options, options_bytes, constants, constants_bytes) == TFLITE_FUSE_OK) {
       run(&block, data[0]);
     }

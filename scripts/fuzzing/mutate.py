@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.encoding.options import sealed
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 
@@ -52,10 +55,26 @@ def _with_other_bytes(rng: Random, data: bytes) -> bytes:
 def _with_other_parts(rng: Random, data: bytes, model: Any) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         model = _changed(rng, model)
+    if rng.random() < 0.9:  # or the checksum of blocks would stop nearly everything
+        model = _resealed(model)
     try:
         return serialize_model(model)
     except (struct.error, TypeError, ValueError, AttributeError, OverflowError, AssertionError):
         return data  # what no file can hold; rare, as values are chosen to fit
+
+
+def _resealed(model: Any) -> Any:
+    """The model with checksums of fused blocks that fit, where they can be found."""
+    with suppress(TypeError, ValueError, IndexError, AttributeError):
+        main = model.subgraphs[0]
+        operators = list(main.operators)
+        for index, operator in enumerate(operators):
+            with suppress(BlockError, TypeError, IndexError):
+                constants = model.buffers[main.tensors[operator.inputs[-1]].buffer].data or b""
+                options = sealed(operator.custom_options or b"", constants)
+                operators[index] = replace(operator, custom_options=options)
+        return replace(model, subgraphs=(replace(main, operators=tuple(operators)), *model.subgraphs[1:]))
+    return model
 
 
 def _changed(rng: Random, item: Any) -> Any:

@@ -146,7 +146,7 @@ DAMAGE: dict[str, tuple[Callable[[Scenario], Scenario], str]] = {
     "short options": (lambda s: replace(s, options=s.options[:40]), "the options are"),
     "foreign options": (lambda s: replace(s, options=b"\x07" * 64), "the options are truncated"),
     "other version": (lambda s: replace(s, options=with_version(s.options, 99)), "of another version"),
-    "short constants": (lambda s: s.change_tensor(s.inputs[-1], shape=(1,)), "the constants are"),
+    "short constants": (lambda s: s.change_tensor(s.inputs[-1], shape=(1,)), "the options or constants are damaged"),
     "no room for state": (lambda s: replace(s, extra=("persistent 20",)), "no memory for the operator's state"),
     "short scratch": (lambda s: _shorter(s, s.outputs[-1]), "as large as the block's scratch memory"),
     "short output": (lambda s: _shorter(s, s.outputs[0]), r"output 0 must be int8 of \d+ bytes"),

@@ -40,7 +40,7 @@ def two_sources() -> EncodedBlock:
 def with_numbers(encoded: EncodedBlock, *numbers: int) -> bytes:
     found = read_options(encoded.options)
     tensors = [t._replace(operand=number) for t, number in zip(found.tensors, numbers, strict=False)]
-    return write_options(found._replace(tensors=(*tensors, *found.tensors[len(numbers) :])))
+    return write_options(found._replace(tensors=(*tensors, *found.tensors[len(numbers) :])), encoded.constants)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +21,7 @@ from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.stages import Block, StageKind
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
-from tflite_fuse.fusion.encoding.options import read_options
+from tflite_fuse.fusion.encoding.options import read_options, sealed
 from tflite_fuse.fusion.encoding.structs import TensorDesc
 from tflite_fuse.runtime.library.host import HostLibrary, load_library
 from tflite_fuse.runtime.streams import PixelSource
@@ -101,6 +102,8 @@ def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = smal
         options = damage(rng, options)
     else:
         constants = damage(rng, constants)
+    with suppress(BlockError):
+        options = sealed(options, constants)  # or the checksum would stop everything
     return run_damaged(library, rng, EncodedBlock(options, constants, 0))
 
 

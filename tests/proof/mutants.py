@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.errors import BlockError, TfliteFuseError
+from tflite_fuse.fusion.encoding.options import sealed as sealed_options
 from tflite_fuse.model.edit import replace_main, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
@@ -23,8 +25,11 @@ class Mutant:
     place: str
 
 
-def mutants(model: Model, randomness: random.Random, count: int) -> Iterator[Mutant]:
-    """Draws changes to options and constants of a model's blocks, each of which changes a byte; none is left out."""
+def mutants(model: Model, randomness: random.Random, count: int, *, sealed: bool = True) -> Iterator[Mutant]:
+    """Draws changes to options and constants of a model's blocks, each of which changes a byte; none is left out.
+
+    ``sealed``: with a checksum that fits, as if a wrong encoder had written them; else as damage leaves them.
+    """
     blocks = [
         index
         for index, operator in enumerate(model.main.operators)
@@ -40,10 +45,23 @@ def mutants(model: Model, randomness: random.Random, count: int) -> Iterator[Mut
         data = bytearray((operator.custom_options if in_options else model.buffers[buffer].data) or b"")
         before = bytes(data)
         at = _CHANGES[what](data, randomness)
-        if bytes(data) == before:
+        mutant = _with(model, index, buffer, bytes(data), in_options)
+        if sealed:
+            mutant = seal(mutant, index)
+        if bytes(data) == before or mutant == model:
             continue
         drawn += 1
-        yield Mutant(_with(model, index, buffer, bytes(data), in_options), what, f"operator {index}, byte {at}")
+        yield Mutant(mutant, what, f"operator {index}, byte {at}")
+
+
+def seal(model: Model, index: int) -> Model:
+    """The model with the checksum of one block made to fit, where that can be found."""
+    operator = model.main.operators[index]
+    constants = model.buffers[model.main.tensors[(operator.inputs or ())[-1]].buffer].data or b""
+    operators = list(model.main.operators)
+    with suppress(BlockError):
+        operators[index] = replace(operator, custom_options=sealed_options(operator.custom_options or b"", constants))
+    return replace_operators(model, operators)
 
 
 def _with(model: Model, index: int, buffer: int, data: bytes, in_options: bool) -> Model:

@@ -14,7 +14,7 @@ from tests.builders import random_graph
 from tests.conftest import shared_models
 from tests.fusion.raw_models import RawModel
 from tests.model.rich_model import rich_model
-from tests.proof.mutants import mutants, outcome
+from tests.proof.mutants import mutants, outcome, seal
 from tflite_fuse import api
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.edit import replace_operators, set_metadata
@@ -145,7 +145,7 @@ def with_constant(model: Model, change: Any) -> Model:
     change(values)
     buffers = list(model.buffers)
     buffers[buffer] = replace(buffers[buffer], data=values.tobytes())
-    return replace(model, buffers=tuple(buffers))
+    return seal(replace(model, buffers=tuple(buffers)), index)
 
 
 def test_a_weight_is_named_with_operator_channel_and_element(pair: tuple[Model, Model]) -> None:

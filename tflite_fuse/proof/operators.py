@@ -13,7 +13,7 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Operator, Tensor
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.proof.block.options import DamagedError, Options, read_options
+from tflite_fuse.proof.block.options import DamagedError, Options, checksum, read_options
 from tflite_fuse.proof.block.replay import ScheduleProof
 from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
@@ -160,6 +160,7 @@ class _Block:
             self.found("the operator has fields that mean nothing to a block")
         constants = known.after.buffers[known.after.main.tensors[self.inputs[-1]].buffer].data or b""
         self._check_bytes(self.inputs[-1], len(constants), "constants")
+        self._check_sum(options, constants)
         self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
@@ -173,6 +174,13 @@ class _Block:
                 known.values[tensor] = trace.values[t]
                 known.check_tensors(self.label, [tensor])
         self._permit(trace.schedule, arena, leaving)
+
+    def _check_sum(self, options: Options, constants: bytes) -> None:
+        if options.checksum is None:
+            note = f"{self.label} has version {options.version} without a checksum: damage on the device goes unnoticed"
+            self.known.notes.append(note)
+        elif options.checksum != checksum(options, constants):
+            self.found("the checksum", checksum(options, constants), options.checksum)
 
     def keep(self) -> None:
         """A block that the original has already computes what it did; how far its outputs may lie over its inputs is

@@ -10,6 +10,13 @@
 
 #include "tflite_fuse_machine.h"
 
+/* Where options, which may be anything, keep their checksum; NULL if they have none or cannot be read. */
+const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_bytes);
+
+/* What the checksum at `field` of the options should be. Options, field and constants start at multiples of 4. */
+uint32_t tflite_fuse_checksum(const void* options, size_t options_bytes, const uint8_t* field, const void* constants,
+                              size_t constants_bytes);
+
 /* Whether everything a stage reads from the constants lies in their `size` bytes and holds numbers its kernel can take.
  * The stage's numbers are in range and its shapes fit. */
 bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size);

@@ -10,9 +10,11 @@
 /* Numbers of the format itself. Like Limits no file has such a table: the defaults are what it is for. */
 enum {
   /* What the encoder writes. */
-  TFLITE_FUSE_VERSION = 2,
+  TFLITE_FUSE_VERSION = 3,
   /* The oldest that readers take. */
   TFLITE_FUSE_OLDEST_VERSION = 1,
+  /* The oldest that has a checksum; all before have none. */
+  TFLITE_FUSE_CHECKED_VERSION = 3,
   /* Offsets and indices that point nowhere. */
   TFLITE_FUSE_NONE = -1,
   /* Every section of the constants starts at a multiple of this many bytes. */

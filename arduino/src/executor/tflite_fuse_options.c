@@ -1,7 +1,7 @@
 /* Finds a block's parts in its options, a FlatBuffer read in place, and answers questions about it. */
 #include <string.h>
 
-#include "tflite_fuse_machine.h"
+#include "tflite_fuse_checks.h"
 
 /* ---- FlatBuffer ---- */
 
@@ -45,11 +45,13 @@ static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
   return b->data + root + offset;
 }
 
-/* Whether the root table has a field that nothing fills yet, or that we do not know; the version has been found. */
-static bool holds_more(const buffer* b) {
+/* Whether the root table has a field that nothing fills yet, that we do not know, or that its version has not; the
+ * version has been found. */
+static bool holds_more(const buffer* b, uint32_t version) {
   const uint8_t* vtable = b->data + load_u32(b->data) - (int32_t)load_u32(b->data + load_u32(b->data));
-  for (uint32_t slot = 4 + 2 * (TFLITE_FUSE_FIELD_STAGE_INPUTS + 1); slot + 2 <= load_u16(vtable); slot += 2) {
-    if (load_u16(vtable + slot) != 0) {
+  for (uint32_t id = TFLITE_FUSE_FIELD_STAGE_INPUTS + 1; 4 + 2 * id + 2 <= load_u16(vtable); ++id) {
+    const bool checksum = id == TFLITE_FUSE_FIELD_CHECKSUM && version >= TFLITE_FUSE_CHECKED_VERSION;
+    if (!checksum && load_u16(vtable + 4 + 2 * id) != 0) {
       return true;
     }
   }
@@ -71,26 +73,41 @@ static const void* find_vector(const buffer* b, uint32_t id, size_t element_byte
   return *count <= (b->size - position - offset - 4) / element_bytes ? field + offset + 4 : NULL;
 }
 
-static tflite_fuse_status read_options(tflite_fuse_block* block, const void* options, size_t options_bytes,
-                                       uint32_t* stage_input_count) {
-  const buffer b = {options, options_bytes};
-  if (options == NULL || (uintptr_t)options % 4 != 0 || options_bytes < 8 || options_bytes > INT32_MAX ||
-      memcmp(b.data + 4, TFLITE_FUSE_IDENTIFIER, 4) != 0) {
+/* Finds the checksum of options that may be anything; NULL if their version has none. */
+static tflite_fuse_status find_checksum(const buffer* b, const uint8_t** checksum) {
+  *checksum = NULL;
+  if (b->data == NULL || (uintptr_t)b->data % 4 != 0 || b->size < 8 || b->size > INT32_MAX ||
+      memcmp(b->data + 4, TFLITE_FUSE_IDENTIFIER, 4) != 0) {
     return TFLITE_FUSE_BAD_BUFFER;
   }
-  const uint8_t* version = find_field(&b, TFLITE_FUSE_FIELD_VERSION, 4);
-  if (version == NULL) {
+  const uint8_t* field = find_field(b, TFLITE_FUSE_FIELD_VERSION, 4);
+  if (field == NULL) {
     return TFLITE_FUSE_BAD_BUFFER;
   }
-  if (load_u32(version) < TFLITE_FUSE_OLDEST_VERSION || load_u32(version) > TFLITE_FUSE_VERSION || holds_more(&b)) {
+  const uint32_t version = load_u32(field);
+  if (version < TFLITE_FUSE_OLDEST_VERSION || version > TFLITE_FUSE_VERSION || holds_more(b, version)) {
     return TFLITE_FUSE_BAD_VERSION;
   }
+  if (version >= TFLITE_FUSE_CHECKED_VERSION) {
+    *checksum = find_field(b, TFLITE_FUSE_FIELD_CHECKSUM, 4);
+    return *checksum == NULL ? TFLITE_FUSE_BAD_BUFFER : TFLITE_FUSE_OK;
+  }
+  return TFLITE_FUSE_OK;
+}
+
+const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_bytes) {
+  const buffer b = {options, options_bytes};
+  const uint8_t* checksum;
+  return find_checksum(&b, &checksum) == TFLITE_FUSE_OK ? checksum : NULL;
+}
+
+static tflite_fuse_status read_options(tflite_fuse_block* block, const buffer* b, uint32_t* stage_input_count) {
   uint32_t tensors = 0, stages = 0;
-  const void* header = find_field(&b, TFLITE_FUSE_FIELD_HEADER, sizeof(tflite_fuse_header));
+  const void* header = find_field(b, TFLITE_FUSE_FIELD_HEADER, sizeof(tflite_fuse_header));
   block->header = header;
-  block->tensors = find_vector(&b, TFLITE_FUSE_FIELD_TENSORS, sizeof(tflite_fuse_tensor), &tensors);
-  block->stages = find_vector(&b, TFLITE_FUSE_FIELD_STAGES, sizeof(tflite_fuse_stage), &stages);
-  block->stage_inputs = find_vector(&b, TFLITE_FUSE_FIELD_STAGE_INPUTS, sizeof(int32_t), stage_input_count);
+  block->tensors = find_vector(b, TFLITE_FUSE_FIELD_TENSORS, sizeof(tflite_fuse_tensor), &tensors);
+  block->stages = find_vector(b, TFLITE_FUSE_FIELD_STAGES, sizeof(tflite_fuse_stage), &stages);
+  block->stage_inputs = find_vector(b, TFLITE_FUSE_FIELD_STAGE_INPUTS, sizeof(int32_t), stage_input_count);
   if (block->header == NULL || block->tensors == NULL || block->stages == NULL || block->stage_inputs == NULL) {
     return TFLITE_FUSE_BAD_BUFFER;
   }
@@ -106,12 +123,24 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
                                        const void* constants, size_t constants_bytes) {
   uint32_t stage_input_count = 0;
   memset(block, 0, sizeof(*block));
-  const tflite_fuse_status status = read_options(block, options, options_bytes, &stage_input_count);
+  const buffer b = {options, options_bytes};
+  const uint8_t* checksum;
+  tflite_fuse_status status = find_checksum(&b, &checksum);
   if (status != TFLITE_FUSE_OK) {
     return status;
   }
   if (constants == NULL || (uintptr_t)constants % 4 != 0) {
     return TFLITE_FUSE_BAD_CONSTANTS;
+  }
+#ifndef TFLITE_FUSE_NO_CRC
+  if (checksum != NULL &&
+      load_u32(checksum) != tflite_fuse_checksum(options, options_bytes, checksum, constants, constants_bytes)) {
+    return TFLITE_FUSE_DAMAGED;
+  }
+#endif
+  status = read_options(block, &b, &stage_input_count);
+  if (status != TFLITE_FUSE_OK) {
+    return status;
   }
   block->constants = constants;
   return tflite_fuse_validate(block, stage_input_count, constants_bytes);
@@ -168,6 +197,8 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
       return "the block is sound";
     case TFLITE_FUSE_BAD_BUFFER:
       return "the options are truncated, misaligned or no fused block";
+    case TFLITE_FUSE_DAMAGED:
+      return "the options or constants are damaged: their checksum is another";
     case TFLITE_FUSE_BAD_VERSION:
       return "the options are of another version: rewrite the model with the tflite-fuse of this library";
     case TFLITE_FUSE_BAD_HEADER:

@@ -26,7 +26,7 @@ from tflite_fuse.fusion.block.stages import (
 )
 from tflite_fuse.fusion.encoding.decode import decode
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
-from tflite_fuse.fusion.encoding.options import read_options, write_options
+from tflite_fuse.fusion.encoding.options import read_options, sealed, write_options
 from tflite_fuse.fusion.encoding.structs import ALIGNMENT, VERSION
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.runtime.library.host import run_block
@@ -149,7 +149,8 @@ def test_truncated_constants_are_an_error() -> None:
     data = encoded(small_block())
     for length in (0, 1, len(data.constants) // 2):
         with pytest.raises(BlockError, match="outside the fused block's constants"):
-            decode(data.options, data.constants[:length])
+            constants = data.constants[:length]
+            decode(sealed(data.options, constants), constants)
 
 
 def test_another_version_is_named() -> None:
@@ -172,7 +173,8 @@ def test_damaged_options_decode_to_a_block_or_an_error(first: int) -> None:
         rng = Random(seed)
         data = encoded(random_block(rng, largest=6))
         try:
-            decode(damage(rng, data.options), damage(rng, data.constants) if rng.random() < 0.3 else data.constants)
+            constants = damage(rng, data.constants) if rng.random() < 0.3 else data.constants
+            decode(sealed(damage(rng, data.options), constants), constants)
             outcomes.add("decoded")
         except BlockError:
             outcomes.add("refused")
@@ -180,8 +182,8 @@ def test_damaged_options_decode_to_a_block_or_an_error(first: int) -> None:
 
 
 def test_options_survive_being_read_and_written() -> None:
-    data = encoded(small_block()).options
-    assert write_options(read_options(data)) == data
+    data = encoded(small_block())
+    assert write_options(read_options(data.options), data.constants) == data.options
 
 
 @pytest.mark.parametrize(

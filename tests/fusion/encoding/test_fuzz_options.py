@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,13 @@ def library() -> HostLibrary:
 
 def edited(part: str, index: int, **changes: int) -> bytes:
     """The options of a small block with fields of its header, a tensor or a stage changed."""
-    found = read_options(encoded(small_block()).options)
+    options, constants, _ = astuple(encoded(small_block()))
+    found = read_options(options)
     if part == "header":
-        return write_options(found._replace(header=found.header._replace(**changes)))
+        return write_options(found._replace(header=found.header._replace(**changes)), constants)
     rows = list(getattr(found, part))
     rows[index] = rows[index]._replace(**changes)
-    return write_options(Options(**{**found._asdict(), part: tuple(rows)}))
+    return write_options(Options(**{**found._asdict(), part: tuple(rows)}), constants)
 
 
 HUGE = 2**31 - 1
@@ -139,7 +141,7 @@ def test_offsets_a_stage_does_not_use_lie_within_the_constants_too(library: Host
     data = encode(block, plan(block, BlockConfig(4, 4, 1)))
     found = read_options(data.options)
     for offset, sound in ((-1, True), (len(data.constants), True), (len(data.constants) + 16, False), (HUGE, False)):
-        options = write_options(found._replace(stages=(found.stages[0]._replace(**{field: offset}),)))
+        options = write_options(found._replace(stages=(found.stages[0]._replace(**{field: offset}),)), data.constants)
         assert (library.prepare(options, data.constants) == 0) is sound
 
 
@@ -158,6 +160,6 @@ def test_every_truncation_is_refused(library: HostLibrary) -> None:
 
 
 def test_every_status_has_its_own_message(library: HostLibrary) -> None:
-    messages = [library.message(status) for status in range(12)]
-    assert len(set(messages)) == 12
-    assert library.message(12) == "unknown status"
+    messages = [library.message(status) for status in range(13)]
+    assert len(set(messages)) == 13
+    assert library.message(13) == "unknown status"

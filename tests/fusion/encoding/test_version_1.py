@@ -17,7 +17,7 @@ from tests.runtime.fused_models import with_version
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.enums import StageKind, Storage, WeightLayout
 from tflite_fuse.fusion.encoding.decode import decode
-from tflite_fuse.fusion.encoding.options import read_options, write_options
+from tflite_fuse.fusion.encoding.options import has_checksum, read_options, write_options
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.host import host_library, load_library, run_block
@@ -96,21 +96,22 @@ def test_the_runtimes_operator_computes_the_same_bytes(name: str, sanitize: bool
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_they_decode_and_are_written_as_version_2_with_the_same_structs(name: str) -> None:
+def test_they_decode_and_are_written_as_version_3_with_the_same_structs(name: str) -> None:
     options, constants = carried(name)
-    again = write_options(read_options(options))
+    again = write_options(read_options(options), constants)
     assert read_options(again) == read_options(options)
-    assert again == with_version(options, 2)
+    assert decode(again, constants).outside == decode(with_version(options, 2), constants).outside
+    assert has_checksum(again) and not has_checksum(options)
     assert [stage.kind for stage in decode(options, constants).block.stages] == [
         stage.kind for stage in read_options(options).stages
     ]
 
 
-@pytest.mark.parametrize("version", [0, 3, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("version", [0, 4, 2**31, 2**32 - 1])
 def test_other_versions_are_refused_on_both_sides(version: int) -> None:
     options, constants = carried("wide_fused")
     changed = with_version(options, version)
-    with pytest.raises(BlockError, match=r"this tflite-fuse reads 1 to 2; rewrite the model"):
+    with pytest.raises(BlockError, match=r"this tflite-fuse reads 1 to 3; rewrite the model"):
         decode(changed, constants)
     library = load_library(host_library())
     assert "of another version" in library.message(library.prepare(changed, constants))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -11,8 +12,9 @@ import pytest
 
 from tests.conftest import SHARED
 from tests.runtime.fused_models import fuse, fuse_outside, with_version
-from tflite_fuse.errors import ModelError, RuntimeUnavailableError
+from tflite_fuse.errors import BlockError, ModelError, RuntimeUnavailableError
 from tflite_fuse.fusion.block.stages import BlockConfig, Storage
+from tflite_fuse.fusion.encoding.options import sealed
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
@@ -203,10 +205,16 @@ def test_damaged_bytes_are_harmless(part: str, sanitized_workers: list[Worker]) 
 
 
 def mutated(model: s.Model, part: str, randomness: np.random.Generator) -> s.Model:
-    if part == "options":
-        return with_block(model, custom_options=flip(options_of(model), randomness))
+    """With a checksum that fits, or nothing would come past it."""
     buffer = model.main.tensors[(block_of(model).inputs or ())[-1]].buffer
-    data = flip(model.buffers[buffer].data or b"", randomness)
+    data, options = model.buffers[buffer].data or b"", options_of(model)
+    if part == "options":
+        options = flip(options, randomness)
+    else:
+        data = flip(data, randomness)
+    with suppress(BlockError):
+        options = sealed(options, data)
+    model = with_block(model, custom_options=options)
     return replace(model, buffers=(*model.buffers[:buffer], s.Buffer(data), *model.buffers[buffer + 1 :]))
 
 

@@ -16,7 +16,7 @@ from tflite_fuse.fusion.block.limits import MAX_BYTES
 from tflite_fuse.fusion.block.packing import WeightLayout
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
-from tflite_fuse.fusion.encoding.options import Options, read_options
+from tflite_fuse.fusion.encoding.options import Options, read_options, require_checksum
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
 
 
@@ -56,6 +56,7 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
         BlockError: damaged, of another version, or no possible block.
     """
     found = read_options(options)
+    require_checksum(options, constants)
     tensors = tuple(_tensor(index, desc) for index, desc in enumerate(found.tensors))
     stages = tuple(_stage(found, tensors, index, constants) for index in range(len(found.stages)))
     block = Block(tensors, stages, _operands(found, Storage.INPUT), _operands(found, Storage.OUTPUT))

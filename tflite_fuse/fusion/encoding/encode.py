@@ -76,7 +76,7 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
     blob = constants.to_bytes()
     if max(len(blob), schedule.scratch_bytes) > MAX_BYTES:
         raise BlockError("The block's constants or scratch memory exceed 2 GiB; split it.")
-    return EncodedBlock(write_options(options), blob, schedule.scratch_bytes)
+    return EncodedBlock(write_options(options, blob), blob, schedule.scratch_bytes)
 
 
 # ---- Tensors and stages ----

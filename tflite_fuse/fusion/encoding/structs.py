@@ -9,10 +9,12 @@ from struct import Struct
 from typing import NamedTuple
 
 IDENTIFIER = b"TFFB"
-VERSION = 2
+VERSION = 3
 """What the encoder writes."""
 OLDEST_VERSION = 1
 """The oldest that readers take."""
+CHECKED_VERSION = 3
+"""The oldest that has a checksum; all before have none."""
 NONE = -1
 """Offsets and indices that point nowhere."""
 ALIGNMENT = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -10,6 +11,7 @@ import flatbuffers
 
 from tflite_fuse.fusion.block.limits import MAX_STAGES, MAX_TENSORS
 from tflite_fuse.fusion.encoding.structs import (
+    CHECKED_VERSION,
     FIELDS,
     IDENTIFIER,
     LATER,
@@ -34,6 +36,7 @@ class Options(NamedTuple):
     tensors: tuple[TensorDesc, ...]
     stages: tuple[StageDesc, ...]
     stage_inputs: tuple[int, ...]
+    checksum: int | None = None
 
 
 class DamagedError(Exception):
@@ -67,18 +70,30 @@ def _parse(data: bytes) -> Options:
         raise DamagedError("the options are no fused block")
     (root,) = struct.unpack_from("<I", data, 0)
     (back,) = struct.unpack_from("<i", data, _inside(root, data))
+    (size,) = struct.unpack_from("<H", data, _inside(root - back, data))
     slots = struct.unpack_from(f"<{2 + len(_FILLED)}H", data, _inside(root - back, data))[2:]
     places = {name: root + slot for name, slot in zip(FIELDS, slots, strict=False)}
     (version,) = struct.unpack_from("<i", data, _inside(places["version"], data))
     if not OLDEST_VERSION <= version <= VERSION:
         raise DamagedError(f"the options have version {version}; {OLDEST_VERSION} to {VERSION} can be validated")
+    found = None
+    if version >= CHECKED_VERSION:
+        if size != 4 + 2 * len(FIELDS):
+            raise DamagedError("the options have no checksum")
+        (slot,) = struct.unpack_from("<H", data, root - back + size - 2)
+        (found,) = struct.unpack_from("<I", data, _inside(root + slot, data))
     header = BlockHeader(*LAYOUTS[BlockHeader].unpack_from(data, _inside(places["header"], data)))
     tensors = _structs(data, places["tensors"], TensorDesc)
     stages = _structs(data, places["stages"], StageDesc)
     inputs = _vector(data, places["stage_inputs"], 4)
     if not 1 <= len(tensors) <= MAX_TENSORS or not 1 <= len(stages) <= MAX_STAGES:
         raise DamagedError(f"the options hold {len(tensors)} tensors and {len(stages)} stages")
-    return Options(version, header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs))
+    return Options(version, header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs), found)
+
+
+def checksum(options: Options, constants: bytes) -> int:
+    """What the checksum of options and constants must be."""
+    return zlib.crc32(canonical(options._replace(checksum=0)) + constants)
 
 
 def _inside(position: int, data: bytes) -> int:
@@ -108,7 +123,7 @@ def canonical(options: Options) -> bytes:
     inputs = _add_vector(builder, [struct.pack("<i", number) for number in options.stage_inputs], 4)
     stages = _add_vector(builder, _packed(options.stages), LAYOUTS[StageDesc].size)
     tensors = _add_vector(builder, _packed(options.tensors), LAYOUTS[TensorDesc].size)
-    builder.StartObject(len(_FILLED))
+    builder.StartObject(len(_FILLED) if options.checksum is None else len(FIELDS))
     header = b"".join(_packed([options.header]))
     builder.Prep(4, len(header))
     builder.head -= len(header)
@@ -117,6 +132,8 @@ def canonical(options: Options) -> bytes:
     for name, offset in (("tensors", tensors), ("stages", stages), ("stage_inputs", inputs)):
         builder.PrependUOffsetTRelativeSlot(FIELDS.index(name), offset, 0)
     builder.PrependInt32Slot(FIELDS.index("version"), options.version, 0)
+    if options.checksum is not None:
+        builder.PrependUint32Slot(FIELDS.index("checksum"), options.checksum, options.checksum ^ 1)
     builder.Finish(builder.EndObject(), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
