@@ -3,9 +3,11 @@
 
     fuzz.py --seconds 60                       every fuzzer, the seconds shared out
     fuzz.py inspect executor32 --seconds 600   some of them
+    fuzz.py --goals --seconds 6000             in turns, those that have not had as many cases as promised
     fuzz.py --report                           the table of all counts so far
 
-Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), executor64 and executor32 (damaged blocks through the C
+Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), guided (the same by what they reach, with atheris),
+differential (random models and options, both models run), executor64 and executor32 (damaged blocks through the C
 library, sanitized), kill and interrupt (rewrite and export ended at random moments). Exit code 1 if a defect showed.
 """
 
@@ -22,20 +24,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.fuzzing import counts, executor, kills, reader
+from scripts.fuzzing import counts, differential, executor, guided, kills, reader
 from scripts.fuzzing.bounded import Budget, Case, run_cases
 
 Run = Callable[[int, float], tuple[int, Counter[str], list[str]]]
 """(first case, seconds) → (next case, outcomes, what must not be)."""
 
-_CHUNK = 200
+_CHUNK = 2000
+_TURN = 60.0
+"""Seconds until another fuzzer has its turn, and the counts are written down."""
 
 
-def _files(case: Case) -> Run:
+def _cases(case: Case, budget: Budget) -> Run:
     def run(first: int, seconds: float) -> tuple[int, Counter[str], list[str]]:
         end, outcomes, bad = time.monotonic() + seconds, Counter[str](), list[str]()
         while time.monotonic() < end:
-            for outcome in run_cases(case, range(first, first + _CHUNK), Budget()):
+            for outcome in run_cases(case, range(first, first + _CHUNK), budget):
                 outcomes[outcome.word] += 1
                 first = outcome.number + 1
                 if outcome.bad:
@@ -47,11 +51,11 @@ def _files(case: Case) -> Run:
     return run
 
 
-def _executor(bits: int) -> Run:
+def _driven(name: str, drive: Callable[[int, int], tuple[int, str]]) -> Run:
     def run(first: int, seconds: float) -> tuple[int, Counter[str], list[str]]:
-        done, why = executor.run(bits, first, max(1, int(seconds)))
+        done, why = drive(first, max(1, int(seconds)))
         if why.startswith("not run"):
-            print(f"executor{bits}: {why}", file=sys.stderr)
+            print(f"{name}: {why}", file=sys.stderr)
             return first, Counter(), [why] if os.environ.get("TFLITE_FUSE_NO_SKIPS") else []
         return first + 1, Counter({"report": 1} if why else {"silent": done}), [why] if why else []
 
@@ -74,13 +78,42 @@ def _deaths(death: signal.Signals) -> Run:
 
 
 FUZZERS: dict[str, Run] = {
-    "inspect": _files(reader.INSPECT),
-    "rewrite": _files(reader.REWRITE),
-    "executor64": _executor(64),
-    "executor32": _executor(32),
+    "inspect": _cases(reader.INSPECT, Budget()),
+    "rewrite": _cases(reader.REWRITE, Budget()),
+    "guided": _driven("guided", guided.run),
+    "differential": _cases(differential.DIFFERENTIAL, Budget(60.0, 2 << 30)),
+    "executor64": _driven("executor64", lambda first, seconds: executor.run(64, first, seconds)),
+    "executor32": _driven("executor32", lambda first, seconds: executor.run(32, first, seconds)),
     "kill": _deaths(signal.SIGKILL),
     "interrupt": _deaths(signal.SIGINT),
 }
+
+
+def _once(name: str, seconds: float, first: int | None) -> list[str]:
+    """One fuzzer for so many seconds; what must not be. Counted unless ``first`` says where to begin."""
+    start = first if first is not None else counts.load().get(name, {}).get("next", 0)
+    following, outcomes, bad = FUZZERS[name](start, seconds)
+    print(f"{name}: cases {start:,} to {following - 1:,}: {dict(sorted(outcomes.items()))}", flush=True)
+    for each in bad:
+        print(f"  {each}", flush=True)
+    if first is None and outcomes:
+        counts.add(name, following, outcomes)
+    return bad
+
+
+def _in_turns(names: list[str], seconds: float) -> list[str]:
+    """Those short of their goal one after the other, until none is or the time is over."""
+    end, bad, unable = time.monotonic() + seconds, list[str](), set[str]()
+    while time.monotonic() < end:
+        short = [name for name in names if counts.missing(name) and name not in unable]
+        if not short:
+            break
+        for name in short:
+            before = counts.missing(name)
+            bad += _once(name, min(_TURN, max(1.0, end - time.monotonic())), None)
+            if counts.missing(name) == before:
+                unable.add(name)
+    return bad
 
 
 def main() -> int:
@@ -89,6 +122,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="FUZZER", help=", ".join(FUZZERS))
     parser.add_argument("--seconds", type=float, default=60.0, help="for all together")
     parser.add_argument("--first", type=int, help="number of the first case, instead of going on; nothing is kept")
+    parser.add_argument("--goals", action="store_true", help="end where every fuzzer has had its number of cases")
     parser.add_argument("--report", action="store_true", help="print the counts so far")
     wanted = parser.parse_args()
     if wanted.report:
@@ -97,17 +131,13 @@ def main() -> int:
     unknown = set(wanted.names) - FUZZERS.keys()
     if unknown:
         parser.error(f"there is no fuzzer {sorted(unknown)[0]}; there are {', '.join(FUZZERS)}")
-    names, defects = wanted.names or list(FUZZERS), 0
-    for name in names:
-        first = wanted.first if wanted.first is not None else counts.load().get(name, {}).get("next", 0)
-        following, outcomes, bad = FUZZERS[name](first, wanted.seconds / len(names))
-        print(f"{name}: cases {first:,} to {following - 1:,}: {dict(sorted(outcomes.items()))}", flush=True)
-        for each in bad:
-            print(f"  {each}", flush=True)
-        defects += len(bad)
-        if wanted.first is None and outcomes:
-            counts.add(name, following, outcomes)
-    return 1 if defects else 0
+    names, bad = wanted.names or list(FUZZERS), list[str]()
+    if wanted.goals:
+        bad = _in_turns(names, wanted.seconds)
+    else:
+        for name in names:
+            bad += _once(name, wanted.seconds / len(names), wanted.first)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -140,9 +140,12 @@ def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> C
     """Decodes what will be written and compares it with the original.
 
     Raises:
+        ModelError: the original cannot be followed, not even beside itself.
         VerificationError: it is not what the original asks for, or its blocks do not run as was chosen.
     """
     certificate = validate(model, output)
+    if not certificate.proven and not (own := validate(model, model)).proven:
+        raise ModelError(f"the model does not say soundly what it computes: {own.findings[0]}; nothing was written")
     if not certificate.proven:
         raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
     configs = [block.plan.schedule.config for block in inserted]

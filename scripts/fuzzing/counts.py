@@ -11,6 +11,18 @@ from tflite_fuse.files import write_atomically
 
 FILE = Path(__file__).with_name("counts.json")
 
+GOALS = {
+    "inspect": 100_000,
+    "rewrite": 5_000,
+    "guided": 100_000,
+    "differential": 1_000,
+    "executor64": 5_000_000,
+    "executor32": 5_000_000,
+    "kill": 500,
+    "interrupt": 200,
+}
+"""Cases each fuzzer must have had at least once."""
+
 
 def load() -> dict[str, Any]:
     """Name of each fuzzer → ``next``, the number of its next case, and ``outcomes``, how often each came."""
@@ -25,11 +37,16 @@ def add(name: str, following: int, outcomes: Counter[str]) -> None:
     write_atomically((json.dumps(counts, indent=1, sort_keys=True) + "\n").encode(), FILE)
 
 
+def missing(name: str) -> int:
+    """Cases until a fuzzer has had as many as promised."""
+    return max(0, GOALS[name] - sum(load().get(name, {}).get("outcomes", {}).values()))
+
+
 def report() -> str:
     """The table of all counts, as Markdown."""
-    lines = ["| fuzzer | cases | outcomes |", "|---|---:|---|"]
+    lines = ["| fuzzer | cases | of | outcomes |", "|---|---:|---:|---|"]
     for name, found in sorted(load().items()):
         outcomes = found["outcomes"]
         words = ", ".join(f"{word} {number:,}" for word, number in outcomes.items())
-        lines.append(f"| {name} | {sum(outcomes.values()):,} | {words} |")
+        lines.append(f"| {name} | {sum(outcomes.values()):,} | {GOALS[name]:,} | {words} |")
     return "\n".join(lines)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import atexit
+import functools
 import shutil
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from scripts.fuzzing import libfuzzer
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import plan
 from tflite_fuse.fusion.encoding.encode import encode
@@ -26,22 +28,30 @@ _FLAGS = (
 )
 _SEEDS = 60
 _LONGEST = 8192
-_DONE = re.compile(r"Done (\d+) runs")
 
 
-def build(folder: Path, bits: int) -> Path | str:
+@functools.cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tflite-fuse-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _write_seeds(folder / "seeds")
+    return folder
+
+
+@functools.cache
+def _program(bits: int) -> Path | str:
     """The fuzzer for a width of pointers, or why there is none here."""
     compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         return "no clang"
-    program = folder / f"executor{bits}"
+    program = _folder() / f"executor{bits}"
     sources = [Path(__file__).with_name("executor.c"), *library_sources()]
     command = [compiler, *_FLAGS, f"-m{bits}", f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return program if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be built"])[-1]
 
 
-def write_seeds(folder: Path) -> None:
+def _write_seeds(folder: Path) -> None:
     """Sound blocks of every kind, with inputs in the arena, outside it and streamed."""
     folder.mkdir(parents=True)
     for number in range(_SEEDS):
@@ -53,27 +63,15 @@ def write_seeds(folder: Path) -> None:
 
 
 def run(bits: int, first: int, seconds: int) -> tuple[int, str]:
-    """Executions done, and the report that ended them, empty without any.
+    """Executions done, and what ended them if that was not the time.
 
     Args:
         bits: of a pointer, 64 or 32.
         first: seed of the mutations.
         seconds: to go on for.
     """
-    with tempfile.TemporaryDirectory(prefix="tflite-fuse-fuzz-") as name:
-        folder = Path(name)
-        program = build(folder, bits)
-        if isinstance(program, str):
-            return 0, f"not run: {program}"
-        write_seeds(folder / "seeds")
-        limits = [f"-seed={first % 2**31 + 1}", f"-max_total_time={seconds}", f"-max_len={_LONGEST}", "-timeout=20"]
-        command = [str(program), *limits, "-rss_limit_mb=1024", "-print_final_stats=0", str(folder / "seeds")]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        ran = _DONE.search(done.stderr)
-        if done.returncode == 0 and ran:
-            return int(ran[1]), ""
-        kept = Path.cwd() / f"fuzz-executor{bits}-{first}.txt"
-        artefacts = sorted(each for each in folder.iterdir() if each.name.startswith(("crash-", "timeout-", "oom-")))
-        data = artefacts[0].read_bytes().hex() if artefacts else "none"
-        kept.write_text(done.stderr[-20_000:] + f"\ninput: {data}\n")
-        return 0, f"see {kept.name}"
+    program = _program(bits)
+    if isinstance(program, str):
+        return 0, f"not run: {program}"
+    command = [str(program), f"-max_len={_LONGEST}", "-timeout=20"]
+    return libfuzzer.run(f"executor{bits}", command, _folder() / "seeds", first, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
@@ -13,9 +14,8 @@ from pathlib import Path
 from random import Random
 
 import tflite_fuse
-from scripts.fuzzing.seeds import SEEDS
+from scripts.fuzzing.seeds import SEEDS, without_runtime
 from tflite_fuse.export import export_model
-from tflite_fuse.runtime import tflm
 
 
 @functools.cache
@@ -25,11 +25,11 @@ def _models() -> dict[str, tuple[bytes, bytes]]:
 
 
 def _write(kind: str, data: bytes, target: Path) -> None:
-    tflm.available = lambda: False
-    if kind == "rewrite":
-        tflite_fuse.rewrite(data, verify=False).save(target)
-    else:
-        export_model(data, target, "platformio", force=True)
+    with without_runtime():
+        if kind == "rewrite":
+            tflite_fuse.rewrite(data, verify=False).save(target)
+        else:
+            export_model(data, target, "platformio", force=True)
 
 
 def _tree(folder: Path) -> dict[str, str]:
@@ -39,31 +39,46 @@ def _tree(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def _undisturbed(kind: str) -> tuple[Path, dict[str, str], dict[str, str], float]:
-    """A folder with the old result, what is in it, what is in it with the new one, and the seconds that took."""
+    """A folder with the old result, what is in it, what is in it with the new one, and the processor seconds that took.
+
+    Moments are drawn from processor time, not from the clock: on a busy machine all of them would be early ones.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tflite-fuse-kill-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     old, new = (folder / name for name in ("old", "new"))
     old.mkdir()
     _write(kind, _models()[kind][0], old / "result")
     shutil.copytree(old, new)
-    started = time.monotonic()
-    _write(kind, _models()[kind][1], new / "result")
-    return old, _tree(old), _tree(new), time.monotonic() - started
+    _, _, used = os.wait4(_writer(kind, new / "result"), 0)
+    return old, _tree(old), _tree(new), used.ru_utime + used.ru_stime
 
 
-def _end_at_random(rng: Random, kind: str, target: Path, seconds: float, death: signal.Signals) -> None:
-    """Write in a process of its own, which gets the signal somewhere in between."""
+def _writer(kind: str, target: Path) -> int:
+    """A process that writes the new result."""
     child = os.fork()
     if child == 0:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _write(kind, _models()[kind][1], target)
-        except KeyboardInterrupt:
-            os._exit(130)
         finally:
             os._exit(0)
-    time.sleep(rng.random() * seconds)
+    return child
+
+
+def _end_at_random(rng: Random, kind: str, target: Path, seconds: float, death: signal.Signals) -> None:
+    """Write in a process of its own, which gets the signal somewhere in between."""
+    moment = rng.random() * seconds
+    child = _writer(kind, target)
+    while _processor_seconds(child) < moment:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(0.0005)
     os.kill(child, death)
     os.waitpid(child, 0)
+
+
+def _processor_seconds(process: int) -> float:
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
 
 
 def case(kind: str, number: int, death: signal.Signals) -> str:

@@ -9,29 +9,25 @@ from random import Random
 import tflite_fuse
 from scripts.fuzzing.bounded import Case
 from scripts.fuzzing.mutate import mutated
-from scripts.fuzzing.seeds import SEEDS
+from scripts.fuzzing.seeds import SEEDS, without_runtime
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.runtime import tflm
 
 
 @functools.cache
-def seed_files() -> tuple[bytes, ...]:
-    """The sound files, made once."""
-    return tuple(make() for make in SEEDS.values())
-
-
-@functools.cache
-def _seed_models() -> dict[bytes, Model]:
-    return {data: load_model(data) for data in seed_files()}
+def _seeds() -> tuple[tuple[bytes, ...], tuple[float, ...], dict[bytes, Model]]:
+    """The sound files, how often each is drawn (small ones more often, as they are through sooner), their models."""
+    files = tuple(make() for make in SEEDS.values())
+    return files, tuple(len(data) ** -0.5 for data in files), {data: load_model(data) for data in files}
 
 
 def damaged_file(number: int) -> bytes:
     """The file of a case: of its number alone."""
+    files, weights, models = _seeds()
     rng = Random(number)
-    data = rng.choice(seed_files())
-    return mutated(rng, data, _seed_models()[data])
+    (data,) = rng.choices(files, weights)
+    return mutated(rng, data, models[data])
 
 
 def _inspected(data: bytes) -> str:
@@ -43,14 +39,21 @@ def _rewritten(data: bytes) -> str:
 
 
 def _answered(call: Callable[[bytes], object], data: bytes) -> str:
-    """``ok`` or the class of the project's own error. The runtime, which is not ours, is left out."""
-    tflm.available = lambda: False
-    try:
-        call(data)
-    except TfliteFuseError as error:
-        return type(error).__name__
-    return "ok"
+    """``ok`` or the class of the project's own error."""
+    with without_runtime():
+        try:
+            call(data)
+        except TfliteFuseError as error:
+            return type(error).__name__
+        return "ok"
 
 
-INSPECT = Case(damaged_file, _inspected)
-REWRITE = Case(damaged_file, _rewritten)
+def _warm() -> None:
+    """Makes the sound files and loads what reading and rewriting them needs."""
+    for data in _seeds()[0]:
+        _inspected(data)
+    _rewritten(_seeds()[0][-1])
+
+
+INSPECT = Case(damaged_file, _inspected, _warm)
+REWRITE = Case(damaged_file, _rewritten, _warm)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from random import Random
 
 import tflite_fuse
@@ -13,6 +14,7 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import BUILTIN_CODES
+from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import (
     branching_network,
@@ -20,6 +22,16 @@ from tflite_fuse.zoo.networks import (
     one_dimensional_network,
     pyramid_network,
 )
+
+
+@contextlib.contextmanager
+def without_runtime() -> Iterator[None]:
+    """The runtime, which is not ours, is left out."""
+    available, tflm.available = tflm.available, lambda: False
+    try:
+        yield
+    finally:
+        tflm.available = available
 
 
 def kinds_model() -> s.Model:
@@ -63,13 +75,14 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "rich": lambda: serialize_model(rich_model()),
     "kinds": lambda: serialize_model(kinds_model()),
     "control": lambda: serialize_model(control_model()),
-    "branching": lambda: serialize_model(branching_network(8, 4)),
-    "residual": lambda: serialize_model(inverted_residual_network()),
-    "one_dimensional": lambda: serialize_model(one_dimensional_network()),
-    "pyramid": lambda: serialize_model(pyramid_network(24, 4)),
+    "branching": lambda: serialize_model(branching_network(8, 2, 2)),
+    "residual": lambda: serialize_model(inverted_residual_network(8, 4, 2, 1, 4)),
+    "one_dimensional": lambda: serialize_model(one_dimensional_network(16, 4, 2)),
+    "pyramid": lambda: serialize_model(pyramid_network(16, 2)),
     "random": lambda: serialize_model(random_graph(Random(7).randint)),
+    "variables": lambda: serialize_model(random_graph(Random(8).randint, 6, variables=True)),
     "fused": lambda: _rewritten(kinds_model()),
-    "fused_overlap": lambda: _rewritten(one_dimensional_network()),
-    "streamed": lambda: _rewritten(branching_network(8, 4), input_mode="streamed"),
+    "fused_overlap": lambda: _rewritten(one_dimensional_network(16, 4, 2)),
+    "streamed": lambda: _rewritten(branching_network(8, 2, 2), input_mode="streamed"),
 }
 """Name of each seed and what makes its bytes."""

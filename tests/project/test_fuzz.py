@@ -46,5 +46,5 @@ def test_damaged_files_end_in_the_projects_own_errors() -> None:
 
 def test_the_report_is_a_table_of_what_was_counted() -> None:
     lines = counts.report().splitlines()
-    assert lines[0] == "| fuzzer | cases | outcomes |"
+    assert lines[0] == "| fuzzer | cases | of | outcomes |"
     assert len(lines) == 2 + len(counts.load())

@@ -8,6 +8,7 @@ convolution with weights 1, a convolution with one input channel per group a dep
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
@@ -22,14 +23,18 @@ Lowerings = tuple[Lowered | str, ...]
 
 def lower_model(model: Model) -> Lowerings:
     """All operators of the first subgraph as stages: worked out once, for whoever asks about the model."""
-    return tuple(_lower_or_reason(model, index) for index in range(len(model.main.operators)))
+    written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
+    return tuple(_lower_or_reason(model, index, written) for index in range(len(model.main.operators)))
 
 
-def _lower_or_reason(model: Model, index: int) -> Lowered | str:
+def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | str:
+    """What is in a tensor that nobody writes is known to nobody: no proof could say that a block reads the same."""
     try:
-        return lower_operator(model, index)
+        lowered = lower_operator(model, index)
     except BlockError as error:
         return str(error)
+    unknown = [activation.index for activation in lowered.inputs if activation.index not in written]
+    return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes" if unknown else lowered
 
 
 def lower_operator(model: Model, index: int) -> Lowered:

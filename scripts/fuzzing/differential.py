@@ -1,0 +1,68 @@
+"""Random models, rewritten with random options, proven, and run beside the original in the real runtime."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import tflite_fuse
+from scripts.fuzzing.bounded import Case
+from tests.builders import random_graph
+from tflite_fuse import Goal, LimitError
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.schema import Model
+from tflite_fuse.zoo import networks
+
+_INPUTS = 6
+
+
+def _small_network(rng: Random) -> Model:
+    networks_of_a_seed: tuple[Callable[[int], Model], ...] = (
+        lambda seed: networks.inverted_residual_network(
+            rng.randint(8, 20), 4, rng.randint(2, 4), rng.randint(1, 3), 4, seed
+        ),
+        lambda seed: networks.one_dimensional_network(
+            rng.randint(12, 40), 4, rng.randint(1, 3), 4, rng.random() < 0.5, seed
+        ),
+        lambda seed: networks.branching_network(rng.randint(6, 16), 4, rng.randint(2, 3), 2, seed),
+        lambda seed: networks.cell_network(rng.randint(8, 16), 4, 1, 4, seed),
+        lambda seed: networks.gated_network(rng.randint(8, 16), 4, rng.randint(1, 2), seed),
+        lambda seed: networks.pyramid_network(rng.randint(16, 24), 4, seed),
+    )
+    return rng.choice(networks_of_a_seed)(rng.randrange(1 << 16))
+
+
+def random_model(number: int) -> bytes:
+    """The file of a case."""
+    rng = Random(number)
+    if rng.random() < 0.4:
+        return serialize_model(_small_network(rng))
+    return serialize_model(random_graph(rng.randint, 14, variables=rng.random() < 0.2))
+
+
+def random_options(rng: Random) -> dict[str, Any]:
+    """Any combination that a user may ask for."""
+    goals = (None, None, Goal(least_ram=True), Goal(max_compute=1.0 + rng.random()))
+    return {
+        "goal": rng.choice(goals),
+        "scheme": rng.choice(("auto", "auto", "auto", *tflite_fuse.SCHEMES)),
+        "input_mode": rng.choice(("resident", *tflite_fuse.INPUT_MODES)),
+        "overlap": rng.random() < 0.8,
+        "strips": rng.random() < 0.8,
+        "target": rng.choice((None, None, *tflite_fuse.TARGETS)),
+    }
+
+
+def _compared(data: bytes) -> str:
+    """How it ended; a difference, as any error but that a goal or scheme is out of reach, is a defect."""
+    options = random_options(Random(zlib.crc32(data)))
+    try:
+        report = tflite_fuse.rewrite(data, verify=True, inputs=_INPUTS, **options).report
+    except LimitError:
+        return "out of reach"
+    return "same bytes, fused" if report.blocks else "same bytes"
+
+
+DIFFERENTIAL = Case(random_model, _compared)

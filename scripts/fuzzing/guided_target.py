@@ -1,0 +1,33 @@
+"""The program that ``guided`` has libFuzzer drive: whatever is not the project's own error ends it.
+
+Nothing of the package may be imported before atheris has its hand on imports: it counts the lines of what comes after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+_COUNTED = ["tflite_fuse.model", "tflite_fuse.memory", "tflite_fuse.fusion.encoding", "tflite_fuse.fusion.lower"]
+
+with atheris.instrument_imports(include=_COUNTED):
+    import tflite_fuse
+    from scripts.fuzzing.seeds import without_runtime
+    from tflite_fuse.errors import TfliteFuseError
+
+
+def inspect(data: bytes) -> None:
+    """One file, damaged or not."""
+    with contextlib.suppress(TfliteFuseError):
+        tflite_fuse.inspect(data)
+
+
+if __name__ == "__main__":
+    with without_runtime():
+        atheris.Setup(sys.argv, inspect)
+        atheris.Fuzz()
