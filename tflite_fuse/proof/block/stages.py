@@ -15,6 +15,7 @@ from tflite_fuse.proof.block.constants import (
     Constants,
     MissingError,
     layout_of,
+    packed_by_quads,
     weight_places,
 )
 from tflite_fuse.proof.original.meaning import Meaning
@@ -286,6 +287,7 @@ def sees_outside(view: StageView) -> bool:
         return False
     source = view.inputs[0]
     together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN
+    together = together and not packed_by_quads(view.kind, source)
     bottom = (output.height - 1) * desc.stride_height + (desc.kernel_height - 1) * desc.dilation_height + 1
     right = (output.width - 1) * desc.stride_width + (desc.kernel_width - 1) * desc.dilation_width + 1
     leaves = desc.pad_top > 0 or desc.pad_left > 0 or bottom > source.height or right > source.width
