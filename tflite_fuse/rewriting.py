@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
+from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
 from tflite_fuse.fusion.encoding.structs import VERSION
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.memory.plan_check import plan_fault, why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fuse import FuseResult
@@ -25,10 +25,9 @@ from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.reorder import ReorderResult
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
-from tflite_fuse.report.report import BlockReport, Proven, Report, Verified
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
-from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, Verified
+from tflite_fuse.runtime.compare import Comparison
+from tflite_fuse.runtime.witnesses import hear
 
 Counter = Callable[[int, int], None]
 """Told of every input compared: (done, in all)."""
@@ -50,6 +49,10 @@ def rewrite_model(
     Raises: as ``api.rewrite``.
     """
     budget, known = Budget(seconds=options.time_limit), KnownBlocks()
+    before = figures(model, data, arena_in_file(model, data, known), known)
+    untouchable = why_untouchable(model)
+    if untouchable is not None:
+        return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
     steps = make_passes(options, lambda each: measured_head(serialize_model(each)), budget, known)
     rewritten, results = run_passes(model, steps)
     output = serialize_model(rewritten)
@@ -57,7 +60,6 @@ def rewrite_model(
     certificate = _proven(model, output, () if fused is None else fused.blocks)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
-    before = figures(model, data, arena_in_file(model, data, known), known)
     after = figures(rewritten, output, arena, known)
     limit = options.goal.max_ram
     if limit is not None and after.arena_bytes > limit:
@@ -66,8 +68,11 @@ def rewrite_model(
             f"the rewritten model needs {after.arena_bytes:,} bytes"
         )
     sound = plan_fault(model, block_overlaps(model, known)) is None
+    if sound and after.arena_bytes > before.arena_bytes:
+        needs = f"rewritten, it would need an arena of {after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
+        return _as_it_was(model, data, before, options, needs)
     files = data if sound else serialize_model(remove_plan(model)), output
-    verified, remarks = _verified((model, rewritten), files, known, verify, inputs, progress)
+    heard = hear((model, rewritten), files, known, verify, inputs, progress)
     outside = outside_inputs(rewritten)
     report = Report(
         before=before,
@@ -76,13 +81,15 @@ def rewrite_model(
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_claims(results),
         proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, certificate.notes),
-        verified=verified,
+        verified=_verified(heard.oracle),
+        unverified=heard.why_not,
+        second_witness=_verified(heard.second),
         notes=(
             *(note for result in results for note in result.notes),
             *outside_notes(outside, outside_reads(rewritten, known)),
             *_about_arena(arena),
             *_about_budget(budget, options),
-            *remarks,
+            *heard.notes,
         ),
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
         outside=outside,
@@ -90,6 +97,27 @@ def rewrite_model(
         reproducible=_is_reproducible(budget, results),
     )
     return output, report
+
+
+def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, reason: str) -> tuple[bytes, Report]:
+    """The file unchanged.
+
+    Raises:
+        LimitError: other inputs or outputs, or less RAM, were asked for.
+    """
+    limit = options.goal.max_ram
+    if options.input_mode is not InputMode.RESIDENT or options.int8_io:
+        raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
+    if limit is not None and before.arena_bytes > limit:
+        raise LimitError(f"{reason}; an arena of {limit:,} bytes cannot be reached")
+    proven = Proven(0, len(model.main.operators), {}, ())
+    outside = outside_inputs(model)
+    report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
+    return data, report
+
+
+def _verified(found: Comparison | None) -> Verified | None:
+    return None if found is None else Verified(found.runtime, found.version, found.inputs, found.bit_exact)
 
 
 def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
@@ -157,42 +185,3 @@ def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> C
             "written"
         )
     return certificate
-
-
-def _verified(
-    models: tuple[Model, Model],
-    files: tuple[bytes, bytes],
-    known: KnownBlocks,
-    wanted: bool | None,
-    inputs: int,
-    progress: Counter | None,
-) -> tuple[Verified | None, list[str]]:
-    if wanted is False:
-        return None, []
-    if wanted is None and not tflm.available():
-        return None, ["not verified: TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"]
-    try:
-        comparison = compare(
-            *files,
-            generate_inputs(models[0], inputs),
-            names=("model A", "model B"),
-            models=models,
-            known=known,
-            progress=progress,
-        )
-    except ModelError as error:
-        if wanted:
-            raise ModelError(f"it cannot be run: {error}; without --verify it is proven and written") from error
-        return None, [f"not run, proven alone: {error}"]
-    except RuntimeUnavailableError as error:
-        if wanted:
-            raise
-        return None, [f"not run on this machine: {error}"]
-    if comparison.first_difference is not None:
-        raise VerificationError(
-            f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
-        )
-    rights = tflm.unconfined()
-    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
-    notes += [] if comparison.warning is None else [comparison.warning]
-    return Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact), notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,6 +32,7 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.report.sentences import heading, sentences
 from tflite_fuse.report.tables import report_table
 from tflite_fuse.units import parse_bytes
 
@@ -122,14 +123,11 @@ def rewrite(
     if as_json:
         print_json(result.report.to_json())
         return
+    for line in heading(result.report):
+        say(line)
     console().print(report_table(result.report))
-    for note in result.report.notes:
-        say(f"- {note}")
-    for name, claim in result.report.optimal.items():
-        say(f"- {name} {claim}")
-    if result.report.estimate_bytes is not None:
-        say(f"- the search for blocks estimated {result.report.estimate_bytes:,} B")
-    say(_verdict(result.report, target))
+    for line in sentences(result.report, str(target)):
+        say(line)
 
 
 def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) -> int | None:
@@ -141,10 +139,6 @@ def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) 
     if max_ram is not None:
         raise UsageError("--board and --max-ram both say how much RAM there is: drop one of the two")
     return board.ram_bytes - reserved(board, reserve)
-
-
-def _verdict(report: Any, target: Path) -> str:
-    return f"{target}: arena {report.before.arena_bytes:,} -> {report.after.arena_bytes:,} bytes; {report.claim()}"
 
 
 def _same_file(a: Path, b: Path) -> bool:

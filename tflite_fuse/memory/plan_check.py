@@ -14,6 +14,7 @@ from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, read_plan
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.validate import COMPRESSION_METADATA
 
 _FARTHEST = 2**31 - 1
 _ANYWHERE = -(2**32)
@@ -49,6 +50,25 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
     return None if None in faults else faults[0]
 
 
+def why_untouchable(model: Model) -> str | None:
+    """Why a model must stay as it is, in words, or None.
+
+    Custom operators may address memory by the offsets of the file's plan, as command streams of an accelerator do; and
+    compressed constants are found by their tensor's number.
+    """
+    if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
+        return "its compressed constants are found by the numbers of their tensors, which a rewrite changes"
+    strangers = {name for operator in model.main.operators if _is_stranger(name := operator_name(model, operator))}
+    if not has_plan(model) or not strangers:
+        return None
+    names = ", ".join(sorted(name.removeprefix("CUSTOM:") for name in strangers))
+    return f"it brings its own offline memory plan, on which its custom operators ({names}) may depend"
+
+
+def _is_stranger(name: str) -> bool:
+    return name.startswith("CUSTOM:") and name != FUSED_OPERATOR
+
+
 def _fault(graph: MemoryGraph, offsets: Sequence[int], allowed: Sequence[Overlap]) -> str | None:
     try:
         check_plan(graph, offsets, allowed)
@@ -61,7 +81,7 @@ def _of_strangers(model: Model) -> list[Overlap]:
     found = []
     for operator in model.main.operators:
         name = operator_name(model, operator)
-        if name.startswith("CUSTOM:") and name != FUSED_OPERATOR:
+        if _is_stranger(name):
             pairs = [(read, written) for read in operator.inputs or () for written in operator.outputs or ()]
             found += [Overlap(read, written, _ANYWHERE) for read, written in pairs if read != written]
     return found

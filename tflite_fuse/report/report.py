@@ -105,6 +105,8 @@ class Report:
     absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
     where instructions were counted and blocks made. ``reproducible`` is false where a clock, not counted work, ended a
     search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
+    ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
+    ran both models instead. ``unchanged`` says why the written file is the one that was read.
     """
 
     before: Figures
@@ -119,10 +121,18 @@ class Report:
     outside: tuple[OutsideInput, ...] = ()
     prediction: Prediction | None = None
     reproducible: bool = True
+    unverified: str | None = None
+    second_witness: Verified | None = None
+    unchanged: str | None = None
 
     def claim(self) -> str:
         """What was proven and what was tested."""
+        if self.unchanged is not None:
+            return "the file is as it was"
         proven = "constants, options and schedule proven equal"
+        if self.verified is None and self.second_witness is not None:
+            witness = self.second_witness
+            return f"{proven}; {witness.runtime} {witness.version} gives the same on {witness.inputs} inputs"
         if self.verified is None:
             return f"{proven}; kernels not run"
         where = f"{self.verified.runtime} {self.verified.version}"

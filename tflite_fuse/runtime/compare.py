@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -105,6 +105,18 @@ class Comparison:
         return "; ".join(faults) or None
 
 
+class Runtime(Protocol):
+    """A runtime models are compared in: one of the modules beside this one."""
+
+    RUNTIME_NAME: str
+
+    def runtime_version(self) -> str | None:
+        """Version of what is installed."""
+
+    def session(self, model_bytes: bytes, name: str) -> AbstractContextManager[Worker]:
+        """A worker with the model loaded."""
+
+
 def compare(
     a: bytes,
     b: bytes,
@@ -114,6 +126,7 @@ def compare(
     models: tuple[Model, Model] | None = None,
     known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
+    runtime: Runtime = tflm,
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
@@ -131,6 +144,7 @@ def compare(
         models: the two as loaded, where somebody has them.
         known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
+        runtime: what runs them.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
@@ -151,7 +165,7 @@ def compare(
     difference: Difference | None = None
     seen = _Seen()
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        workers = list(pool.map(lambda m, name: stack.enter_context(tflm.session(m, name)), (a, b), names))
+        workers = list(pool.map(lambda m, name: stack.enter_context(runtime.session(m, name)), (a, b), names))
         for streamed in passes:
             for index, arrays in enumerate(inputs):
                 reset = not streamed or index == 0
@@ -171,8 +185,8 @@ def compare(
         difference is None,
         min(done, len(inputs)),
         difference,
-        tflm.RUNTIME_NAME,
-        tflm.runtime_version() or "unknown",
+        runtime.RUNTIME_NAME,
+        runtime.runtime_version() or "unknown",
         varied=seen.varied,
         elements=seen.elements,
     )

@@ -6,11 +6,12 @@ of this package, so it runs models without fused blocks only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tflite_fuse.runtime.processes.worker import Array, WorkerKind, worker
+from tflite_fuse.runtime.processes.worker import Array, Worker, WorkerKind, worker
 from tflite_fuse.runtime.tflm import RunResult
 
 RUNTIME_NAME = "litert"
@@ -29,6 +30,19 @@ def runtime_version() -> str | None:
         return None
 
 
+@contextlib.contextmanager
+def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
+    """A worker with the model loaded.
+
+    Raises:
+        ModelError: the runtime refuses the model; with its reason.
+        RuntimeUnavailableError: LiteRT is not installed.
+    """
+    with worker(WorkerKind("litert")) as loaded:
+        loaded.load(model_bytes, name)
+        yield loaded
+
+
 def run(
     model_bytes: bytes,
     inputs: Sequence[Sequence[Array]],
@@ -42,8 +56,7 @@ def run(
         ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
         RuntimeUnavailableError: LiteRT is not installed.
     """
-    with worker(WorkerKind("litert")) as loaded:
-        loaded.load(model_bytes)
+    with session(model_bytes) as loaded:
         outputs = [
             loaded.infer(arrays, reset=reset or index == 0, timeout=timeout) for index, arrays in enumerate(inputs)
         ]

@@ -199,7 +199,7 @@ class _Assembly:
         if tensor.zero_point != source.zero_point:
             raise self.piece.refusal(index, f"a RESHAPE of its input {source.name} changes the zero point")
         fit = self.stages[index].fit
-        if not _fits((tensor.height, tensor.width, tensor.channels), _view(source, fit), fit):
+        if not _fits((tensor.height, tensor.width, tensor.channels), self.stages[index].seen(source), fit):
             raise self.piece.refusal(index, f"it reads its input {source.name} in another shape than it was written")
         return self.position[root]
 
@@ -220,16 +220,12 @@ class _Assembly:
     def _input_shape(self, root: int) -> Shape:
         """How the block sees a tensor from outside: as the pickiest of its readers does."""
         views = [
-            (lowered.fit is not Fit.EXACT, lowered.fit is not Fit.PIXELS, _view(source, lowered.fit))
+            (lowered.fit is not Fit.EXACT, lowered.fit is not Fit.PIXELS, lowered.seen(source))
             for lowered in self.stages.values()
             for source in lowered.inputs
             if self.piece.root(source.index) == root
         ]
         return min(views, key=lambda view: view[:2])[2]
-
-
-def _view(source: Activation, fit: Fit) -> Shape:
-    return source.flattened if fit is Fit.BYTES else source.shape
 
 
 def _fits(shape: Shape, wanted: Shape, fit: Fit) -> bool:

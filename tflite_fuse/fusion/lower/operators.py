@@ -51,6 +51,8 @@ def lower_operator(model: Model, index: int) -> Lowered:
         raise BlockError(f"it has {len(operator.outputs or ())} outputs")
     view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], get_options(operator))
     lowered = LOWERINGS[name](view)
+    for source in lowered.inputs:
+        lowered.seen(source)
     if lowered.stage is None:
         return lowered
     inputs = tuple(activation.index for activation in lowered.inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
+from tflite_fuse.fusion.block.operators.operands import Shape
 from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
@@ -49,7 +50,7 @@ def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, ma
     operator, result = memory.ops[index], lowered[index]
     if isinstance(result, str):
         return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
-    shapes = (result.output_shape if result.stage else result.output.shape, *(source.shape for source in result.inputs))
+    shapes = (_written(result), *map(result.seen, result.inputs))
     if any(height * width > MOST_PIXELS for height, width, _ in shapes):
         reason = f"it works on a map of more than {MOST_PIXELS:,} pixels"
         return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=reason)
@@ -74,14 +75,17 @@ def _extents(memory: MemoryGraph, lowered: Sequence[Lowered | str]) -> tuple[Blo
         if isinstance(result, str):
             continue
         for source in result.inputs:
-            tensors[source.index] = _extent(source.name, source.shape)
+            tensors[source.index] = _extent(source.name, result.seen(source))
     for result in lowered:
         if not isinstance(result, str):
-            shape = result.output.shape if result.stage is None else result.output_shape
-            tensors[result.output.index] = _extent(result.output.name, shape)
+            tensors[result.output.index] = _extent(result.output.name, _written(result))
     return tuple(tensors)
 
 
-def _extent(name: str, shape: tuple[int, int, int]) -> BlockTensor:
+def _written(result: Lowered) -> Shape:
+    return result.output.flattened if result.stage is None else result.output_shape
+
+
+def _extent(name: str, shape: Shape) -> BlockTensor:
     height, width, channels = shape
     return BlockTensor(name, height, width, channels, zero_point=0)

@@ -44,6 +44,15 @@ class Lowered:
     fit: Fit = Fit.EXACT
     folds_padding: bool = False
 
+    def seen(self, source: Activation) -> Shape:
+        """An input's shape as this operator looks at it.
+
+        Raises:
+            BlockError: it minds the shape, and the input is no image.
+        """
+        bytes_alone = self.stage is None or self.fit is Fit.BYTES
+        return source.flattened if bytes_alone else source.shape
+
 
 @dataclass(frozen=True)
 class OperatorView:

@@ -1,0 +1,184 @@
+"""Nothing refuses a whole model, and nothing gets worse: what cannot be helped is passed through, or left as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.conftest import SHARED
+from tests.fusion.raw_models import RawModel
+from tests.fusion.raw_models import add_convolution as conv
+from tflite_fuse import rewriting
+from tflite_fuse.cli import app
+from tflite_fuse.errors import LimitError
+from tflite_fuse.memory.tflm.offline_plan import ONLINE, tensor_count, write_plan
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.edit import replace_operators, set_metadata
+from tflite_fuse.model.schema import OperatorCode
+from tflite_fuse.model.types import CUSTOM
+from tflite_fuse.model.validate import COMPRESSION_METADATA
+from tflite_fuse.passes.base import PassResult
+from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.zoo import ModelBuilder
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")
+
+
+def images(custom: str | None = None) -> Model:
+    """Convolutions and a SOFTMAX, or a custom operator in its place."""
+    b = ModelBuilder(5)
+    y = b.conv(b.conv(b.input((1, 16, 16, 3)), 16, 3), 8, 3, 2)
+    model = b.build([b.softmax(b.fully_connected(b.mean(y), 4))])
+    if custom is None:
+        return model
+    codes = [*model.operator_codes]
+    codes[model.main.operators[-1].opcode_index] = OperatorCode(CUSTOM, custom, 1, CUSTOM)
+    operators = [
+        *model.main.operators[:-1],
+        replace(model.main.operators[-1], builtin_options=None, custom_options=b"x"),
+    ]
+    return replace_operators(replace(model, operator_codes=tuple(codes)), operators)
+
+
+def tiled() -> bytes:
+    """TILE, which TensorFlow Lite Micro does not have, twice."""
+    raw = RawModel()
+    x, y, z = raw.tensor((1, 8)), raw.tensor((1, 16)), raw.tensor((1, 32))
+    for source, target in ((x, y), (y, z)):
+        raw.operator("TILE", [source, raw.constant(np.array([1, 2], np.int32))], [target], None)
+    return serialize_model(raw.build([x], [z]))
+
+
+def batches() -> bytes:
+    """A picture that becomes two of half the size, five-dimensional, and one again between convolutions."""
+    raw = RawModel()
+    x = raw.tensor((1, 8, 8, 3))
+    tensor = conv(raw, conv(raw, x, (1, 8, 8, 16), kernel=3), (1, 8, 8, 4))
+    quantization = raw.tensors[tensor].quantization
+    assert quantization and quantization.scale and quantization.zero_point
+    for shape in ((2, 4, 8, 4), (2, 1, 4, 8, 4), (1, 8, 8, 4)):
+        renamed = raw.tensor(shape, quantization.scale, quantization.zero_point[0])
+        raw.operator("RESHAPE", [tensor, raw.constant(np.array(shape, np.int32))], [renamed], None)
+        tensor = renamed
+    return serialize_model(raw.build([x], [conv(raw, tensor, (1, 8, 8, 8), kernel=3)]))
+
+
+@needs_tflm
+def test_a_batch_or_five_dimensions_in_the_middle_refuse_nothing() -> None:
+    report = tflite_fuse.rewrite(batches()).report
+    assert report.verified is not None and report.verified.bit_exact
+    assert report.blocks and report.after.arena_bytes < report.before.arena_bytes
+
+
+@needs_tflm
+def test_a_model_the_runtime_cannot_load_is_rewritten_and_called_unverified(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.tflite", tmp_path / "out.tflite"
+    source.write_bytes(serialize_model(images("STRANGE")))
+    done = CliRunner().invoke(app, ["rewrite", str(source), str(out)])
+    assert done.exit_code == 0 and out.exists()
+    assert done.stdout.startswith("UNVERIFIED: TensorFlow Lite Micro cannot load model A") and "STRANGE" in done.stdout
+    report = json.loads(CliRunner().invoke(app, ["rewrite", str(source), str(out), "--json"]).stdout)
+    assert report["verified"] is None and "STRANGE" in report["unverified"] and report["blocks"]
+    out.unlink()
+    refused = CliRunner().invoke(app, ["rewrite", str(source), str(out), "--verify"])
+    assert refused.exit_code == 1 and not out.exists() and "nothing was written" in refused.stderr
+
+
+@needs_tflm
+@needs_litert
+def test_litert_is_the_second_witness_of_a_model_without_blocks() -> None:
+    report = tflite_fuse.rewrite(tiled()).report
+    assert report.verified is None and report.unverified is not None
+    assert report.second_witness is not None and report.second_witness.runtime == litert.RUNTIME_NAME
+    assert "litert" in report.claim() and report.second_witness.inputs == 16
+
+
+def branches() -> Model:
+    """Two branches that widen and shrink, level by level: one after the other they need less."""
+    b = ModelBuilder(3)
+    x = b.input((1, 8, 8, 2))
+    wide = [b.conv(x, 24), b.conv(x, 24)]
+    return b.build([b.add(*(b.mean(each) for each in wide))])
+
+
+@dataclass(frozen=True)
+class Worse:
+    """A pass that makes things worse: both branches are wide at the same time."""
+
+    name = "worse"
+
+    def run(self, model: Model) -> PassResult:
+        return PassResult(replace_operators(model, [model.main.operators[at] for at in (0, 2, 1, 3, 4)]), True)
+
+
+def test_a_rewrite_that_needs_more_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = branches()
+    one_by_one = [model.main.operators[at] for at in (0, 2, 1, 3, 4)]
+    data = serialize_model(replace_operators(model, one_by_one))
+    monkeypatch.setattr(rewriting, "make_passes", lambda *_: [Worse()])
+    result = tflite_fuse.rewrite(data, verify=False)
+    report = result.report
+    assert result.model == data and report.before == report.after and not report.blocks
+    assert report.unchanged is not None and f"{report.before.arena_bytes:,} as it is" in report.unchanged
+    assert "the file is as it was" in report.claim() and report.unverified is None
+    with pytest.raises(LimitError, match=r"would need an arena of .* as it is; what was asked for"):
+        tflite_fuse.rewrite(data, int8_io=True)
+
+
+def accelerated() -> bytes:
+    """A plan of somebody else's and a custom operator that may count on it."""
+    model = images("ethos-u")
+    return serialize_model(write_plan(model, (0, *[ONLINE] * (tensor_count(model) - 1))))
+
+
+def compressed() -> bytes:
+    return serialize_model(set_metadata(images(), COMPRESSION_METADATA, bytes(8)))
+
+
+@pytest.mark.parametrize(("make", "why"), [(accelerated, "ethos-u"), (compressed, "compressed")])
+def test_what_counts_on_offsets_or_numbers_of_tensors_is_left_alone(make: object, why: str, tmp_path: Path) -> None:
+    assert callable(make)
+    data = make()
+    source, out = tmp_path / "in.tflite", tmp_path / "out.tflite"
+    source.write_bytes(data)
+    done = CliRunner().invoke(app, ["rewrite", str(source), str(out)])
+    assert done.exit_code == 0 and out.read_bytes() == data and why in done.stdout
+    assert "left as it is" in done.stdout and "UNVERIFIED" not in done.stdout
+    asked = CliRunner().invoke(app, ["rewrite", str(source), str(tmp_path / "no.tflite"), "--input", "streamed"])
+    assert asked.exit_code == 1 and not (tmp_path / "no.tflite").exists()
+
+
+def test_a_model_that_decodes_its_weights_as_it_runs_survives() -> None:
+    model = images("TFLM_DECODE")
+    result = tflite_fuse.rewrite(serialize_model(model), verify=False)
+    codes = [code.custom_code for code in load_model(result.model).operator_codes]
+    assert "TFLM_DECODE" in codes and result.report.blocks
+
+
+def real(path: str) -> Path:
+    found = SHARED / path
+    if not found.exists():
+        pytest.skip(f"no {found.name} beside the project")
+    return found
+
+
+@needs_tflm
+def test_a_detector_with_a_channel_shuffle_goes_through() -> None:
+    report = tflite_fuse.rewrite(real("real/fastestdet_person_int8.tflite"), inputs=4).report
+    assert report.verified is not None and report.verified.bit_exact
+    assert report.after.arena_bytes <= 161_400
+
+
+@needs_tflm
+@needs_litert
+def test_a_model_of_uint8_convolutions_goes_through() -> None:
+    report = tflite_fuse.rewrite(real("models/swiftnet_vww224_uint8.tflite"), inputs=4).report
+    assert report.after.arena_bytes <= 337_684 and report.verified is None
+    assert report.second_witness is not None and report.second_witness.bit_exact

@@ -1,0 +1,125 @@
+"""Who has run a rewritten model beside its original: TensorFlow Lite Micro, or, where it refuses the original, LiteRT.
+
+LiteRT is a second witness and no more: it rounds otherwise and knows no fused block, so it says of a model without
+blocks that both files compute the same there, and nothing of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks
+from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.model import Model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.processes.worker import Array
+from tflite_fuse.runtime.streams import make_feed
+
+NAMES = "model A", "model B"
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What was run.
+
+    Attributes:
+        oracle: the comparison in TensorFlow Lite Micro; None where it was not made, for the reason ``why_not``.
+        second: the comparison in LiteRT, where the first was not made and this one could be.
+        notes: what else is to be said.
+    """
+
+    oracle: Comparison | None
+    why_not: str | None = None
+    second: Comparison | None = None
+    notes: tuple[str, ...] = ()
+
+
+def hear(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    known: KnownBlocks,
+    wanted: bool | None,
+    inputs: int,
+    progress: Callable[[int, int], None] | None,
+) -> Testimony:
+    """Run an original and what was made of it.
+
+    Args:
+        models: the two.
+        files: theirs.
+        known: their blocks as far as they need not be decoded.
+        wanted: whether they must be run; None where a runtime is installed and runs the original.
+        inputs: on how many inputs.
+        progress: told of every one.
+
+    Raises:
+        VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
+            the original cannot.
+        RuntimeUnavailableError: they must be run and there is no runtime.
+    """
+    if wanted is False:
+        return Testimony(None, "not asked for (--no-verify)")
+    if wanted is None and not tflm.available():
+        why = "TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"
+        return Testimony(None, why)
+    given: Sequence[Sequence[Array]] = ()
+    try:
+        given = generate_inputs(models[0], inputs)
+        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress)
+    except ModelError as error:
+        if _runs(models[0], files[0], given[:1]):
+            raise VerificationError(
+                f"the rewritten model does not run where the original does: {error}; nothing was written"
+            ) from error
+        if wanted:
+            raise VerificationError(
+                f"it cannot be verified: {error}; nothing was written (without --verify it is proven and written)"
+            ) from error
+        return _second(models, files, given, str(error))
+    except RuntimeUnavailableError as error:
+        if wanted:
+            raise
+        return Testimony(None, f"not possible on this machine: {error}")
+    _refuse_difference(oracle)
+    rights = tflm.unconfined()
+    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    notes += [] if oracle.warning is None else [oracle.warning]
+    return Testimony(oracle, notes=tuple(notes))
+
+
+def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
+    """Whether the runtime takes a model by itself."""
+    try:
+        feeds = [make_feed(model, arrays) for arrays in given]
+        tflm.run(file, [feed.inputs for feed in feeds], [feed.outside for feed in feeds])
+    except ModelError:
+        return False
+    return bool(given)
+
+
+def _second(
+    models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
+) -> Testimony:
+    """What LiteRT says of a model the oracle refuses."""
+    if not litert.available() or not given:
+        return Testimony(None, why_not)
+    if any(operator_name(model, each) == FUSED_OPERATOR for model in models for each in model.main.operators):
+        return Testimony(None, why_not, notes=("LiteRT cannot stand in as a witness: it has no fused blocks",))
+    try:
+        second = compare(*files, given, names=NAMES, models=models, runtime=litert)
+    except (ModelError, RuntimeUnavailableError) as error:
+        return Testimony(None, why_not, notes=(f"LiteRT cannot stand in as a witness: {error}",))
+    _refuse_difference(second)
+    return Testimony(None, why_not, second)
+
+
+def _refuse_difference(found: Comparison) -> None:
+    if found.first_difference is not None:
+        raise VerificationError(
+            f"the rewritten model does not compute the same bytes: {found.first_difference}; nothing was written"
+        )
