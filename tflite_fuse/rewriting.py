@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.errors import LimitError, VerificationError
+from tflite_fuse.errors import LimitError, ModelError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
 from tflite_fuse.fusion.encoding.structs import VERSION
