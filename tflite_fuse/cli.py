@@ -20,6 +20,7 @@ from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto
 from tflite_fuse.commands.rewrite import rewrite
+from tflite_fuse.commands.split import split
 from tflite_fuse.commands.verify import verify
 from tflite_fuse.console import log_file
 
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (rewrite, inspect, verify, pareto, export, boards):
+for _command in (rewrite, inspect, verify, pareto, export, boards, split):
     app.command()(_command)
 
 

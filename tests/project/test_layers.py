@@ -34,6 +34,7 @@ ORDER = (
     "report",
     "figures",
     "rewriting",
+    "split",
     "export",
     "api",
     "boards",

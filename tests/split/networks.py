@@ -1,0 +1,42 @@
+"""Networks to split: small, with every kind of stage that can be cut, and clusters for them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.model.schema import Model
+from tflite_fuse.split.cluster.devices import Cluster, Device, Link
+from tflite_fuse.split.cut.network import Network, network_of
+from tflite_fuse.zoo import ModelBuilder
+
+FAST = Link(kilobytes_per_second=12_500.0, delay_ms_per_message=0.2)
+
+
+def cluster(speeds: tuple[float, ...] = (600.0, 600.0, 600.0), direct: bool = True, link: Link = FAST) -> Cluster:
+    """Cortex-M7 workers of these frequencies."""
+    workers = tuple(Device(f"w{index}", Target.CORTEX_M7, mhz, link=link) for index, mhz in enumerate(speeds))
+    count = len(workers)
+    pairs = frozenset((a, b) for b in range(count) for a in range(b)) if direct else frozenset()
+    return Cluster(workers, Device("computer", Target.GENERIC, 1000.0, link=FAST), pairs)
+
+
+@cache
+def branching_model(seed: int = 0) -> Model:
+    """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and SOFTMAX."""
+    builder = ModelBuilder(seed)
+    x = builder.input((1, 17, 13, 3), name="input")
+    x = builder.conv(x, 8, 3, 2, "SAME", "RELU6")
+    left = builder.depthwise(x, 3, 1, "SAME", "RELU6", multiplier=2)
+    left = builder.conv(left, 8, 1, 1, "SAME", "NONE")
+    x = builder.add(left, x, "NONE")
+    x = builder.concat([builder.max_pool(x, 3, 1, "SAME", "NONE"), builder.average_pool(x, 3, 1, "SAME", "NONE")])
+    x = builder.depthwise(x, (3, 5), (2, 1), "SAME", "RELU")
+    x = builder.mean(builder.conv(x, 12, 1, 1, "SAME", "RELU6"))
+    return builder.build([builder.softmax(builder.fully_connected(x, 7))])
+
+
+@cache
+def network(seed: int = 0) -> Network:
+    """The branching model's."""
+    return network_of(branching_model(seed))

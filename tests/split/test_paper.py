@@ -1,0 +1,49 @@
+"""The published scheme's equations, and its figures on its own network."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import SHARED
+from tflite_fuse.errors import LimitError
+from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.split.paper.ratings import Profile, rating, seconds, shares_of, without_overflow
+from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.zoo.architectures import build_architecture_file
+
+MOBILENET = SHARED / "arch" / "mbv2-w1.0-r112.json"
+
+
+def test_a_rating_is_the_kilobytes_of_output_per_second_with_what_travels() -> None:
+    worker = Profile(mhz=600.0, k1=0.133, seconds_per_kilobyte=0.01)
+    megacycles = 1000.0
+    produced = worker.k1 * megacycles
+    assert rating(worker, 0.7) == pytest.approx(produced / seconds(worker, megacycles, 0.7))
+    assert rating(worker, 0.0) == pytest.approx(600 * 0.133)
+
+
+def test_overflow_moves_rating_to_workers_with_room_and_keeps_the_sum() -> None:
+    fixed = without_overflow([1.0, 1.0, 2.0], 400.0, [1000.0, 1000.0, 150.0], "abc")
+    assert sum(fixed) == pytest.approx(4.0)
+    assert shares_of(fixed, 400.0) == pytest.approx((125.0, 125.0, 150.0))
+
+
+def test_overflow_cascades_until_all_fit() -> None:
+    room = [130.0, 1000.0, 150.0]
+    fixed = shares_of(without_overflow([1.0, 1.0, 8.0], 400.0, room, "abc"), 400.0)
+    assert all(share <= limit * (1 + 1e-6) for share, limit in zip(fixed, room, strict=True))
+    assert sum(fixed) == pytest.approx(400.0)
+
+
+def test_too_little_storage_says_how_much_is_missing() -> None:
+    with pytest.raises(LimitError, match="100 B are missing"):
+        without_overflow([1.0, 1.0], 400.0, [150.0, 150.0], "ab")
+
+
+@pytest.mark.skipif(not MOBILENET.exists(), reason="no mbv2-w1.0-r112.json beside the project")
+def test_bytes_moved_and_the_busiest_layer_are_the_papers() -> None:
+    network = network_of(build_architecture_file(MOBILENET))
+    plans = {count: paper_plan(network, [1.0] * count, "") for count in (3, 5, 8)}
+    assert plans[3].moved == pytest.approx(4.21e6, rel=0.25)
+    assert max(phase.moved for phase in plans[3].phases) == pytest.approx(450e3, rel=0.05)
+    assert plans[3].moved < plans[5].moved < plans[8].moved

@@ -1,0 +1,134 @@
+"""Plans of the published scheme: bit-exact, complete, and refused when something is missing or there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.split.networks import branching_model, cluster, network
+from tflite_fuse.errors import PlanError
+from tflite_fuse.model import serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.cut.plan import Phase, Plan
+from tflite_fuse.split.cut.shares import by_ratings, evenly_loaded
+from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.verify.against_tflm import WholeOperators, verify_plan
+from tflite_fuse.split.verify.execute import PlanRun
+from tflite_fuse.split.verify.validate import check_plan
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@needs_tflm
+@pytest.mark.parametrize("ratings", [(1.0,), (1.0, 1.0, 1.0), (3.0, 0.5, 2.0, 0.01), (1.0,) * 8])
+def test_every_share_of_every_layer_computes_the_bytes_of_tflm(ratings: tuple[float, ...]) -> None:
+    plan = paper_plan(network(), ratings, "")
+    found = verify_plan(network(), plan, Accountant(network()), inputs=3)
+    assert found.bit_exact and found.inputs == 3, found.first_difference
+
+
+@needs_tflm
+def test_one_worker_computes_the_bytes_of_tflm() -> None:
+    plan = one_worker(network(), 3, 1)
+    assert verify_plan(network(), plan, Accountant(network()), inputs=2).bit_exact
+    needs = Accountant(network()).of_plan(plan, cluster())
+    assert needs[1].instructions > 0 and not needs[0].by_phase
+
+
+@needs_tflm
+def test_a_wrong_byte_is_found_and_named() -> None:
+    net = network()
+    stage = net.nodes[0].stage
+    assert stage is not None and stage.bias is not None
+    wrong = replace(net.nodes[0], stage=replace(stage, bias=stage.bias + 4000))
+    other = replace(net, nodes=(wrong, *net.nodes[1:]))
+    found = verify_plan(other, paper_plan(other, (1.0, 2.0), ""), Accountant(other), inputs=2)
+    assert not found.bit_exact and "instead of" in str(found.first_difference)
+
+
+@needs_tflm
+def test_a_device_without_what_it_reads_fails() -> None:
+    plan = without_transfer(paper_plan(network(), (1.0, 1.0), ""))
+    model = branching_model()
+    arrays = generate_inputs(model, 1)[0]
+    assert tflm.run(serialize_model(model), [arrays]).outputs
+    with pytest.raises(PlanError, match="is read where"):
+        PlanRun(network(), plan, WholeOperators(network()).run).outputs([np.asarray(a) for a in arrays])
+
+
+def without_transfer(plan: Plan) -> Plan:
+    first = plan.phases[2]
+    return with_phase(plan, 2, replace(first, transfers=first.transfers[1:]))
+
+
+def with_phase(plan: Plan, number: int, phase: Phase) -> Plan:
+    return replace(plan, phases=(*plan.phases[:number], phase, *plan.phases[number + 1 :]))
+
+
+def twice_computed(plan: Plan) -> Plan:
+    phase = plan.phases[2]
+    moved = replace(phase.tasks[1], owned=phase.tasks[0].owned, steps=phase.tasks[0].steps)
+    everything = {task.worker: task for task in (*phase.tasks, moved)}
+    both = tuple(each for each in phase.transfers for each in (each, replace(each, target=1 - each.target)))
+    return with_phase(plan, 2, replace(phase, transfers=both, tasks=tuple(everything.values())))
+
+
+def left_out(plan: Plan) -> Plan:
+    last = plan.phases[-1]
+    return with_phase(plan, len(plan.phases) - 1, replace(last, returned=()))
+
+
+def claimed(plan: Plan) -> Plan:
+    phase = plan.phases[0]
+    step = phase.tasks[0].steps[0]
+    less = replace(phase.tasks[0], steps=(replace(step, region=(replace(step.region[0], rows=(0, 1)),)),))
+    return with_phase(plan, 0, replace(phase, tasks=(less, *phase.tasks[1:])))
+
+
+def two_tasks(plan: Plan) -> Plan:
+    phase = plan.phases[0]
+    return with_phase(plan, 0, replace(phase, tasks=(phase.tasks[0], *phase.tasks)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (without_transfer, "lacks parts of"),
+        (twice_computed, "have two producers"),
+        (left_out, "never reach the coordinator"),
+        (claimed, "it does not compute"),
+        (two_tasks, "has two tasks"),
+    ],
+)
+def test_a_broken_plan_is_refused(broken: Callable[[Plan], Plan], message: str) -> None:
+    plan = paper_plan(network(), (1.0, 1.0), "")
+    check_plan(network(), plan)
+    with pytest.raises(PlanError, match=message):
+        check_plan(network(), broken(plan))
+
+
+def test_shares_by_ratings_cover_everything_in_order() -> None:
+    assert by_ratings(10, (1.0, 1.0, 1.0)) == ((0, 3), (3, 6), (6, 10))
+    assert by_ratings(7, (0.0, 1.0)) == ((0, 0), (0, 7))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_shares_are_done_earlier(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    speeds = rng.uniform(0.5, 4, 3).tolist()
+    total = int(rng.integers(1, 12))
+    ranges = evenly_loaded(total, speeds)
+    assert ranges[0][0] == 0 and ranges[-1][1] == total
+
+    def done(counts: tuple[int, int, int]) -> float:
+        return max(count / speed for count, speed in zip(counts, speeds, strict=True))
+
+    every = [(a, b, total - a - b) for a in range(total + 1) for b in range(total + 1 - a)]
+    ours = tuple(high - low for low, high in ranges)
+    assert done((ours[0], ours[1], ours[2])) == pytest.approx(min(map(done, every)))

@@ -1,0 +1,55 @@
+"""Time on simulated devices, against what a hand computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.split.networks import cluster, network
+from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Link
+from tflite_fuse.split.costs.needs import HEADER_BYTES
+from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
+from tflite_fuse.split.cut.regions import Box
+from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.simulate.events import simulate
+from tflite_fuse.split.simulate.trace import chrome_trace
+
+LINK = Link(kilobytes_per_second=1000.0, delay_ms_per_message=3.0, occupancy_ms_per_message=1.0)
+
+
+def sent(nbytes: int, source: int, target: int) -> Transfer:
+    return Transfer(0, source, target, (Box((0, nbytes), (0, 1), (0, 1)),))
+
+
+def test_messages_overlap_in_flight_but_not_on_the_link() -> None:
+    plan = Plan(2, (Phase("", (sent(2 * PAYLOAD_BYTES + 5, COORDINATOR, 0),)),), "")
+    slow = cluster((600.0, 600.0), link=LINK)
+    slow = replace(slow, coordinator=replace(slow.coordinator, link=Link(1e9)))
+    found = simulate(plan, slow, lambda phase, task: 0.0)
+    payloads = [PAYLOAD_BYTES, PAYLOAD_BYTES, 5]
+    each = [(size + HEADER_BYTES) / 1e6 + 0.001 for size in payloads]
+    assert found.seconds == pytest.approx(0.003 + sum(each), rel=1e-3)
+    assert (found.messages, found.payload_bytes) == (3, 2805)
+    assert found.frame_bytes == 2805 + 3 * HEADER_BYTES
+
+
+def test_workers_compute_side_by_side_and_wait_only_for_what_they_need() -> None:
+    region = (Box((0, 1), (0, 1), (0, 1)),)
+    tasks = tuple(Task(worker, (Step(0, region),), ((1 + worker, region),)) for worker in (0, 1))
+    later = Task(1, (Step(1, region),), ((3, region),))
+    plan = Plan(2, (Phase("", (), tasks), Phase("", (Transfer(1, 0, 1, region),), (later,))), "")
+    quick = cluster((600.0, 600.0), link=Link(1e9))
+    found = simulate(plan, quick, lambda phase, task: {(0, 0): 1.0, (0, 1): 5.0, (1, 1): 2.0}[phase, task.worker])
+    assert found.seconds == pytest.approx(7.0) and found.busy == pytest.approx((1.0, 7.0))
+
+
+def test_a_plan_takes_all_its_bytes_and_no_time_without_work_or_delay() -> None:
+    plan = paper_plan(network(), (1.0, 2.0, 1.0), "")
+    quick = cluster(link=Link(1e12))
+    quick = replace(quick, coordinator=replace(quick.coordinator, link=Link(1e12)))
+    found = simulate(plan, quick, lambda phase, task: 0.0, spans=True)
+    assert found.payload_bytes == plan.moved and found.seconds < 1e-3
+    trace = chrome_trace(found, cluster())
+    assert {event["name"] for event in trace["traceEvents"]} >= {"process_name", network().nodes[0].name}
+    assert all(event["dur"] >= 0 for event in trace["traceEvents"] if event["ph"] == "X")

@@ -1,0 +1,75 @@
+"""workers.toml: what it says, and what it says wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.split.cluster.devices import COORDINATOR, Link
+from tflite_fuse.split.cluster.file import read_workers
+
+WORKER = '[[worker]]\nname = "{}"\ntarget = "cortex-m7"\nmhz = 600\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "workers.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_devices_links_and_sizes_are_read(tmp_path: Path) -> None:
+    text = (
+        WORKER.format("left") + 'ram = "128kB"\nflash = 1048576\n[worker.link]\nkilobytes_per_second = 1000\n'
+        "delay_ms_per_message = 0.2\n"
+        + WORKER.format("right")
+        + WORKER.format("far")
+        + '[coordinator]\nname = "computer"\n[[link]]\nbetween = ["right", "left"]\ndirect = true\n'
+    )
+    cluster = read_workers(written(tmp_path, text))
+    left, right, _ = cluster.workers
+    assert (left.name, left.target, left.mhz, left.ram, left.flash) == ("left", Target.CORTEX_M7, 600, 128000, 1 << 20)
+    assert left.link == Link(1000.0, 0.2) and left.link.latency == pytest.approx(0.0002)
+    assert right.ram is None and right.link == Link()
+    assert cluster.coordinator.name == "computer"
+    assert cluster.is_direct(1, 0) and not cluster.is_direct(0, 2) and cluster.is_direct(2, COORDINATOR)
+
+
+def test_a_link_may_join_more_than_two_each_with_each(tmp_path: Path) -> None:
+    text = "".join(map(WORKER.format, "abcd")) + '[[link]]\nbetween = ["a", "c", "d"]\n'
+    cluster = read_workers(written(tmp_path, text))
+    assert cluster.direct == {(0, 2), (0, 3), (2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names no worker"),
+        ("[[worker]", "not valid TOML"),
+        ('[[workers]]\nname = "a"\n', "unknown key 'workers'; did you mean 'worker'?"),
+        (WORKER.format("a") + "frequency_mhz = 3\n", "worker 1 has the unknown key 'frequency_mhz'"),
+        (WORKER.format("a") + "rams = 3\n", "unknown key 'rams'; did you mean 'ram'?"),
+        ('[[worker]]\nname = "a"\nmhz = 6\n', "worker 1 has no target"),
+        (WORKER.format("a").replace("m7", "m9"), "did you mean 'cortex-m"),
+        (WORKER.format("a").replace("600", "0"), "mhz of 'a' must be a number of at least 0.001, not 0"),
+        (WORKER.format("a").replace("600", "nan"), "mhz of 'a' must be a number"),
+        (WORKER.format("a").replace("600", "true"), "mhz of 'a' must be a number"),
+        (WORKER.format("a") + 'ram = "12 apples"\n', "ram of 'a': '12 apples' is not a size"),
+        (WORKER.format("a") + "ram = -1\n", "ram of 'a' is a size"),
+        (WORKER.format("a") + WORKER.format("a"), "two devices are called 'a'"),
+        (WORKER.format("a") + "[worker.link]\nkilobytes_per_secnd = 3\n", "did you mean 'kilobytes_per_second'?"),
+        (WORKER.format("a") + "[worker.link]\nkilobytes_per_second = 0\n", "kilobytes_per_second of 'a'"),
+        (
+            WORKER.format("one") + '[[link]]\nbetween = ["one", "ona"]\n',
+            "'ona', which is no worker; did you mean 'one'?",
+        ),
+        (WORKER.format("a") + '[[link]]\nbetween = ["a"]\n', "a link needs between"),
+        (WORKER.format("a") + "link = 3\n", "the link of 'a' is a table"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_workers(written(tmp_path, text))
+    assert message in str(raised.value) and "workers.toml" in str(raised.value) and "\n" not in str(raised.value)

@@ -1,0 +1,74 @@
+"""`tflite-fuse split`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tflite_fuse.commands.arguments import JsonFlag, ModelPath
+from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.files import write_atomically
+from tflite_fuse.model.file import load_model
+from tflite_fuse.split.cluster.file import read_workers
+from tflite_fuse.split.report import plan_json, split_json, split_table, split_verdict
+from tflite_fuse.split.simulate.trace import chrome_trace
+from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
+from tflite_fuse.units import parse_bytes
+
+
+@answers_errors
+def split(
+    model: ModelPath,
+    workers: Annotated[Path, typer.Option(help="The devices and their links, a workers.toml.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for plan.json, report.json and trace.json.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help=f"How to split: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
+    max_ram: Annotated[str | None, typer.Option(help="RAM of every worker, like 128kB, instead of the file's.")] = None,
+    max_flash: Annotated[
+        str | None, typer.Option(help="Flash of every worker, like 1MB, instead of the file's.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Run all fragments here and compare with TFLM.")] = False,
+    inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random ones among them.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Split a model over several microcontrollers."""
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"{output}: is no folder")
+    options = SplitOptions(
+        strategy,
+        None if max_ram is None else parse_bytes(max_ram),
+        None if max_flash is None else parse_bytes(max_flash),
+        inputs if verify else 0,
+        seed,
+    )
+    cluster = read_workers(workers)
+    with Status("splitting", as_json) as progress:
+        found = split_model(load_model(model), cluster, options, lambda done, total: progress("input", done, total))
+    fault = None if found.verified is None else found.verified.first_difference
+    if fault is not None:
+        raise VerificationError(f"the split computes other bytes than the model: {fault}")
+    if output is not None:
+        _write(output, "report.json", split_json(found))
+        _write(output, "trace.json", chrome_trace(found.timeline, found.cluster))
+        _write(output, "plan.json", plan_json(found))
+    if as_json:
+        print_json(split_json(found))
+        return
+    console().print(split_table(found))
+    for note in found.notes:
+        say(f"- {note}")
+    say(f"{model}: {split_verdict(found)}")
+
+
+def _write(folder: Path, name: str, content: object) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
+    write_atomically((json.dumps(content) + "\n").encode(), folder / name)

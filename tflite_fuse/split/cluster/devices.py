@@ -1,0 +1,94 @@
+"""The devices of a cluster and the links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflite_fuse.fusion.instructions.targets import Target
+
+COORDINATOR = -1
+"""Number of the device that hands in the inputs and gets the outputs; workers count from 0."""
+
+PAYLOAD_BYTES = 1400
+"""Largest payload of one message, so that a frame fits an Ethernet packet."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a device is joined to the network. It sends and receives at the same time, one message after another each.
+
+    Attributes:
+        kilobytes_per_second: 1,000 bytes each.
+        delay_ms_per_message: until a message that was sent is there; messages under way overlap.
+        delay_ms_per_kilobyte: beside what the rate takes; occupies the link.
+        occupancy_ms_per_message: occupies the link, too.
+    """
+
+    kilobytes_per_second: float = 12_500.0
+    delay_ms_per_message: float = 0.0
+    delay_ms_per_kilobyte: float = 0.0
+    occupancy_ms_per_message: float = 0.0
+
+    def seconds(self, nbytes: int) -> float:
+        """How long one message of so many bytes occupies the link."""
+        kilobytes = nbytes / 1000
+        delays = self.delay_ms_per_kilobyte * kilobytes + self.occupancy_ms_per_message
+        return kilobytes / self.kilobytes_per_second + delays / 1000
+
+    @property
+    def latency(self) -> float:
+        """Seconds."""
+        return self.delay_ms_per_message / 1000
+
+
+@dataclass(frozen=True)
+class Device:
+    """A microcontroller, or the coordinator.
+
+    Attributes:
+        name: as the user calls it.
+        target: the core, whose instructions are predicted.
+        mhz: million instructions per second, taken as one per cycle.
+        ram, flash: bytes there are for the model; None where nothing was said.
+        link: to the others.
+    """
+
+    name: str
+    target: Target
+    mhz: float
+    ram: int | None = None
+    flash: int | None = None
+    link: Link = Link()
+
+    def seconds(self, instructions: float) -> float:
+        """To execute so many."""
+        return instructions / (self.mhz * 1e6)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers, their coordinator, and which of them talk to each other directly.
+
+    Attributes:
+        workers: in the order of the file.
+        coordinator: the device every other one reaches.
+        direct: pairs of workers, the smaller number first, that do not need the coordinator between them.
+    """
+
+    workers: tuple[Device, ...]
+    coordinator: Device
+    direct: frozenset[tuple[int, int]] = frozenset()
+
+    def device(self, index: int) -> Device:
+        """A worker by its number, or the coordinator."""
+        return self.coordinator if index == COORDINATOR else self.workers[index]
+
+    def is_direct(self, a: int, b: int) -> bool:
+        """Whether two devices need nobody between them."""
+        return COORDINATOR in (a, b) or (min(a, b), max(a, b)) in self.direct
+
+    def route(self, source: int, target: int) -> tuple[tuple[int, int], ...]:
+        """The hops of a message."""
+        if self.is_direct(source, target):
+            return ((source, target),)
+        return ((source, COORDINATOR), (COORDINATOR, target))

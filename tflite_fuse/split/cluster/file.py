@@ -1,0 +1,181 @@
+"""``workers.toml``: which devices there are. What is not understood is an error, with the nearest thing that would be.
+
+[[worker]]
+name = "left"
+target = "cortex-m7"
+mhz = 600
+ram = "512kB"
+flash = "1500kB"
+[worker.link]
+kilobytes_per_second = 12500
+delay_ms_per_message = 0.2
+
+[coordinator]                        # optional, the same keys
+
+[[link]]
+between = ["left", "right"]          # two or more: each with each
+direct = true                        # not through the coordinator
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+from collections.abc import Collection, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import read_file
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.split.cluster.devices import Cluster, Device, Link
+from tflite_fuse.units import parse_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the same parser, from before it came with the language
+    import tomli as tomllib
+
+MOST_WORKERS = 1000
+
+_LINK_KEYS = (
+    "kilobytes_per_second",
+    "delay_ms_per_message",
+    "delay_ms_per_kilobyte",
+    "occupancy_ms_per_message",
+)
+_DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link")
+_PAIR_KEYS = ("between", "direct", "shared")
+
+
+def read_workers(path: str | Path) -> Cluster:
+    """The cluster a file describes.
+
+    Raises:
+        UsageError: the file cannot be read, is no TOML, or says something that is not understood; where, and what.
+    """
+    data = read_file(Path(path))
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML ({error})") from error
+    try:
+        return cluster_of(document)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def cluster_of(document: Mapping[str, Any]) -> Cluster:
+    """The cluster of a parsed file. Raises UsageError."""
+    _only(document, ("worker", "coordinator", "link"), "the file")
+    tables = _tables(document, "worker")
+    if not tables:
+        raise UsageError("it names no worker; each is a [[worker]] with name, target and mhz")
+    if len(tables) > MOST_WORKERS:
+        raise UsageError(f"it names {len(tables)} workers; at most {MOST_WORKERS} are planned for")
+    workers = tuple(_device(table, f"worker {index + 1}", None) for index, table in enumerate(tables))
+    names = [worker.name for worker in workers]
+    coordinator = document.get("coordinator", {})
+    if not isinstance(coordinator, dict):
+        raise UsageError("coordinator is a table, [coordinator]")
+    computer = _device(coordinator, "the coordinator", Device("coordinator", Target.GENERIC, 1000.0))
+    for name in [*names, computer.name]:
+        if [*names, computer.name].count(name) > 1:
+            raise UsageError(f"two devices are called {name!r}")
+    pairs = frozenset(pair for table in _tables(document, "link") for pair in _direct_pairs(table, names))
+    return Cluster(workers, computer, pairs)
+
+
+def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Device:
+    _only(table, _DEVICE_KEYS, what)
+    for key in () if default else ("name", "target", "mhz"):
+        if key not in table:
+            raise UsageError(f"{what} has no {key}")
+    name = table.get("name", default.name if default else "")
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError(f"{what} needs a name in quotes, not {name!r}")
+    link = table.get("link", {})
+    if not isinstance(link, dict):
+        raise UsageError(f"the link of {name!r} is a table, [worker.link]")
+    return Device(
+        name,
+        _target(table["target"], name) if "target" in table or default is None else default.target,
+        _number(table, "mhz", name, default.mhz if default else None, least=0.001),
+        _size(table, "ram", name),
+        _size(table, "flash", name),
+        _link(link, name),
+    )
+
+
+def _link(table: Mapping[str, Any], name: str) -> Link:
+    _only(table, _LINK_KEYS, f"the link of {name!r}")
+    usual = Link()
+    rate = _number(table, _LINK_KEYS[0], name, usual.kilobytes_per_second, least=1e-6)
+    return Link(rate, *(_number(table, key, name, 0.0, least=0.0) for key in _LINK_KEYS[1:]))
+
+
+def _direct_pairs(table: Mapping[str, Any], names: list[str]) -> Collection[tuple[int, int]]:
+    _only(table, _PAIR_KEYS, "a link")
+    between = table.get("between")
+    if not isinstance(between, list) or len(between) < 2:
+        raise UsageError('a link needs between = ["one worker", "another"]')
+    for name in between:
+        if name not in names:
+            raise UsageError(f"a link names {name!r}, which is no worker{_hint(str(name), names)}")
+    if table.get("shared", False) is not False:
+        raise UsageError("shared media are not simulated yet: leave shared out of the link")
+    direct = table.get("direct", True)
+    if not isinstance(direct, bool):
+        raise UsageError(f"direct is true or false, not {direct!r}")
+    numbers = sorted(names.index(name) for name in dict.fromkeys(between))
+    return list(combinations(numbers, 2)) if direct else ()
+
+
+def _target(value: Any, name: str) -> Target:
+    known = [target.value for target in Target]
+    if value not in known:
+        raise UsageError(
+            f"the target of {name!r} is {value!r}, not one of {', '.join(known)}{_hint(str(value), known)}"
+        )
+    return Target(value)
+
+
+def _number(table: Mapping[str, Any], key: str, name: str, default: float | None, least: float) -> float:
+    value = table.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
+        raise UsageError(f"{key} of {name!r} must be a number of at least {least:g}, not {value!r}")
+    return float(value)
+
+
+def _size(table: Mapping[str, Any], key: str, name: str) -> int | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except UsageError as error:
+            raise UsageError(f"{key} of {name!r}: {error}") from error
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise UsageError(f'{key} of {name!r} is a size like "128kB" or 131072, not {value!r}')
+    return value
+
+
+def _tables(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = document.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+        raise UsageError(f"{key} is a list of tables, each [[{key}]]")
+    return found
+
+
+def _only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    for key in table:
+        if key not in known:
+            raise UsageError(f"{what} has the unknown key {key!r}{_hint(key, known)}")
+
+
+def _hint(word: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,195 @@
+"""A model as it is cut apart: stages with their weights, and operators that only run whole, over values with shapes.
+
+The stages are those of fused blocks, so that what a RESHAPE renames and a PAD before a convolution adds is gone, and
+whatever a worker computes is a block the device library can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from math import prod
+
+from tflite_fuse.errors import BlockError, ModelError, UsageError
+from tflite_fuse.fusion.block.operators.operands import tensor_name
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.lower.extract import Extraction, extract
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step of a network.
+
+    Attributes:
+        name: how messages call it.
+        inputs, outputs: values.
+        stage: with ``inputs`` and ``output`` as values; None for an operator that runs whole on one worker.
+        operator: the model's operator, the last one of those the stage does.
+        reason: why it has no stage, a clause.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stage: Stage | None
+    operator: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Nodes in topological order.
+
+    Attributes:
+        model: where they come from.
+        values: extents of every value; one pixel of all its bytes where no stage touches it.
+        tensors: the model's tensor of each value, −1 for those inside a stage of several operators.
+        nodes: each value but inputs is written by one of them.
+        inputs, outputs: the model's, as values.
+    """
+
+    model: Model
+    values: tuple[BlockTensor, ...]
+    tensors: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each value the nodes that read it, ascending."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for index, node in enumerate(self.nodes):
+            for value in dict.fromkeys(node.inputs):
+                found[value].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def writer(self) -> tuple[int, ...]:
+        """For each value the node that writes it, −1 for the model's inputs."""
+        found = [-1] * len(self.values)
+        for index, node in enumerate(self.nodes):
+            for value in node.outputs:
+                found[value] = index
+        return tuple(found)
+
+    def shape(self, value: int) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        tensor = self.values[value]
+        return tensor.height, tensor.width, tensor.channels
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What runs whole, and why."""
+        return tuple(f"{node.name} runs whole on one worker: {node.reason}" for node in self.nodes if not node.stage)
+
+
+def network_of(model: Model) -> Network:
+    """The network of a model's first subgraph.
+
+    Raises:
+        ModelError: a tensor has a dynamic shape, or the model keeps state between inferences.
+        UsageError: a tensor is read in two shapes that no operator leads between.
+    """
+    memory = memory_graph(model)
+    if any(tensor.is_variable for tensor in model.main.tensors):
+        raise ModelError("the model keeps state between inferences (variable tensors); such a model cannot be split")
+    assembly = _Assembly(model, memory.sizes)
+    lowerings = lower_model(model)
+    for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
+        operators = list(run)
+        for found in _extractions(model, operators, lowerings) if fusable else operators:
+            if isinstance(found, int):
+                assembly.add_whole(found, lowerings, memory.ops[found].inputs, memory.ops[found].outputs)
+            else:
+                assembly.add_stages(found)
+    return assembly.network(model.main.inputs or (), model.main.outputs or ())
+
+
+def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -> Iterator[Extraction | int]:
+    """The operators as one piece, or each by itself where that is not possible; those that remain run whole."""
+    try:
+        yield extract(model, operators, lowerings)
+    except BlockError:
+        for index in operators:
+            try:
+                yield extract(model, [index], lowerings)
+            except BlockError:
+                yield index
+
+
+class _Assembly:
+    """Values and nodes as they are found."""
+
+    def __init__(self, model: Model, sizes: Sequence[int]) -> None:
+        self.model, self.sizes = model, sizes
+        self.values: list[BlockTensor] = []
+        self.tensors: list[int] = []
+        self.nodes: list[Node] = []
+        self.value_of: dict[int, int] = {}
+        self.shaped: set[int] = set()
+
+    def add_stages(self, found: Extraction) -> None:
+        block = found.block
+        known = dict(zip((*block.inputs, *block.outputs), (*found.inputs, *found.outputs), strict=True))
+        place = {
+            index: self._value(known.get(index, -1), replace(tensor, name=tensor.name))
+            for index, tensor in enumerate(block.tensors)
+        }
+        for stage in block.stages:
+            inputs, output = tuple(place[index] for index in stage.inputs), place[stage.output]
+            moved = replace(stage, inputs=inputs, output=output)
+            label = operator_label(self.model, stage.operator)
+            self.nodes.append(Node(label, inputs, (output,), moved, stage.operator))
+
+    def add_whole(self, index: int, lowerings: Lowerings, inputs: Iterable[int], outputs: Iterable[int]) -> None:
+        result = lowerings[index]
+        reason = result if isinstance(result, str) else "it only renames bytes"
+        sources, results = tuple(map(self._plain, inputs)), tuple(map(self._plain, outputs))
+        self.nodes.append(Node(operator_label(self.model, index), sources, results, None, index, reason))
+
+    def _plain(self, tensor: int) -> int:
+        """The value of a tensor no stage has touched yet: one pixel of all its bytes."""
+        if tensor not in self.value_of:
+            name = tensor_name(self.model, tensor)
+            self.value_of[tensor] = self._append(tensor, BlockTensor(name, 1, 1, self.sizes[tensor], 0))
+        return self.value_of[tensor]
+
+    def _value(self, tensor: int, shape: BlockTensor) -> int:
+        if tensor < 0:
+            return self._append(tensor, shape)
+        if tensor not in self.value_of:
+            self.value_of[tensor] = self._append(tensor, shape)
+        value = self.value_of[tensor]
+        before = self.values[value]
+        extents = [(each.height, each.width, each.channels) for each in (before, shape)]
+        if value in self.shaped and (extents[0] != extents[1] or before.zero_point != shape.zero_point):
+            raise UsageError(f"{shape.name} is read in the shapes {extents[0]} and {extents[1]}: it cannot be split")
+        if prod(extents[0]) != prod(extents[1]):
+            raise UsageError(f"{shape.name} has {prod(extents[0])} bytes and is read as {prod(extents[1])}")
+        self.values[value] = shape
+        self.shaped.add(value)
+        return value
+
+    def _append(self, tensor: int, shape: BlockTensor) -> int:
+        self.values.append(shape)
+        self.tensors.append(tensor)
+        return len(self.values) - 1
+
+    def network(self, inputs: Sequence[int], outputs: Sequence[int]) -> Network:
+        ends = tuple(self._plain(index) for index in inputs), tuple(self._plain(index) for index in outputs)
+        written = {value for node in self.nodes for value in node.outputs} | set(ends[0])
+        if missing := [self.values[value].name for value in ends[1] if value not in written]:
+            raise ModelError(f"the model's output {missing[0]} is computed by no operator")
+        return Network(self.model, tuple(self.values), tuple(self.tensors), tuple(self.nodes), *ends)
+
+
+def holds_weights(kind: StageKind) -> bool:
+    """Whether stages of a kind read weights."""
+    return kind in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED)

@@ -1,0 +1,216 @@
+"""A box of a stage's output as a smaller stage: what it needs of its inputs (its receptive field), and its weights.
+
+The smaller stage is an ordinary one: fewer rows and columns with the padding that is really there, fewer output
+channels with their weights, biases and multipliers. So the kernels that run a whole layer run a part of it, and every
+output element is made from the same integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.axes import AxisWindow, stage_windows
+from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.split.cut.network import Network, Node
+from tflite_fuse.split.cut.regions import Box, Range, Region, region_of, whole
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a stage.
+
+    Attributes:
+        node: index of the network's node.
+        stage: its ``inputs`` count the piece's own; its ``output`` is the number behind them.
+        tensors: extents of the inputs, then of the output.
+        reads: for each input the network's value, and the box of it.
+        writes: the value, and the box of it.
+    """
+
+    node: int
+    stage: Stage
+    tensors: tuple[BlockTensor, ...]
+    reads: tuple[tuple[int, Box], ...]
+    writes: tuple[int, Box]
+
+
+def can_be_cut(node: Node) -> bool:
+    """Whether parts of a node's output can be computed by themselves."""
+    return node.stage is not None and node.stage.kind in _CHANNELS
+
+
+def pieces_of(network: Network, node: int, region: Region) -> tuple[Piece, ...]:
+    """A region of a stage's output as pieces, one box each.
+
+    Raises:
+        BlockError: the stage cannot be cut like this.
+    """
+    return tuple(_piece(network, node, part) for box in region for part in _aligned(network.nodes[node], box))
+
+
+def receptive_field(network: Network, node: int, region: Region) -> dict[int, Region]:
+    """For each value a node reads, what of it a region of its output needs; all of it for an operator without stage."""
+    found: dict[int, Region] = dict.fromkeys(network.nodes[node].inputs, ())
+    if network.nodes[node].stage is None:
+        return {value: (whole(network.shape(value)),) for value in found} if region else found
+    for box in region:
+        for part in _aligned(network.nodes[node], box):
+            for value, needed in box_needs(network, node, part):
+                found[value] = region_of(*found[value], needed)
+    return found
+
+
+def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], ...]:
+    """For each input that a box of a stage's output reads, the value and the box of it.
+
+    Raises:
+        BlockError: the stage cannot be cut like this.
+    """
+    stage = _stage_of(network.nodes[node])
+    shapes = [network.shape(value) for value in stage.inputs]
+    full = box == whole(network.shape(stage.output))
+    if stage.kind not in _CHANNELS:
+        if not full:
+            raise BlockError(f"{network.nodes[node].name} cannot be cut")
+        return tuple((value, whole(shape)) for value, shape in zip(stage.inputs, shapes, strict=True))
+    channels = _CHANNELS[stage.kind](stage, [shape[2] for shape in shapes], box.channels)
+    found = []
+    for value, shape, wanted in zip(stage.inputs, shapes, channels, strict=True):
+        if wanted[0] >= wanted[1]:
+            continue  # a part of a concatenation that the box does not touch
+        if stage.kind is StageKind.FULLY_CONNECTED or accumulates(stage, network.values):
+            rows, columns = (0, shape[0]), (0, shape[1])
+        else:
+            if stage.kind in _VALUE_BY_VALUE and shape[:2] != network.shape(stage.output)[:2]:
+                raise BlockError(f"{network.nodes[node].name} reads one pixel for many and cannot be cut")
+            row_window, column_window = stage_windows(stage)
+            rows, columns = _seen(row_window, box.rows, shape[0]), _seen(column_window, box.columns, shape[1])
+            if rows[0] >= rows[1] or columns[0] >= columns[1]:
+                raise BlockError(f"a part of {network.nodes[node].name} would read nothing but padding")
+        found.append((value, Box(rows, columns, wanted)))
+    return tuple(found)
+
+
+def _seen(window: AxisWindow, positions: Range, length: int) -> Range:
+    return max(window.first(positions[0]), 0), min(window.end(positions[1]), length)
+
+
+# ---- Channels ----
+
+_Channels = Callable[[Stage, list[int], Range], list[Range]]
+
+
+def _all(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    return [(0, count) for count in counts]
+
+
+def _same(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    return [wanted for _ in counts]
+
+
+def _multiplied(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    return [(wanted[0] // stage.depth_multiplier, -(-wanted[1] // stage.depth_multiplier))]
+
+
+def _joined(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    found, start = [], 0
+    for count in counts:
+        low, high = max(wanted[0] - start, 0), min(wanted[1] - start, count)
+        found.append((low, high) if low < high else (0, 0))
+        start += count
+    return found
+
+
+_CHANNELS: dict[StageKind, _Channels] = {
+    StageKind.CONV: _all,
+    StageKind.FULLY_CONNECTED: _all,
+    StageKind.DEPTHWISE: _multiplied,
+    StageKind.CONCATENATION: _joined,
+    **dict.fromkeys(
+        (
+            StageKind.ADD,
+            StageKind.MULTIPLY,
+            StageKind.SQUARED_DIFFERENCE,
+            StageKind.LOOKUP,
+            StageKind.PAD,
+            StageKind.AVERAGE_POOL,
+            StageKind.MAX_POOL,
+            StageKind.GLOBAL_AVERAGE,
+        ),
+        _same,
+    ),
+}
+"""Which input channels a range of output channels needs. A kind that is not here is not cut: it may read anything."""
+
+_VALUE_BY_VALUE = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.LOOKUP)
+"""Here rows and columns of input and output are the same ones."""
+
+
+def _aligned(node: Node, box: Box) -> Iterator[Box]:
+    """The box, cut where a depthwise stage with a multiplier would read a part of what one input channel makes."""
+    multiplier = node.stage.depth_multiplier if node.stage and node.stage.kind is StageKind.DEPTHWISE else 1
+    low, high = box.channels
+    inside_one = low // multiplier == (high - 1) // multiplier
+    if multiplier == 1 or inside_one or (low % multiplier == 0 and high % multiplier == 0):
+        yield box
+        return
+    first, last = -(-low // multiplier) * multiplier, high // multiplier * multiplier
+    for start, end in ((low, first), (first, last), (last, high)):
+        if start < end:
+            yield replace(box, channels=(start, end))
+
+
+# ---- The smaller stage ----
+
+
+def _stage_of(node: Node) -> Stage:
+    if node.stage is None:
+        raise BlockError(f"{node.name} only runs whole: {node.reason}")
+    return node.stage
+
+
+def _piece(network: Network, node: int, box: Box) -> Piece:
+    stage = _stage_of(network.nodes[node])
+    reads = box_needs(network, node, box)
+    tensors = tuple(_part(network.values[value], needed) for value, needed in reads)
+    inputs, output = tuple(range(len(reads))), len(reads)
+    made = replace(stage, inputs=inputs, output=output, padding=_padding(stage, box, reads[0][1]))
+    made = _with_channels(made, box, reads[0][1], network.shape(stage.output)[2])
+    return Piece(node, made, (*tensors, _part(network.values[stage.output], box)), reads, (stage.output, box))
+
+
+def _part(tensor: BlockTensor, box: Box) -> BlockTensor:
+    height, width, channels = box.shape
+    return replace(tensor, height=height, width=width, channels=channels)
+
+
+def _padding(stage: Stage, box: Box, read: Box) -> tuple[int, int]:
+    """Rows and columns that the first window of the box sees above and left of what is read of the input."""
+    if stage.kind in (StageKind.FULLY_CONNECTED, StageKind.GLOBAL_AVERAGE):
+        return stage.padding
+    rows, columns = stage_windows(stage)
+    return read.rows[0] - rows.first(box.rows[0]), read.columns[0] - columns.first(box.columns[0])
+
+
+def _with_channels(stage: Stage, box: Box, read: Box, channels: int) -> Stage:
+    low, high = box.channels
+    if high - low == channels:
+        return stage
+    table, bias, weights = stage.requantization, stage.bias, stage.weights
+    if table is not None and len(table.multiplier) == channels:
+        table = Requantization(table.multiplier[low:high], table.shift[low:high])
+    if weights is not None:
+        weights = weights[..., low:high] if stage.kind is StageKind.DEPTHWISE else weights[low:high]
+    multiplier = stage.depth_multiplier
+    if stage.kind is StageKind.DEPTHWISE and read.shape[2] == 1:
+        multiplier = high - low
+    return replace(
+        stage,
+        weights=weights,
+        bias=None if bias is None else bias[low:high],
+        requantization=table,
+        depth_multiplier=multiplier,
+    )

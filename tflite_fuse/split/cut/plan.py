@@ -1,0 +1,98 @@
+"""A plan: phase by phase, what travels and who computes what.
+
+    phase 1: the coordinator sends rows 0 … 19 of the image to worker 0, …; worker 0 computes rows 0 … 18 of block 1
+    phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
+
+A worker computes its task of a phase as soon as what the phase sends to it is there and its own tasks before are done;
+nobody waits for anybody else. Every element a task stores has one owner: the first task in the plan that declares it.
+Elements other tasks compute as well (halos, replicated layers) are declared as their copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflite_fuse.split.cut.regions import Region, volume
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Parts of a value on their way.
+
+    Attributes:
+        value: which.
+        source, target: devices.
+        region: what of it, one byte per element.
+    """
+
+    value: int
+    source: int
+    target: int
+    region: Region
+
+    @property
+    def nbytes(self) -> int:
+        return volume(self.region)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node, and what of each value it writes is computed."""
+
+    node: int
+    region: Region
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker computes in one go, its steps in topological order.
+
+    Attributes:
+        worker: who.
+        steps: what, values between them included.
+        owned: for each value that leaves the task, the part this worker is the one producer of.
+        copies: the part it computes as well although another worker owns it.
+    """
+
+    worker: int
+    steps: tuple[Step, ...]
+    owned: tuple[tuple[int, Region], ...]
+    copies: tuple[tuple[int, Region], ...] = ()
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What travels first, what is computed then, one task per worker at most, and what is handed back at once.
+
+    A transfer from the coordinator may hand on what one before it in the same phase brings.
+    """
+
+    name: str
+    transfers: tuple[Transfer, ...]
+    tasks: tuple[Task, ...] = ()
+    returned: tuple[Transfer, ...] = ()
+
+    @property
+    def moved(self) -> int:
+        """Bytes."""
+        return sum(transfer.nbytes for transfer in (*self.transfers, *self.returned))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who does what, from the inputs at the coordinator to the outputs at the coordinator.
+
+    Attributes:
+        workers: how many there are; some may have nothing to do.
+        phases: in order.
+        strategy: what made it, and why this one, in words.
+    """
+
+    workers: int
+    phases: tuple[Phase, ...]
+    strategy: str
+
+    @property
+    def moved(self) -> int:
+        """Bytes of values that travel. What goes through the coordinator is two transfers."""
+        return sum(phase.moved for phase in self.phases)

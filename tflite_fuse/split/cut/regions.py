@@ -1,0 +1,157 @@
+"""Parts of a tensor as disjoint boxes: exact set algebra on rows, columns and channels.
+
+    region = region_of(Box((0, 4), (0, 8), (0, 3)))
+    missing = subtract(region, held)            # what has still to travel
+
+A layer cut by rows or by channels is one box per worker. A range of outputs flattened channel first is seven boxes at
+most: a part of a channel, whole channels, a part of a channel, each part being a part of a row, whole rows, a part of a
+row. So no element needs a bit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+Range = tuple[int, int]
+"""Half-open."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Rows times columns times channels, each a half-open range."""
+
+    rows: Range
+    columns: Range
+    channels: Range
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        return (
+            self.rows[1] - self.rows[0],
+            self.columns[1] - self.columns[0],
+            self.channels[1] - self.channels[0],
+        )
+
+    @property
+    def volume(self) -> int:
+        """Elements, 0 if a range is empty."""
+        height, width, channels = (max(0, size) for size in self.shape)
+        return height * width * channels
+
+    @property
+    def slices(self) -> tuple[slice, slice, slice]:
+        """To cut the box out of an array [H, W, C]."""
+        return slice(*self.rows), slice(*self.columns), slice(*self.channels)
+
+    def within(self, outer: Box) -> Box:
+        """The same elements, counted from the corner of a box that holds them."""
+        ranges = zip(self._ranges, outer._ranges, strict=True)
+        return Box(*((low - start, high - start) for (low, high), (start, _) in ranges))
+
+    @property
+    def _ranges(self) -> tuple[Range, Range, Range]:
+        return self.rows, self.columns, self.channels
+
+
+Region = tuple[Box, ...]
+"""Boxes that share no element and none of which is empty."""
+
+NOTHING: Region = ()
+
+
+def whole(shape: Sequence[int]) -> Box:
+    """All of a tensor of height, width and channels."""
+    height, width, channels = shape
+    return Box((0, height), (0, width), (0, channels))
+
+
+def meet(left: Box, right: Box) -> Box:
+    """What two boxes have in common; empty (volume 0) if that is nothing."""
+    ranges = ((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left._ranges, right._ranges, strict=True))
+    return Box(*ranges)
+
+
+def region_of(*boxes: Box) -> Region:
+    """The union of any boxes, overlapping ones too."""
+    region: Region = NOTHING
+    for box in boxes:
+        region += subtract((box,), region)
+    return region
+
+
+def union(left: Region, right: Region) -> Region:
+    """What is in either."""
+    return left + subtract(right, left)
+
+
+def intersect(left: Region, right: Region) -> Region:
+    """What is in both."""
+    return tuple(common for a in left for b in right if (common := meet(a, b)).volume)
+
+
+def subtract(left: Region, right: Region) -> Region:
+    """What is in the first and not in the second."""
+    rest = tuple(box for box in left if box.volume)
+    for hole in right:
+        rest = tuple(part for box in rest for part in _without(box, hole))
+    return rest
+
+
+def _without(box: Box, hole: Box) -> Iterator[Box]:
+    common = meet(box, hole)
+    if not common.volume:
+        yield box
+        return
+    rows, columns = common.rows, common.columns
+    parts = (
+        Box((box.rows[0], rows[0]), box.columns, box.channels),
+        Box((rows[1], box.rows[1]), box.columns, box.channels),
+        Box(rows, (box.columns[0], columns[0]), box.channels),
+        Box(rows, (columns[1], box.columns[1]), box.channels),
+        Box(rows, columns, (box.channels[0], common.channels[0])),
+        Box(rows, columns, (common.channels[1], box.channels[1])),
+    )
+    yield from (part for part in parts if part.volume)
+
+
+def volume(region: Iterable[Box]) -> int:
+    """Elements of a region; with int8 also its bytes."""
+    return sum(box.volume for box in region)
+
+
+def hull(boxes: Iterable[Box]) -> Box:
+    """The smallest box that holds all of some. Raises ValueError: there are none."""
+    found = list(boxes)
+    axes = zip(*(box._ranges for box in found), strict=True)
+    return Box(*((min(low for low, _ in axis), max(high for _, high in axis)) for axis in axes))
+
+
+def flat_range(shape: Sequence[int], start: int, end: int) -> Region:
+    """Positions ``start … end − 1`` of a tensor flattened channel first, then row, then column.
+
+    Args:
+        shape: height, width and channels.
+        start, end: 0 ≤ start ≤ end ≤ height · width · channels.
+    """
+    height, width, _ = shape
+    boxes = []
+    for (first, last), (low, high) in _parts(start, end, height * width):
+        for (top, bottom), (left, right) in _parts(low, high, width):
+            boxes.append(Box((top, bottom), (left, right), (first, last)))
+    return tuple(boxes)
+
+
+def _parts(start: int, end: int, size: int) -> Iterator[tuple[Range, Range]]:
+    """A range cut at multiples of ``size``: (which multiples, which positions inside each of them)."""
+    first, last = -(-start // size), end // size
+    if first > last:  # inside one multiple
+        yield (last, first), (start - last * size, end - last * size)
+        return
+    if start < first * size:
+        yield (first - 1, first), (start - (first - 1) * size, size)
+    if first < last:
+        yield (first, last), (0, size)
+    if last * size < end:
+        yield (last, last + 1), (0, end - last * size)

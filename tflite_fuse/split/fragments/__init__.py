@@ -1,0 +1,1 @@
+"""What a worker runs: blocks of the device library, made of its tasks."""

@@ -1,0 +1,129 @@
+"""A worker's task as blocks of the device library.
+
+A task's steps become one fused block where they can: its inner values are rings then. They cannot where a value is read
+in parts (the skip of a residual needs fewer rows than the window beside it), or leaves the task: such a value lies in
+memory, and a new block begins behind it. A step of several boxes is a block for each box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
+from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.pieces import Piece, pieces_of
+from tflite_fuse.split.cut.plan import Task
+from tflite_fuse.split.cut.regions import Box
+
+CHUNK = 4
+"""Pixels computed in one go."""
+
+WHOLE = 65535
+"""Rows and columns of tiles that are as large as what they tile."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive pieces of a task that run as one block.
+
+    Attributes:
+        pieces: in order.
+        inputs: what the block reads: value, box. The same value twice where two parts of it are read.
+        outputs: what it writes into memory.
+        plan: the block and its schedule.
+    """
+
+    pieces: tuple[Piece, ...]
+    inputs: tuple[tuple[int, Box], ...]
+    outputs: tuple[tuple[int, Box], ...]
+    plan: BlockPlan
+
+    @cached_property
+    def flash_bytes(self) -> int:
+        """Of options and constants, each at a multiple of 16."""
+        encoded = self.plan.encoded
+        return sum(-(-len(data) // 16) * 16 for data in (encoded.options, encoded.constants))
+
+
+def task_parts(network: Network, task: Task, chunk: int = CHUNK) -> tuple[Part, ...]:
+    """The blocks of a task, in order; operators without stage are left out.
+
+    Raises:
+        BlockError: a piece cannot be a block.
+    """
+    parts: list[Part] = []
+    for run in _runs(network, task):
+        try:
+            part = _part(run, _in_memory(network, task), chunk)
+            _ = part.plan.schedule
+            parts.append(part)
+        except BlockError:
+            if len(run) == 1:
+                raise
+            parts += [_part([piece], {piece.writes[0]}, chunk) for piece in run]
+    return tuple(parts)
+
+
+def _in_memory(network: Network, task: Task) -> set[int]:
+    """Values of a task that do not stay inside blocks."""
+    left = {value for value, _ in (*task.owned, *task.copies)}
+    written = {
+        network.nodes[step.node].outputs[0]: step.region for step in task.steps if network.nodes[step.node].stage
+    }
+    for step in task.steps:
+        if network.nodes[step.node].stage is None:
+            left.update(network.nodes[step.node].inputs)
+            continue
+        for piece in pieces_of(network, step.node, step.region):
+            left.update(value for value, box in piece.reads if value in written and written[value] != (box,))
+    left.update(value for value, region in written.items() if len(region) > 1)
+    return left
+
+
+def _runs(network: Network, task: Task) -> Iterator[list[Piece]]:
+    """The task's pieces, cut behind every value that lies in memory."""
+    kept, run = _in_memory(network, task), list[Piece]()
+    for step in task.steps:
+        found = pieces_of(network, step.node, step.region) if network.nodes[step.node].stage else ()
+        if len(found) != 1:
+            yield from ([run] if run else [])
+            yield from ([piece] for piece in found)
+            run = []
+            continue
+        run.append(found[0])
+        if found[0].writes[0] in kept:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _part(pieces: Sequence[Piece], kept: set[int], chunk: int) -> Part:
+    tensors: list[BlockTensor] = []
+    inputs: list[tuple[int, Box]] = []
+    outputs: list[tuple[int, Box]] = []
+    place: dict[tuple[int, Box], int] = {}
+    stages: list[Stage] = []
+    for piece in pieces:
+        for (value, box), tensor in zip(piece.reads, piece.tensors, strict=False):
+            if (value, box) not in place:
+                place[value, box] = len(tensors)
+                tensors.append(replace(tensor, storage=Storage.INPUT))
+                inputs.append((value, box))
+        storage = Storage.OUTPUT if piece.writes[0] in kept else Storage.SCRATCH
+        place[piece.writes] = len(tensors)
+        tensors.append(replace(piece.tensors[-1], storage=storage))
+        if storage is Storage.OUTPUT:
+            outputs.append(piece.writes)
+        reads = tuple(place[read] for read in piece.reads)
+        stages.append(replace(piece.stage, inputs=reads, output=place[piece.writes]))
+    numbers = [tuple(i for i, tensor in enumerate(tensors) if tensor.storage is each) for each in _OPERANDS]
+    block = Block(tuple(tensors), tuple(stages), *numbers)
+    return Part(tuple(pieces), tuple(inputs), tuple(outputs), BlockPlan(block, BlockConfig(WHOLE, WHOLE, chunk)))
+
+
+_OPERANDS = (Storage.INPUT, Storage.OUTPUT)

@@ -1,0 +1,1 @@
+"""Split CNN inference on networked microcontrollers, as published: the baseline."""

@@ -1,0 +1,235 @@
+"""A plan on simulated devices and links, message by message.
+
+Every device has one processor, sends one message after another and receives one message after another; the three do
+not disturb each other. A message occupies its sender, travels for the latency of the slower end, then occupies its
+receiver. A task starts when everything that was sent to its worker in its phase and before is there, and the worker's
+tasks before are done; a transfer starts when its source has computed or been given the value. So nobody waits for a
+round to end. What the switch between them does is not part of this: no loss, no congestion, no retransmission.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.costs.needs import HEADER_BYTES
+from tflite_fuse.split.cut.plan import Plan, Task, Transfer
+
+TaskSeconds = Callable[[int, Task], float]
+"""How long a task of a phase takes on its worker."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took a while.
+
+    Attributes:
+        device: whose.
+        lane: ``compute``, ``send`` or ``receive``.
+        name: what.
+        start, end: seconds.
+    """
+
+    device: int
+    lane: str
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened.
+
+    Attributes:
+        seconds: until the coordinator had all outputs and every worker was done.
+        busy: seconds each worker computed.
+        payload_bytes, frame_bytes: sent over all links, without and with the messages' headers.
+        messages: how many.
+        spans: tasks and transfers, where they were asked for.
+    """
+
+    seconds: float
+    busy: tuple[float, ...]
+    payload_bytes: int
+    frame_bytes: int
+    messages: int
+    spans: tuple[Span, ...] = ()
+
+
+def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
+    """Run a plan once."""
+    return _Simulation(plan, cluster, task_seconds, spans).run()
+
+
+@dataclass
+class _Job:
+    """A transfer or a task that waits for others.
+
+    Attributes:
+        what: the transfer, or the task with its phase.
+        waits: how many jobs it still waits for.
+        next: the jobs that wait for it.
+        left: messages of a transfer that have not arrived.
+    """
+
+    what: Transfer | tuple[int, Task]
+    waits: int
+    next: list[int]
+    left: int = 0
+    start: float = 0.0
+
+
+class _Simulation:
+    def __init__(self, plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool) -> None:
+        self.plan, self.cluster, self.task_seconds = plan, cluster, task_seconds
+        self.jobs = _jobs(plan)
+        self.queue: list[tuple[float, int, Callable[[float], None]]] = []
+        self.number = 0
+        self.sending: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        self.receiving: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        self.computing: dict[int, deque[int]] = defaultdict(deque)
+        self.active: set[tuple[str, int]] = set()
+        self.busy = [0.0] * plan.workers
+        self.spans: list[Span] | None = [] if spans else None
+        self.payload = self.messages = 0
+
+    def run(self) -> Timeline:
+        now = 0.0
+        for index, job in enumerate(self.jobs):
+            if not job.waits:
+                self._ready(index, 0.0)
+        while self.queue:
+            now, _, action = heapq.heappop(self.queue)
+            action(now)
+        frames = self.payload + HEADER_BYTES * self.messages
+        return Timeline(now, tuple(self.busy), self.payload, frames, self.messages, tuple(self.spans or ()))
+
+    def _at(self, when: float, action: Callable[[float], None]) -> None:
+        self.number += 1
+        heapq.heappush(self.queue, (when, self.number, action))
+
+    def _ready(self, index: int, now: float) -> None:
+        job = self.jobs[index]
+        if isinstance(job.what, Transfer):
+            sizes = list(_messages(job.what.nbytes))
+            job.left, job.start = len(sizes), now
+            self.sending[job.what.source].extend((index, size) for size in sizes)
+            self._send(job.what.source, now)
+        else:
+            self.computing[job.what[1].worker].append(index)
+            self._compute(job.what[1].worker, now)
+
+    def _done(self, index: int, now: float) -> None:
+        for following in self.jobs[index].next:
+            self.jobs[following].waits -= 1
+            if not self.jobs[following].waits:
+                self._ready(following, now)
+
+    def _send(self, device: int, now: float) -> None:
+        if ("send", device) in self.active or not self.sending[device]:
+            return
+        index, size = self.sending[device].popleft()
+        self.active.add(("send", device))
+        transfer = self._transfer(index)
+        link, other = self.cluster.device(device).link, self.cluster.device(transfer.target).link
+        self.payload, self.messages = self.payload + size, self.messages + 1
+
+        def sent(then: float) -> None:
+            self.active.discard(("send", device))
+            self._at(then + max(link.latency, other.latency), lambda later: self._arrive(index, size, later))
+            self._send(device, then)
+
+        self._at(now + link.seconds(size + HEADER_BYTES), sent)
+
+    def _arrive(self, index: int, size: int, now: float) -> None:
+        device = self._transfer(index).target
+        self.receiving[device].append((index, size))
+        self._receive(device, now)
+
+    def _receive(self, device: int, now: float) -> None:
+        if ("receive", device) in self.active or not self.receiving[device]:
+            return
+        index, size = self.receiving[device].popleft()
+        self.active.add(("receive", device))
+
+        def received(then: float) -> None:
+            self.active.discard(("receive", device))
+            job = self.jobs[index]
+            job.left -= 1
+            if not job.left:
+                self._note(device, "receive", f"value {self._transfer(index).value}", job.start, then)
+                self._done(index, then)
+            self._receive(device, then)
+
+        self._at(now + self.cluster.device(device).link.seconds(size + HEADER_BYTES), received)
+
+    def _compute(self, worker: int, now: float) -> None:
+        if ("compute", worker) in self.active or not self.computing[worker]:
+            return
+        index = self.computing[worker].popleft()
+        self.active.add(("compute", worker))
+        what = self.jobs[index].what
+        assert not isinstance(what, Transfer)
+        phase, task = what
+        seconds = self.task_seconds(phase, task)
+        self.busy[worker] += seconds
+
+        def computed(then: float) -> None:
+            self.active.discard(("compute", worker))
+            self._note(worker, "compute", self.plan.phases[phase].name, now, then)
+            self._done(index, then)
+            self._compute(worker, then)
+
+        self._at(now + seconds, computed)
+
+    def _transfer(self, index: int) -> Transfer:
+        what = self.jobs[index].what
+        assert isinstance(what, Transfer)
+        return what
+
+    def _note(self, device: int, lane: str, name: str, start: float, end: float) -> None:
+        if self.spans is not None:
+            self.spans.append(Span(device, lane, name, start, end))
+
+
+def _messages(nbytes: int) -> Iterator[int]:
+    """Payloads of the messages a transfer takes."""
+    full, rest = divmod(nbytes, PAYLOAD_BYTES)
+    yield from [PAYLOAD_BYTES] * full
+    if rest:
+        yield rest
+
+
+def _jobs(plan: Plan) -> list[_Job]:
+    """All transfers and tasks, and who waits for whom."""
+    jobs: list[_Job] = []
+    given: dict[tuple[int, int], list[int]] = defaultdict(list)  # by device and value: what brings it there
+    since: dict[int, list[int]] = defaultdict(list)  # by worker: what came since its last task
+    last: dict[int, int] = {}
+
+    def add(what: Transfer | tuple[int, Task], waits: set[int]) -> int:
+        jobs.append(_Job(what, len(waits), []))
+        for other in waits:
+            jobs[other].next.append(len(jobs) - 1)
+        return len(jobs) - 1
+
+    def move(transfers: tuple[Transfer, ...]) -> None:
+        for each in transfers:
+            index = add(each, set(given.get((each.source, each.value), ())))
+            given[each.target, each.value].append(index)
+            since[each.target].append(index)
+
+    for number, phase in enumerate(plan.phases):
+        move(phase.transfers)
+        for task in phase.tasks:
+            waits = {*since.pop(task.worker, ()), *([last[task.worker]] if task.worker in last else ())}
+            index = add((number, task), waits)
+            last[task.worker] = index
+            for value, _ in (*task.owned, *task.copies):
+                given[task.worker, value] = [index]
+        move(phase.returned)
+    return jobs

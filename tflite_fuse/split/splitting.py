@@ -1,0 +1,181 @@
+"""From a model and a cluster to a split: plan, what it needs, how long it takes, and whether it computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.model.schema import Model
+from tflite_fuse.split.cluster.devices import Cluster, Device
+from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant, Needs
+from tflite_fuse.split.cut.network import Network, network_of
+from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.cut.regions import volume, whole
+from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
+from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
+from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.simulate.events import Timeline, simulate
+from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
+
+STRATEGIES = ("paper", "even", "frequency")
+OBJECTIVES = ("time", "ram", "traffic", "throughput")
+
+_ROUNDS = 12
+"""How often shares are corrected for kernels that two neighbours both store."""
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What is asked for.
+
+    Attributes:
+        strategy: one of STRATEGIES.
+        max_ram, max_flash: bytes each worker may use, instead of the file's.
+        verify: inputs to compare on; 0 for none.
+        seed: of the random ones among them.
+    """
+
+    strategy: str = "paper"
+    max_ram: int | None = None
+    max_flash: int | None = None
+    verify: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """What came out.
+
+    Attributes:
+        network, cluster, plan: as planned.
+        needs: of each worker.
+        timeline: of one inference on simulated devices.
+        one_seconds: of the fastest worker alone with memory without limit, input and output brought by the coordinator.
+        verified: None where nothing was run.
+        notes: sentences for the user.
+    """
+
+    network: Network
+    cluster: Cluster
+    plan: Plan
+    needs: tuple[Needs, ...]
+    timeline: Timeline
+    one_seconds: float
+    verified: Verified | None
+    notes: tuple[str, ...]
+
+
+def split_model(
+    model: Model, cluster: Cluster, options: SplitOptions, progress: Callable[[int, int], None] | None = None
+) -> Split:
+    """Split a model over a cluster.
+
+    Raises:
+        UsageError: an unknown strategy.
+        ModelError: the model cannot be split.
+        LimitError: it does not fit: who lacks how much for which layer.
+        PlanError: the plan contradicts itself (a defect of this package).
+        RuntimeUnavailableError: verification was asked for and TFLM or a C compiler is missing.
+    """
+    if options.strategy not in STRATEGIES:
+        raise UsageError(f"{options.strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
+    cluster = _limited(cluster, options)
+    network = network_of(model)
+    accountant = Accountant(network)
+    plan, needs = _published(network, cluster, accountant, options.strategy)
+    _check_fit(cluster, needs)
+    verified = None
+    if options.verify:
+        verified = verify_plan(network, plan, accountant, inputs=options.verify, seed=options.seed, progress=progress)
+    timeline = timeline_of(plan, cluster, accountant, spans=True)
+    notes = (*network.notes, plan.strategy, *_device_notes(cluster, plan, needs))
+    return Split(network, cluster, plan, needs, timeline, seconds_alone(network, cluster, accountant), verified, notes)
+
+
+def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
+    """One inference on simulated devices."""
+
+    def seconds(_: int, task: Task) -> float:
+        device = cluster.workers[task.worker]
+        return device.seconds(accountant.instructions(task, device.target))
+
+    return simulate(plan, cluster, seconds, spans)
+
+
+def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
+    """Of the fastest worker with memory without limit, input and output included."""
+    plans = [one_worker(network, len(cluster.workers), worker) for worker in range(len(cluster.workers))]
+    fastest = {(device.target, device.mhz, device.link): index for index, device in enumerate(cluster.workers)}
+    return min(timeline_of(plans[index], cluster, accountant).seconds for index in fastest.values())
+
+
+def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
+    def limited(device: Device) -> Device:
+        ram = device.ram if options.max_ram is None else options.max_ram
+        flash = device.flash if options.max_flash is None else options.max_flash
+        return replace(device, ram=ram, flash=flash)
+
+    return replace(cluster, workers=tuple(map(limited, cluster.workers)))
+
+
+def _published(
+    network: Network, cluster: Cluster, accountant: Accountant, strategy: str
+) -> tuple[Plan, tuple[Needs, ...]]:
+    """The published scheme; shares are lowered until what a worker really stores fits."""
+    ratings, why = _ratings(network, cluster, accountant, strategy)
+    names = [worker.name for worker in cluster.workers]
+    room = [_room(worker) for worker in cluster.workers]
+    for _ in range(_ROUNDS):
+        plan = paper_plan(network, ratings, why)
+        needs = accountant.of_plan(plan, cluster)
+        stored = [each.flash_bytes - LIBRARY_BYTES for each in needs]
+        over = [index for index, each in enumerate(stored) if each > _room(cluster.workers[index])]
+        if not over:
+            break
+        for index in over:
+            share = ratings[index] / sum(ratings) * sum(stored)
+            room[index] = min(room[index], share) * _room(cluster.workers[index]) / stored[index]
+        ratings = without_overflow(ratings, float(sum(stored)), room, names)
+        why += "" if "Equation 7" in why else "; shares beyond a worker's flash given to others by Equation 7"
+    return plan, needs
+
+
+def _room(worker: Device) -> float:
+    return float("inf") if worker.flash is None else max(0.0, worker.flash - LIBRARY_BYTES)
+
+
+def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strategy: str) -> tuple[list[float], str]:
+    if strategy == "even":
+        return [1.0] * len(cluster.workers), "every layer cut evenly by output positions, through the coordinator"
+    if strategy == "frequency":
+        ratings = [worker.mhz for worker in cluster.workers]
+        return ratings, "every layer cut by output positions in proportion to frequencies, through the coordinator"
+    kc = travelling_share(paper_plan(network, [1.0] * len(cluster.workers), ""), network)
+    produced = sum(volume((whole(network.shape(value)),)) for node in network.nodes for value in node.outputs)
+    ratings = []
+    for index, worker in enumerate(cluster.workers):
+        alone = one_worker(network, len(cluster.workers), index)
+        tasks = [task for phase in alone.phases for task in phase.tasks]
+        cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
+        ratings.append(rating(profile(worker, produced / 1000 / (cycles / 1e6)), kc))
+    return ratings, f"every layer cut by output positions in proportion to ratings (Equation 5, Kc = {kc:.2f})"
+
+
+def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:
+    for worker, each in zip(cluster.workers, needs, strict=True):
+        if worker.ram is not None and each.ram_bytes > worker.ram:
+            raise LimitError(
+                f"{worker.name} needs {each.ram_bytes:,} B of RAM for {each.largest} and has {worker.ram:,} B: "
+                f"{each.ram_bytes - worker.ram:,} B are missing; add workers, or choose another strategy"
+            )
+        if worker.flash is not None and each.flash_bytes > worker.flash:
+            raise LimitError(
+                f"{worker.name} needs {each.flash_bytes:,} B of flash and has {worker.flash:,} B: "
+                f"{each.flash_bytes - worker.flash:,} B are missing; add workers or flash"
+            )
+
+
+def _device_notes(cluster: Cluster, plan: Plan, needs: Sequence[Needs]) -> tuple[str, ...]:
+    idle = [worker.name for worker, each in zip(cluster.workers, needs, strict=True) if not each.by_phase]
+    return (f"nothing to do for {', '.join(idle)}",) if idle else ()

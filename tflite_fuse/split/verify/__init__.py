@@ -1,0 +1,1 @@
+"""Running a plan on this machine, and checking what it declares."""
