@@ -31,7 +31,7 @@ Run = Callable[[int, float], tuple[int, Counter[str], list[str]]]
 """(first case, seconds) → (next case, outcomes, what must not be)."""
 
 _CHUNK = 2000
-_TURN = 60.0
+_TURN = 150.0
 """Seconds until another fuzzer has its turn, and the counts are written down."""
 
 

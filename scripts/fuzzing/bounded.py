@@ -26,6 +26,8 @@ class Case:
 
 _PATIENCE = 300.0
 """Seconds on the wall, for a machine that is busy with other things; processor time is bounded by the budget."""
+_TRIES = 3
+"""Where the time is over: others on the same core make the same work take twice the processor time."""
 _BATCH = 500
 
 
@@ -95,7 +97,11 @@ def _serve(connection: Connection, case: Case, numbers: list[int], budget: Budge
     with Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), 2)
     for number in numbers:
-        connection.send(_one(case, number, budget))
+        outcome = _one(case, number, budget)
+        for _ in range(_TRIES - 1 if outcome.word == "time" else 0):
+            again = _one(case, number, budget)
+            outcome = outcome if again.word == "time" else again
+        connection.send(outcome)
     connection.close()
 
 

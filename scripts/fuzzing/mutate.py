@@ -84,8 +84,8 @@ def _changed(rng: Random, item: Any) -> Any:
         names += ["subgraphs"] * 12  # most of what matters is there
     name = rng.choice(names)
     value = getattr(item, name)
-    if isinstance(value, tuple) and value and is_dataclass(value[0]) and rng.random() < 0.85:
-        at = rng.randrange(len(value))
+    at = rng.randrange(len(value)) if isinstance(value, tuple) and value else -1
+    if at >= 0 and is_dataclass(value[at]) and rng.random() < 0.85:
         return replace(item, **{name: (*value[:at], _changed(rng, value[at]), *value[at + 1 :])})
     if is_dataclass(value) and not isinstance(value, type) and rng.random() < 0.8:
         return replace(item, **{name: _changed(rng, value)})

@@ -14,6 +14,9 @@ from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
 
+_LONGEST_REWRITTEN = 1 << 15
+"""A sound model of real size may take a second or two: what is above the budget then would say nothing."""
+
 
 @functools.cache
 def _seeds() -> tuple[tuple[bytes, ...], tuple[float, ...], dict[bytes, Model]]:
@@ -22,11 +25,14 @@ def _seeds() -> tuple[tuple[bytes, ...], tuple[float, ...], dict[bytes, Model]]:
     return files, tuple(len(data) ** -0.5 for data in files), {data: load_model(data) for data in files}
 
 
-def damaged_file(number: int) -> bytes:
-    """The file of a case: of its number alone."""
+def damaged_file(number: int, longest: int | None = None) -> bytes:
+    """The file of a case: of its number alone. ``longest`` is the size of the largest sound one to damage."""
     files, weights, models = _seeds()
     rng = Random(number)
-    (data,) = rng.choices(files, weights)
+    allowed = [
+        (data, weight) for data, weight in zip(files, weights, strict=True) if len(data) <= (longest or len(data))
+    ]
+    (data,) = rng.choices([data for data, _ in allowed], [weight for _, weight in allowed])
     return mutated(rng, data, models[data])
 
 
@@ -56,4 +62,4 @@ def _warm() -> None:
 
 
 INSPECT = Case(damaged_file, _inspected, _warm)
-REWRITE = Case(damaged_file, _rewritten, _warm)
+REWRITE = Case(lambda number: damaged_file(number, _LONGEST_REWRITTEN), _rewritten, _warm)

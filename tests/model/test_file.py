@@ -22,6 +22,15 @@ def test_a_model_with_every_part_survives_write_and_read() -> None:
     assert load_model(serialize_model(model)) == model
 
 
+def test_a_file_with_a_scale_that_is_no_number_equals_itself() -> None:
+    model = rich_model()
+    quantization = replace(model.main.tensors[0].quantization, scale=(float("nan"),))  # type: ignore[type-var]
+    tensors = (replace(model.main.tensors[0], quantization=quantization), *model.main.tensors[1:])
+    data = serialize_model(replace(model, subgraphs=(replace(model.main, tensors=tensors), *model.subgraphs[1:])))
+    assert load_model(data) == load_model(data)
+    assert serialize_model(load_model(data)) == data
+
+
 @pytest.mark.parametrize("index", [-1, 5, 2**31 - 1])
 def test_metadata_buffers_that_do_not_exist_are_refused(index: int) -> None:
     with pytest.raises(ModelError, match="the list of metadata buffers refers to buffer"):

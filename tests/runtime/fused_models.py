@@ -67,10 +67,9 @@ def with_block(
 ) -> bytes:
     """The model with the encoded block in place of some operators."""
     model, buffer = add_buffer(model, encoded.constants)
-    one = s.Quantization(scale=(1.0,), zero_point=(0,))
-    constant = s.Tensor((len(encoded.constants),), TensorType.INT8, buffer, "block constants", one)
+    constant = s.Tensor((len(encoded.constants),), TensorType.INT8, buffer, "block constants")
     model, constants = add_tensor(model, constant)
-    model, scratch = add_tensor(model, s.Tensor((encoded.scratch_bytes,), TensorType.INT8, 0, "block scratch", one))
+    model, scratch = add_tensor(model, s.Tensor((encoded.scratch_bytes,), TensorType.INT8, 0, "block scratch"))
     model, code = add_operator_code(model, custom=CUSTOM_CODE)
     block = s.Operator(code, (*inputs, constants), (*outputs, scratch), custom_options=encoded.options)
     kept = [

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import flatbuffers
@@ -107,6 +108,12 @@ OptionsReader = Callable[["Reader", int, int, Kind], Any]
 OptionsWriter = Callable[[flatbuffers.Builder, Any], int]
 
 
+@lru_cache(maxsize=1024)
+def _nan(bits: bytes) -> float:
+    """One object for each NaN: it is not equal to itself, but tuples that hold the same object are equal."""
+    return float(struct.unpack("<f", bits)[0])
+
+
 class Reader:
     """Reads tables from untrusted bytes; remembers how far the FlatBuffer reaches (``end``).
 
@@ -196,7 +203,8 @@ class Reader:
             return tuple(self.table(s.table, self.target(start + 4 * i)) for i in range(count))
         form = s.kind.value[1]
         start, count = self.span(position, struct.calcsize("<" + form))
-        return struct.unpack_from(f"<{count}{form}", self.data, start)
+        values = struct.unpack_from(f"<{count}{form}", self.data, start)
+        return values if form != "f" else tuple(x if x == x else _nan(struct.pack("<f", x)) for x in values)
 
     def _union(self, s: _Slot, present: dict[int, int]) -> Any:
         member = int(self.scalar("B", present[s.number])) if s.number in present else 0

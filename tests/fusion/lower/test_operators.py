@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from tests.fusion.raw_models import SAME, VALID, RawModel, add_convolution, edgy_int8
+from tflite_fuse import rewrite
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
 from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, Operator, OptionsTable, Quantization, Sparsity, Tensor
 from tflite_fuse.model.types import TensorType
@@ -196,3 +198,14 @@ def test_fully_connected_of_a_batch_is_refused() -> None:
     options = make_options("FullyConnectedOptions")
     (reason,) = fusability(one_operator("FULLY_CONNECTED", [x, weights], raw, y, options))
     assert reason == "it maps 24 to 12 values with weights of 6 to 3"
+
+
+def test_what_reads_a_tensor_that_nothing_writes_stays_outside_and_the_rest_is_proven() -> None:
+    """No proof could say that a block reads the same there."""
+    raw = RawModel()
+    x, nothing = raw.tensor((1, 6, 6, 2)), raw.tensor((1, 6, 6, 2))
+    known, unknown = add_convolution(raw, x, (1, 6, 6, 2)), add_convolution(raw, nothing, (1, 6, 6, 2))
+    model = raw.build([x], [known, unknown])
+    assert fusability(model) == (None, f"it reads {model.main.tensors[nothing].name}, which nothing writes")
+    proven = rewrite(serialize_model(model), verify=False).report.proven
+    assert (proven.blocks, proven.operators) == (1, 1)
