@@ -22,6 +22,7 @@ from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.straighten import Straighten
 from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
@@ -182,7 +183,8 @@ def pareto(
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
     name = "model" if isinstance(source, bytes) else str(source)
-    return front_report(name, placed_front(SinkTranspose().run(model).model, options), options.target)
+    model = SinkTranspose().run(Straighten().run(model).model).model
+    return front_report(name, placed_front(model, options), options.target)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:

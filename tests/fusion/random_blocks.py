@@ -13,6 +13,7 @@ import numpy as np
 
 from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
+from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,
@@ -56,7 +57,7 @@ class BlockMaker:
         self.newest = self.add_tensor(shape)
         low = self.rng.randint(-128, 20) if self.rng.random() < 0.3 else -128
         high = self.rng.randint(low, 127) if self.rng.random() < 0.3 else 127
-        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP):
+        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS):
             low, high = -128, 127
         self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
 
@@ -185,6 +186,13 @@ class BlockMaker:
             shape = (self.tensors[newest].height, self.tensors[newest].width, channels)
             self.add_stage(Stage(StageKind.CONCATENATION, tuple(inputs), -1), shape)
 
+    def channels(self) -> None:
+        there, count = self.source.channels, self.rng.randint(1, 9)
+        sources = tuple(self.rng.randint(-1, there - 1) for _ in range(count))
+        found = ChannelParameters(sources, self.rng.randint(-128, 127))
+        shape = (self.source.height, self.source.width, count)
+        self.add_stage(Stage(StageKind.CHANNELS, (self.newest,), -1, parameters=found), shape)
+
     def tail(self) -> None:
         if self.rng.random() < 0.6:
             depth = self.source.pixels
@@ -236,7 +244,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     """A block of one to about nine stages."""
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
-    steps += [maker.lookup, maker.product, maker.difference]
+    steps += [maker.lookup, maker.product, maker.difference, maker.channels]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -16,6 +16,7 @@ from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.straighten import Straighten
 
 
 def make_passes(
@@ -36,7 +37,7 @@ def make_passes(
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(options.time_limit, options.in_place)],
-        "fuse": [SinkTranspose(), Fuse(options, budget, known)],
+        "fuse": [Straighten(), SinkTranspose(), Fuse(options, budget, known)],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
+from tflite_fuse.proof.original.moves import add_gathers
 from tflite_fuse.proof.original.transposes import add_untransposed_means
 from tflite_fuse.proof.original.values import Original
 
@@ -40,6 +41,7 @@ class Correspondence:
     def __post_init__(self) -> None:
         self.original = Original(self.before)
         add_untransposed_means(self.original)
+        add_gathers(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
         """Notes something that is wrong."""

@@ -92,7 +92,9 @@ enum tflite_fuse_kind {
   /* Of two tensors, value by value. */
   TFLITE_FUSE_KIND_MULTIPLY = 12,
   /* Of two tensors, value by value. */
-  TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13
+  TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,
+  /* Channels of its input in any order, some of them filled with one value. */
+  TFLITE_FUSE_KIND_CHANNELS = 14
 };
 
 /* Where a tensor of a block lives. */

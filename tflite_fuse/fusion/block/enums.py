@@ -29,6 +29,8 @@ class StageKind(IntEnum):
     """Of two tensors, value by value."""
     SQUARED_DIFFERENCE = 13
     """Of two tensors, value by value."""
+    CHANNELS = 14
+    """Channels of its input in any order, some of them filled with one value."""
 
 
 class Storage(IntEnum):

@@ -251,6 +251,13 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
             count = int((stored != meaning.answers).sum())
             yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
         view.count("answers", len(meaning.answers))
+    elif meaning.channels:
+        wanted = np.array([meaning.pad, *meaning.channels], np.int64)
+        taken = view.constants.take(desc.table_offset, 2 * len(wanted), "table").view("<i2").astype(np.int64)
+        if -1 in meaning.channels and taken[0] != wanted[0]:
+            yield Difference("fill", int(wanted[0]), int(taken[0]))
+        yield from _array_differences("input channel", wanted[1:], taken[1:])
+        view.count("channels", len(meaning.channels))
     elif meaning.multiplier is not None and meaning.shift is not None:
         source = view.inputs[0]
         bias = -source.zero_point * source.height * source.width if view.kind is StageKind.GLOBAL_AVERAGE else 0

@@ -34,7 +34,8 @@ class Meaning:
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
         addition: the numbers of an ADD or SQUARED_DIFFERENCE.
         answers: the 256 values a LOOKUP gives for -128 ... 127.
-        pad: value of the pixels a PAD adds.
+        channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
+        pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills.
         folds: whether zeros around its input may become its own padding.
     """
 
@@ -56,6 +57,7 @@ class Meaning:
     shift: Int64s | None = None
     addition: tuple[int, ...] = ()
     answers: npt.NDArray[np.int64] | None = None
+    channels: tuple[int, ...] = ()
     pad: int | None = None
     folds: bool = False
 

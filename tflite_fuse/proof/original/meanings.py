@@ -40,6 +40,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "CONV_2D": with_weights.convolution,
     "DEPTHWISE_CONV_2D": with_weights.depthwise,
     "FULLY_CONNECTED": with_weights.fully_connected,
+    "GATHER": without_weights.gather,
     "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
     "MEAN": without_weights.mean,
     "MUL": without_weights.multiply,

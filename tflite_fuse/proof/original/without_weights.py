@@ -10,6 +10,7 @@ import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own_padding, sum_of_ones
+from tflite_fuse.proof.original.moves import gathered_channels
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
@@ -70,7 +71,7 @@ def multiply(original: Original, step: Step) -> Meaning | None:
 
 
 def pad(original: Original, step: Step) -> Meaning | None:
-    """PAD and PADV2 of rows and columns."""
+    """PAD and PADV2 of rows and columns, or of channels alone."""
     images, amounts = _images(original, step, 1), original.numbers(step.operand(1))
     if images is None or len(amounts) != 2 * len(original.tensors[step.inputs[0]].dims) or min(amounts) < 0:
         return None
@@ -81,11 +82,14 @@ def pad(original: Original, step: Step) -> Meaning | None:
             return None
         value = int(stored.ravel()[0])
     pairs = [amounts[at : at + 2] for at in range(0, len(amounts), 2)]
-    rows, columns, channels = ([0, 0], [0, 0], [0, 0], *pairs[1:])[-3:]
+    rows, columns, channels = ([0, 0], [0, 0], *(pairs[1:] or pairs))[-3:]
     (height, width, depth), output = images[0][0], images[1]
-    grown = (height + sum(rows), width + sum(columns), depth)
-    if any(pairs[0]) or any(channels) or grown != output:
+    grown = (height + sum(rows), width + sum(columns), depth + sum(channels))
+    if (len(pairs) > 1 and any(pairs[0])) or grown != output or (any(channels) and any((*rows, *columns))):
         return None
+    if any(channels):
+        taken = (*[-1] * channels[0], *range(depth), *[-1] * channels[1])
+        return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=taken, pad=value)
     return Meaning(
         step, StageKind.PAD, (step.inputs[0],), step.outputs[0], *images, padding=(rows[0], columns[0]), pad=value
     )
@@ -150,6 +154,14 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
     if step.number("fused_activation_function") or any(original.activation(t) is None for t in step.inputs):
         return None
     return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], *images)
+
+
+def gather(original: Original, step: Step) -> Meaning | None:
+    """GATHER of channels."""
+    images, channels = _images(original, step, 1), gathered_channels(original, step)
+    if images is None or channels is None or len(channels) != images[1][2]:
+        return None
+    return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=channels, pad=0)
 
 
 def relu(original: Original, step: Step) -> Meaning | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import Kind, Operand, StageCheck, StoredTables, Tensors, Window
+from tflite_fuse.fusion.block.kinds.moving.channels import FILLED, ChannelParameters
 from tflite_fuse.fusion.block.limits import MAX_TENSORS
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant, read_quantization, tensor_name
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
@@ -42,7 +44,7 @@ def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 
 def _lower_pad(view: OperatorView) -> Lowered:
-    """PAD and PADV2 of rows and columns; one that adds nothing only renames its input."""
+    """PAD and PADV2 of rows and columns, or of channels; one that adds nothing only renames its input."""
     source, output = view.read(), view.write()
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
@@ -54,9 +56,15 @@ def _lower_pad(view: OperatorView) -> Lowered:
     value = _pad_value(view, output) if view.operand(2) >= 0 else output.zero_point
     if not any(map(any, amounts)):
         return Lowered(None, (source,), output)
-    rows, columns, channels = ([0, 0], [0, 0], [0, 0], *amounts[1:])[-3:]
-    if any(amounts[0]) or any(channels):
-        raise BlockError("it pads batch or channels")
+    rows, columns, channels = ([0, 0], [0, 0], *(amounts[1:] or amounts))[-3:]
+    if len(amounts) > 1 and any(amounts[0]):
+        raise BlockError("it pads the batch")
+    if any(channels):
+        if any((*rows, *columns)):
+            raise BlockError("it pads channels, and rows or columns besides")
+        sources = (*repeat(FILLED, channels[0]), *range(source.shape[2]), *repeat(FILLED, channels[1]))
+        stage = Stage(StageKind.CHANNELS, (), -1, parameters=ChannelParameters(sources, value))
+        return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
     stage = Stage(StageKind.PAD, (), -1, padding=(rows[0], columns[0]), pad_value=value)
     return Lowered(stage, (source,), output, output.shape)
 

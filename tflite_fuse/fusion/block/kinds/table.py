@@ -11,6 +11,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
+from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
@@ -34,6 +35,7 @@ KINDS: Mapping[StageKind, Kind] = {
         LOOKUP,
         MULTIPLY,
         SQUARED_DIFFERENCE,
+        CHANNELS,
     )
 }
 

@@ -1,0 +1,32 @@
+/* Some of the input's channels in any order, and channels of one value between them. */
+#include "../../executor/tflite_fuse_checks.h"
+
+/* The table: what fills, then the input channel of each output channel. One that is not there, -1 among them, is
+ * filled. */
+static void channels(const tflite_fuse_call* call) {
+  const int16_t* table = (const int16_t*)call->table;
+  const int32_t there = call->inputs[0]->channels;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int8_t* from = call->windows[0][i];
+    int8_t* to = call->outputs[i];
+    for (int32_t c = 0; c < call->output->channels; ++c) {
+      const int32_t source = table[1 + c];
+      to[c] = source >= 0 && source < there ? from[source] : (int8_t)table[0];
+    }
+  }
+}
+
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  (void)stage, (void)table;
+  return room >= 2 + 2 * (int64_t)output->channels;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_channels = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .keeps_extent = true,
+    .table_is_sound = table_is_sound,
+    .compute = channels,
+};

@@ -1,0 +1,57 @@
+"""Operators that move channels: the numpy reference and the runtime byte for byte, and rewrites of such models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion import raw_models as raw
+from tests.fusion import raw_moves as moves
+from tests.runtime.reference.test_against_tflm import assert_same_bytes
+from tflite_fuse.api import rewrite
+from tflite_fuse.fusion.lower.extract import fusability
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.passes.straighten import Straighten
+from tflite_fuse.runtime import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@thorough
+@given(moves.channel_moves(), raw.seeds)
+def test_one_operator(model: Model, seed: int) -> None:
+    before, after = (model.main.tensors[tensors[0]].dims for tensors in (model.main.inputs, model.main.outputs))
+    if before != after:  # one that keeps all channels where they are is no stage
+        assert_same_bytes(model, seed)
+
+
+@thorough
+@given(st.sampled_from(moves.SHUFFLES), st.integers(1, 4), st.integers(2, 3), st.data())
+def test_a_shuffle_is_one_gather_of_channels_in_any_spelling(
+    spelling: str, each: int, groups: int, data: st.DataObject
+) -> None:
+    model = raw.RawModel()
+    source = model.tensor((1, 3, 4, each * groups), 0.25, -3)
+    shuffled = moves.add_shuffle(model, data.draw, spelling, source, groups)
+    built = model.build([source], [moves.add_shuffle(model, data.draw, "last dimensions", shuffled, groups)])
+    straight = Straighten().run(built).model
+    values = [[np.random.default_rng(each).integers(-128, 128, (1, 3, 4, each * groups)).astype(np.int8)]]
+    before, after = (tflm.run(serialize_model(m), values).outputs[0][0] for m in (built, straight))
+    np.testing.assert_array_equal(before.ravel(), after.ravel())
+    names = {operator_name(straight, operator) for operator in straight.main.operators}
+    assert names <= {"GATHER", "STRIDED_SLICE", "CONCATENATION", "RESHAPE"}
+    assert fusability(straight) == (None,) * len(straight.main.operators)
+
+
+@some
+@given(moves.moves_everywhere(), st.sampled_from(["resident", "streamed"]))
+def test_rewrites_are_proven_and_compute_the_same_bytes(model: Model, mode: str) -> None:
+    result = rewrite(serialize_model(model), input_mode=mode, inputs=3, verify=True)
+    assert result.report.proven.notes == ()
+    assert result.report.verified is not None

@@ -1,0 +1,1 @@
+"""Kinds that move values and compute nothing."""

@@ -1,0 +1,141 @@
+"""Tensors that hold channels of another tensor, whatever operators moved them there.
+
+An operator that moves values is followed by letting it move the numbers 0, 1, 2 … in their place. Where a tensor turns
+out to hold the same channels of every pixel of a tensor further up, the original gets a GATHER that says so; where it
+holds all of them in order, both are one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+from tflite_fuse.proof.original.values import RENAMING, Original, Step, image_of
+
+Numbers = npt.NDArray[np.int64]
+
+_MOST = 1 << 22
+
+
+def add_gathers(original: Original) -> None:
+    """Adds to the original, for every tensor that holds channels of one further up, the GATHER that would make it."""
+    # For each tensor, the tensors further up whose values it holds, and which of them.
+    held: dict[int, dict[int, Numbers]] = {}
+    for step in tuple(original.steps):
+        source = step.operand(1 if step.name == "SPLIT" else 0)
+        if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > _MOST:
+            continue
+        dims = original.tensors[source].dims
+        parts = _parts(original, step, np.arange(prod(dims)).reshape(dims))
+        shapes = [original.tensors[tensor].dims for tensor in step.outputs]
+        alike = all(original.activation(tensor) == original.activation(source) for tensor in step.outputs)
+        if parts is None or [part.shape for part in parts] != shapes or not alike:
+            continue
+        for tensor, part in zip(step.outputs, parts, strict=True):
+            held[tensor] = {source: part} | {far: way.ravel()[part] for far, way in held.get(source, {}).items()}
+            _add(original, step, tensor, held[tensor])
+
+
+def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) -> None:
+    output = original.image(tensor)
+    for source, numbers in held.items():
+        image = image_of(original.tensors[source].dims)
+        if image is None or output is None or image[0] * image[1] != output[0] * output[1]:
+            continue
+        pixels = numbers.reshape(-1, output[2])
+        channels = pixels[0].tolist()
+        steps = pixels - pixels[:1]
+        if max(channels) >= image[2] or (steps != image[2] * np.arange(len(pixels)).reshape(-1, 1)).any():
+            continue
+        if channels == list(range(image[2])):
+            original.unite(source, tensor)
+            continue
+        content = np.array(channels, "<i4").tobytes()
+        constant = original.add_tensor(Tensor((len(channels),), TensorType.INT32, 0, "channels"), content)
+        number = BUILTIN_CODES["GATHER"]
+        axis = len(original.tensors[source].dims) - 1
+        operator = Operator(0, (source, constant), (tensor,), make_options("GatherOptions", axis=axis))
+        original.add_step(Step(step.label, "GATHER", operator, OperatorCode(min(number, 127), None, 1, number)))
+
+
+def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
+    """The channels a GATHER along the last dimension takes; None for any other."""
+    dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
+    if step.number("axis") not in (-1, len(dims) - 1) or step.number("batch_dims") or not listed:
+        return None
+    return listed if min(listed) >= 0 and max(listed) < dims[-1] else None
+
+
+def _parts(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    """What becomes of the values in each output; None where that is not known."""
+    rank = values.ndim
+    if step.name in RENAMING and len(step.outputs) == 1:
+        dims = original.tensors[step.outputs[0]].dims
+        return [values.reshape(dims)] if prod(dims) == values.size else None
+    if step.name == "TRANSPOSE":
+        order = original.numbers(step.operand(1))
+        return [np.moveaxis(values, order, range(rank))] if sorted(order) == list(range(rank)) else None
+    if step.name == "GATHER":
+        return _gathered(original, step, values)
+    if step.name == "UNPACK":
+        axis = step.number("axis")
+        return list(np.moveaxis(values, axis, 0)) if -rank <= axis < rank else None
+    if step.name in ("SPLIT", "SPLIT_V"):
+        return _split(original, step, values)
+    if step.name in ("SLICE", "STRIDED_SLICE"):
+        cuts = list(_cuts(original, step, values.shape))
+        return [values[tuple(cuts)]] if len(cuts) == rank and None not in cuts else None
+    return None
+
+
+def _gathered(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    axis, listed = step.number("axis"), original.numbers(step.operand(1))
+    if not -values.ndim <= axis < values.ndim or step.number("batch_dims") or not listed:
+        return None
+    if min(listed) < 0 or max(listed) >= values.shape[axis]:
+        return None
+    wanted, first = np.array(listed).reshape(original.tensors[step.operand(1)].dims), axis % values.ndim
+    taken = np.moveaxis(values, first, 0)[wanted]
+    return [np.moveaxis(taken, range(wanted.ndim), range(first, first + wanted.ndim))]
+
+
+def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    named = original.numbers(step.operand(0 if step.name == "SPLIT" else 2))
+    if len(named) != 1 or not -values.ndim <= named[0] < values.ndim:
+        return None
+    lengths = [original.tensors[tensor].dims[named[0]] for tensor in step.outputs]
+    listed = original.numbers(step.operand(1)) if step.name == "SPLIT_V" else lengths
+    told = [length if size == -1 else size for size, length in zip(listed, lengths, strict=False)]
+    if told != lengths or sum(lengths) != values.shape[named[0]] or (step.name == "SPLIT" and len(set(lengths)) > 1):
+        return None
+    ends = list(accumulate(lengths))
+    along = np.moveaxis(values, named[0], 0)
+    return [np.moveaxis(along[end - size : end], 0, named[0]) for size, end in zip(lengths, ends, strict=True)]
+
+
+def _cuts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
+    """The part of each dimension that is kept; None for one that is out of range."""
+    starts, second = (original.numbers(step.operand(place)) for place in (1, 2))
+    if step.name == "SLICE":
+        for start, size, length in zip(starts, second, dims, strict=False):
+            end = length if size == -1 else start + size
+            yield slice(start, end) if 0 <= start < end <= length else None
+        return
+    if any(step.options.get(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "offset")):
+        return
+    steps = original.numbers(step.operand(3))
+    for axis, (start, end, by, length) in enumerate(zip(starts, second, steps, dims, strict=False)):
+        begins, ends, shrinks = (step.number(f"{what}_mask") >> axis & 1 for what in ("begin", "end", "shrink_axis"))
+        if by < 1 or not -length <= start < length or not -length <= end <= length:
+            yield None
+        elif shrinks:
+            yield 0 if begins else start
+        else:
+            yield slice(0 if begins else start % length, length if ends else end + length * (end < 0), by)
