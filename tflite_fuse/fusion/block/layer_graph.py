@@ -35,6 +35,8 @@ class Layer:
         view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
         absorbed: True for an operator whose readers all do its work themselves in a block that holds it and them: a PAD
             before convolutions, a LOGISTIC before the MUL with its input.
+        unit: the first and the last of the operators it becomes tables with: a block holds all from one to the other or
+            none of them. None for an operator by itself.
         run_costs: what runs of 1, 2, … pixels of its output cost in a search that counts no multiply-accumulates but
             something to which the length of runs matters; empty where all pixels cost the same.
     """
@@ -47,6 +49,7 @@ class Layer:
     reason: str = ""
     view: bool = False
     absorbed: bool = False
+    unit: tuple[int, int] | None = None
     run_costs: tuple[int, ...] = ()
 
     @property

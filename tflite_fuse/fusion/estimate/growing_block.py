@@ -76,6 +76,7 @@ class GrowingBlock:
         demands: what its layers ask of tensors that no layer of it writes.
         scratch, macs, usable: as in ``BlockCosts``, [chunks or 1, heights, widths]; scratch without what the tail and
             the executor itself need.
+        begins: the last layer that may be its first one, as it holds units whole.
     """
 
     def __init__(self, graph: LayerGraph, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
@@ -92,6 +93,7 @@ class GrowingBlock:
         self.scratch = self.macs = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
+        self.begins = last
 
     def climb(self, index: int, firsts: Collection[int] | None = None) -> Iterator[BlockCosts]:
         """Adds layer ``index`` and those above as long as they can belong to the block, and prices every step.
@@ -112,7 +114,8 @@ class GrowingBlock:
         graph, visited = self.graph, self.demands[self.driven]
         self.demands[self.driven] = replace(visited, consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
         result = graph.through_views(graph.layers[self.last].outputs[0])
-        for layer in graph.layers[tail : self.last + 1]:
+        for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
+            self._hold(index)
             self.macs = self.macs + layer.macs
             if layer.stage is None:
                 continue
@@ -128,6 +131,8 @@ class GrowingBlock:
 
     def price(self, first: int) -> Iterator[BlockCosts]:
         """The costs of what has been added so far, nothing if it reads only part of a streamed input."""
+        if first > self.begins:
+            return
         sources = self.demands.keys() & self.pricing.streamed
         if not all(self._holds_all_readers(tensor, first) for tensor in sources):
             return
@@ -160,6 +165,9 @@ class GrowingBlock:
         layer = self.graph.layers[index]
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False
+        self._hold(index)
+        if self.begins < 0:
+            return False
         demand, inside = self.demands[layer.outputs[0]], self._stays_inside(layer.outputs[0])
         if inside and (layer.view or (layer.absorbed and demand.consumers)):
             self._rename(index, layer, demand)
@@ -177,6 +185,11 @@ class GrowingBlock:
         del self.demands[layer.outputs[0]]
         return True
 
+    def _hold(self, index: int) -> None:
+        """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""
+        first, last = self.graph.layers[index].unit or (index, index)
+        self.begins = -1 if last > self.last else min(self.begins, first)
+
     def _stays_inside(self, tensor: int) -> bool:
         """Whether the block alone reads a tensor."""
         readers = self.graph.consumers[tensor]
@@ -187,15 +200,16 @@ class GrowingBlock:
 
         A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
         """
-        tensor = layer.inputs[0]
-        source, written = self.graph.tensors[tensor], self.graph.tensors[layer.outputs[0]]
-        if layer.view and (source.height, source.width) != (written.height, written.width):
-            if self.graph.producer[tensor] < 0 and self.graph.consumers[tensor] == (index,):
-                self.demands[tensor] = demand
-            return
-        top, left = (0, 0) if layer.stage is None else layer.stage.padding
-        consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
-        self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
+        written = self.graph.tensors[layer.outputs[0]]
+        for tensor in dict.fromkeys(layer.inputs):
+            source = self.graph.tensors[tensor]
+            if layer.view and (source.height, source.width) != (written.height, written.width):
+                if self.graph.producer[tensor] < 0 and self.graph.consumers[tensor] == (index,):
+                    self.demands[tensor] = demand
+                return
+            top, left = (0, 0) if layer.stage is None else layer.stage.padding
+            consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
+            self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
 
     def _ask(self, source: int, demand: Demand) -> None:
         known = self.demands.get(source)

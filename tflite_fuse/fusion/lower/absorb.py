@@ -1,30 +1,22 @@
-"""Stages that another stage can do as well: then a block computes neither their pixels nor keeps them."""
+"""Padding that the convolution behind it can do itself: then a block neither computes nor keeps the padded image."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from tflite_fuse.fusion.block.kinds.elementwise.lookup import VALUES, answers_of, lookup_parameters
-from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.operators.operands import Activation
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block.stages import Stage, StageKind
 
 
 def absorb(absorbed: Lowered, reader: Lowered) -> Lowered | None:
     """The reader of a stage's output, reading that stage's input instead and doing its work, too.
 
-    None unless the stage is a PAD and the reader a convolution, or the stage is a LOOKUP and the reader a function of
-    the same value alone.
+    None unless the stage is a PAD and the reader a convolution.
     """
     if absorbed.stage is None or reader.stage is None:
         return None
     if absorbed.stage.kind is StageKind.PAD and reader.folds_padding:
         return _absorb_padding(absorbed, absorbed.stage, reader, reader.stage)
-    if absorbed.stage.kind is StageKind.LOOKUP and KINDS[reader.stage.kind].by_value:
-        return _absorb_lookup(absorbed, absorbed.stage, reader, reader.stage)
     return None
 
 
@@ -43,24 +35,3 @@ def _absorb_padding(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) 
         return None
     stage = replace(stage, inputs=(source.index,), padding=(top, left))
     return replace(reader, stage=stage, inputs=(source,), fit=Fit.EXACT)
-
-
-def _absorb_lookup(looked_up: Lowered, lookup: Stage, reader: Lowered, stage: Stage) -> Lowered | None:
-    """One table for both: LOGISTIC and the MUL of its result with its input become SiLU.
-
-    None if the reader reads something else as well.
-    """
-    source = looked_up.inputs[0]
-    known = {looked_up.output.index: answers_of(lookup), source.index: VALUES}
-    if any(part.index not in known for part in reader.inputs):
-        return None
-    operands = [(_one_row(part), known[part.index].reshape(1, 1, -1)) for part in reader.inputs]
-    answers = KINDS[stage.kind].reference(stage, operands, _one_row(reader.output)).ravel()
-    parameters = lookup_parameters(np.clip(answers, stage.activation_min, stage.activation_max))
-    composed = Stage(StageKind.LOOKUP, (source.index,), stage.output, stage.operator, parameters=parameters)
-    return replace(reader, stage=composed, inputs=(source,))
-
-
-def _one_row(activation: Activation) -> BlockTensor:
-    """A tensor of one pixel that holds every value once."""
-    return BlockTensor(activation.name, 1, 1, len(VALUES), activation.zero_point)

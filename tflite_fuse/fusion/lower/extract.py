@@ -5,7 +5,7 @@
     extraction.inputs, extraction.outputs       # the model's tensors that are the block's operands
 
 RESHAPE and its like cost no stage: their output is their input under another name. PAD with zeros before convolutions
-becomes their padding, LOGISTIC and the MUL of its result with its input one table.
+becomes their padding; operators that together are a function of one value become a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tenso
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.lower.absorb import absorb
-from tflite_fuse.fusion.lower.operators import Lowerings, lower_model, lower_operator
+from tflite_fuse.fusion.lower.operators import PART_ALONE, Lowerings, lower_model, lower_operator
+from tflite_fuse.fusion.lower.tables import find_tables
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 
@@ -65,6 +66,9 @@ def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None 
     piece = _Piece(model, operators, lowerings)
     piece.check_order()
     stages = _live(piece, _absorb(piece))
+    for index, lowered in stages.items():
+        if lowered.function is not None:
+            raise piece.refusal(index, PART_ALONE)
     _check_connected(piece, stages)
     return _assemble(piece, stages)
 
@@ -124,6 +128,13 @@ class _Piece:
 def _absorb(piece: _Piece) -> dict[int, Lowered]:
     """The piece's stages by operator, in the model's order; those that all their readers can do are gone."""
     stages = {index: lowered for index, lowered in piece.lowered.items() if lowered.stage is not None}
+    tables = find_tables(piece.lowered, piece.readers, piece.leaves)
+    inner = set().union(*(table.operators for table in tables.values())) - tables.keys()
+    stages = {
+        index: tables[index].lowered if index in tables else each
+        for index, each in stages.items()
+        if index not in inner
+    }
     for index in list(stages):
         tensor = stages[index].output.index
         readers = set(piece.readers.get(tensor, ()))

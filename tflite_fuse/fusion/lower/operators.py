@@ -8,23 +8,63 @@ convolution with weights 1, a convolution with one input channel per group a dep
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.elementwise.real import REAL_LOWERINGS
 from tflite_fuse.fusion.block.kinds.table import LOWERINGS
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
+from tflite_fuse.fusion.lower.constants import fold_constant
+from tflite_fuse.fusion.lower.tables import Table, find_tables
 from tflite_fuse.model.operators import get_options, operator_name
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType
 
 Lowerings = tuple[Lowered | str, ...]
 """For each operator of the first subgraph its stage, or the reason why it cannot be one."""
 
 
 def lower_model(model: Model) -> Lowerings:
-    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model."""
+    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model.
+
+    Operators that are tables together know the others; one that is a stage only so and has none is a reason.
+    """
     written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
-    return tuple(_lower_or_reason(model, index, written) for index in range(len(model.main.operators)))
+    found = [_lower_or_reason(model, index, written) for index in range(len(model.main.operators))]
+    readers: dict[int, list[int]] = {}
+    for index, operator in enumerate(model.main.operators):
+        for tensor in operator.inputs or ():
+            readers.setdefault(tensor, []).append(index)
+    lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
+    tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
+    for unit in _units(tables):
+        for index in unit:
+            table = tables.get(index)
+            stage = None if table is None else table.lowered.stage
+            found[index] = replace(lowered[index], table=stage, unit=unit, inner=table is None)
+    return tuple(
+        PART_ALONE if not isinstance(each, str) and each.function is not None and not each.unit else each
+        for each in found
+    )
+
+
+PART_ALONE = "it computes with float32, and not from one int8 value to another"
+
+
+def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
+    """The operators of tables, those of tables that share one together; of a table of one operator there is none."""
+    units: list[set[int]] = []
+    for index, table in tables.items():
+        joined = {index, *table.operators}
+        apart = []
+        for unit in units:
+            if unit & joined:
+                joined |= unit
+            else:
+                apart.append(unit)
+        units = [*apart, joined]
+    return [tuple(sorted(unit)) for unit in units if len(unit) > 1]
 
 
 def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | str:
@@ -45,15 +85,22 @@ def lower_operator(model: Model, index: int) -> Lowered:
     """
     operator = model.main.operators[index]
     name = operator_name(model, operator)
-    if name not in LOWERINGS:
+    lowerings = REAL_LOWERINGS if name in REAL_LOWERINGS and _is_real(model, operator) else LOWERINGS
+    if name not in lowerings:
         raise BlockError(f"{name.replace('CUSTOM:', 'custom operator ')} is not a fusable operator")
     if len(operator.outputs or ()) != 1:
         raise BlockError(f"it has {len(operator.outputs or ())} outputs")
     view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], get_options(operator))
-    lowered = LOWERINGS[name](view)
+    lowered = fold_constant(lowerings[name](view))
     for source in lowered.inputs:
         lowered.seen(source)
     if lowered.stage is None:
         return lowered
     inputs = tuple(activation.index for activation in lowered.inputs)
     return replace(lowered, stage=replace(lowered.stage, inputs=inputs, output=lowered.output.index, operator=index))
+
+
+def _is_real(model: Model, operator: Operator) -> bool:
+    """Whether an operator reads or writes float32."""
+    tensors = (*(operator.inputs or ()), *(operator.outputs or ()))
+    return any(tensor >= 0 and model.main.tensors[tensor].type == TensorType.FLOAT32 for tensor in tensors)

@@ -56,8 +56,10 @@ def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, ma
         return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=reason)
     if result.stage is None:
         return Layer(operator.name, operator.inputs, operator.outputs, macs, view=True)
-    absorbed = _is_absorbed(memory, lowered, result)
-    return Layer(operator.name, operator.inputs, operator.outputs, macs, result.stage, absorbed=absorbed)
+    absorbed = result.inner or _is_absorbed(memory, lowered, result)
+    unit = (result.unit[0], result.unit[-1]) if result.unit else None
+    stage = result.table or result.stage
+    return Layer(operator.name, operator.inputs, operator.outputs, macs, stage, absorbed=absorbed, unit=unit)
 
 
 def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], result: Lowered) -> bool:

@@ -7,12 +7,14 @@ quarter and a product of constants for the quarters before it, division is three
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import exp, floor, frexp, isfinite
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.proof.original.reals import is_real, real_answers
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
@@ -35,32 +37,63 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
 
     A step may read the value itself and results found before: LOGISTIC, then MUL of its result with the value, is SiLU.
     """
-    known: dict[int, tuple[int, Int64s]] = {}
+    known: dict[int, tuple[int, npt.NDArray[Any]]] = {}
     waiting = list(original.readers(value))
     while waiting:
         step = waiting.pop(0)
         if len(step.outputs) != 1 or original.value(step.outputs[0]) in known:
             continue
-        tensors = step.inputs[: _READ.get(step.name, 0)]
-        if not tensors or any(t < 0 or original.activation(t) is None for t in (*tensors, step.outputs[0])):
-            continue
-        at_start = [t for t in tensors if original.value(t) == original.value(value)]
-        operands = [VALUES if t in at_start else known.get(original.value(t), (0, None))[1] for t in tensors]
-        if any(operand is None for operand in operands):
-            continue
-        answers = _FUNCTIONS[step.name](original, step, *operands)
+        tensors = step.inputs[: _READ.get(step.name, 1)]
+        known.update({original.value(t): (t, VALUES) for t in tensors if t >= 0 and _starts(original, t, value)})
+        answers = _answers(
+            original, step, {t: known[v][1] for t in tensors if t >= 0 and (v := original.value(t)) in known}
+        )
         if answers is None:
             continue
-        start = at_start[0] if at_start else known[original.value(tensors[0])][0]
-        answers = np.clip(answers, -128, 127)
+        start = next(known[v][0] for t in tensors if t >= 0 and (v := original.value(t)) in known)
         known[original.value(step.outputs[0])] = start, answers
         waiting += original.readers(step.outputs[0])
-        yield step, start, answers
+        if original.activation(step.outputs[0]) is not None:
+            yield step, start, answers
+
+
+def _starts(original: Original, tensor: int, value: int) -> bool:
+    return original.value(tensor) == original.value(value) and original.activation(tensor) is not None
+
+
+def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+    """What a step makes of operands known for all 256 values, and of constants that hold one value everywhere."""
+    tensors = step.inputs[: _READ.get(step.name, 1)]
+    if not known or _shapes_differ(original, step, tensors, known):
+        return None
+    if is_real(original, step):
+        return real_answers(original, step, [known.get(t) if t in known else t for t in tensors])
+    operands = [known[t] if t in known else _constant(original, t) for t in tensors]
+    if step.name not in _FUNCTIONS or original.activation(step.outputs[0]) is None:
+        return None
+    if any(operand is None for operand in operands):
+        return None
+    answers = _FUNCTIONS[step.name](original, step, *operands)
+    return None if answers is None else np.clip(answers, -128, 127)
+
+
+def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], known: Container[int]) -> bool:
+    """Whether an operand that is no constant has another image than the result: then pixels are not one to one."""
+    image = original.image(step.outputs[0])
+    return image is None or any(original.image(t) != image for t in tensors if t in known)
+
+
+def _constant(original: Original, tensor: int) -> Int64s | None:
+    """An int8 constant of equal values, as many as there are answers."""
+    stored, scales = original.weights(tensor), original.scales(tensor)
+    if stored is None or scales is None or len(scales) != 1 or len(np.unique(stored)) != 1:
+        return None
+    return np.full_like(VALUES, stored.flat[0])
 
 
 def _parameters(original: Original, step: Step, *positions: int) -> list[tuple[float, int]]:
     tensors = [step.inputs[position] for position in positions] + [step.outputs[0]]
-    return [original.activation(t) or (1.0, 0) for t in tensors]
+    return [original.affine(t) or (1.0, 0) for t in tensors]
 
 
 def _rescaled(values: Int64s, ratio: float) -> Int64s:
@@ -245,5 +278,5 @@ _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
     "TANH": _curve(_tanh_curve, 24, 0),
 }
 
-_READ = {name: 2 if name in ("ADD", "MUL", "SQUARED_DIFFERENCE") else 1 for name in _FUNCTIONS}
-"""How many activations an operator reads."""
+_READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "SQUARED_DIFFERENCE", "SUB"), 2)
+"""How many operands an operator has, where it is not one."""

@@ -168,8 +168,12 @@ class Original:
 
     def activation(self, tensor: int) -> tuple[float, int] | None:
         """Scale and zero point of an int8 activation, None for anything else."""
+        return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
+
+    def affine(self, tensor: int) -> tuple[float, int] | None:
+        """The same of a constant, too."""
         scales = self.scales(tensor)
-        if scales is None or len(scales) != 1 or self.content(tensor) or self.tensors[tensor].is_variable:
+        if scales is None or len(scales) != 1 or self.tensors[tensor].is_variable:
             return None
         quantization = self.tensors[tensor].quantization
         if self.tensors[tensor].type != TensorType.INT8 or quantization is None:

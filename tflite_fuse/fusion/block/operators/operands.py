@@ -6,7 +6,7 @@ Every check that fails raises ``BlockError`` whose text is a clause without the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,31 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 Shape = tuple[int, int, int]
 """Height, width, channels."""
 
-_DTYPES: dict[TensorType, npt.DTypeLike] = {TensorType.INT8: np.int8, TensorType.INT32: np.dtype("<i4")}
+_DTYPES: dict[TensorType, npt.DTypeLike] = {
+    TensorType.INT8: np.int8,
+    TensorType.INT32: np.dtype("<i4"),
+    TensorType.FLOAT32: np.dtype("<f4"),
+}
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An int8 tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is float32, exactly."""
+    """A tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is float32, exactly.
+
+    Attributes:
+        index, name, dims: of the model's tensor.
+        scale, zero_point: 1 and 0 where the values are no int8.
+        type: INT8 in all that a block keeps; FLOAT32 between operators that become one table.
+        constant: its values, where it is an operand stored in the file.
+    """
 
     index: int
     name: str
     dims: tuple[int, ...]
     scale: float
     zero_point: int
+    type: TensorType = TensorType.INT8
+    constant: npt.NDArray[Any] | None = field(default=None, compare=False)
 
     @property
     def elements(self) -> int:
@@ -81,14 +94,53 @@ def read_activation(model: Model, index: int) -> Activation:
         raise BlockError(f"tensor {name} keeps its value between inferences")
     if _is_dynamic(tensor):
         raise BlockError(f"tensor {name} has a dynamic shape")
+    return Activation(index, name, tensor.dims, *_read_int8(model, index, "an activation"))
+
+
+def _read_int8(model: Model, index: int, what: str) -> tuple[float, int]:
+    """Scale and zero point of an int8 tensor with one of each."""
     scales, zero_points = read_quantization(model, index)
+    name = tensor_name(model, index)
     if len(scales) != 1 or len(zero_points) != 1:
-        raise BlockError(f"tensor {name} is an activation with per-channel quantization")
+        raise BlockError(f"tensor {name} is {what} with per-channel quantization")
     if not -128 <= zero_points[0] <= 127:
         raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside int8")
     if scales[0] <= 0:
         raise BlockError(f"tensor {name} has scale {scales[0]:g}")
-    return Activation(index, name, tensor.dims, scales[0], zero_points[0])
+    return scales[0], zero_points[0]
+
+
+def read_operand(model: Model, index: int) -> Activation:
+    """An int8 activation, or an int8 constant in its place: then ``constant`` has its values.
+
+    Raises:
+        BlockError: as ``read_activation`` and ``read_constant``.
+    """
+    if not is_constant(model, index):
+        return read_activation(model, index)
+    values = read_constant(model, index, TensorType.INT8, "constant")
+    quantization = _read_int8(model, index, "a constant")
+    return Activation(index, tensor_name(model, index), values.shape, *quantization, constant=values)
+
+
+def read_real(model: Model, index: int) -> Activation:
+    """A float32 tensor that is computed, or a constant one: then ``constant`` has its values.
+
+    Raises:
+        BlockError: it is absent, variable, of another type or of dynamic shape.
+    """
+    if index < 0:
+        raise BlockError("one of its inputs is left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if tensor.type != TensorType.FLOAT32 or tensor.is_variable or _is_dynamic(tensor):
+        raise BlockError(f"tensor {name} is no float32 tensor of known shape")
+    stored = read_constant(model, index, TensorType.FLOAT32, "constant") if is_constant(model, index) else None
+    return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
+
+
+def is_constant(model: Model, index: int) -> bool:
+    """Whether the file holds values of a tensor."""
+    return index >= 0 and bool(model.buffers[model.main.tensors[index].buffer].data)
 
 
 def read_filter(

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.operands import Activation, Shape, read_activation
+from tflite_fuse.fusion.block.operators.operands import Activation, Shape, read_activation, read_operand
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, activation_range
 from tflite_fuse.fusion.block.stages import Stage
 from tflite_fuse.model.schema import Model
 
 SAME = 0
 """Number of SAME in the schema's ``Padding``; VALID is 1."""
+
+
+Values = npt.NDArray[Any]
+
+Function = Callable[[Sequence[Values]], Values]
+"""From the values of an operator's inputs at the same places to those of its output: int64 where tensors are int8, else
+float32. Raises BlockError where the runtime's result would not be defined."""
 
 
 class Fit(Enum):
@@ -35,6 +46,12 @@ class Lowered:
         output_shape: of the stage's output; the model's tensor may lack dimensions of 1.
         fit: of the inputs' shapes.
         folds_padding: True where zeros around the input may become the stage's own padding.
+        function: of an operator that no stage computes, but that may be a part of a table: what it computes.
+        table: the stage it becomes together with the operators before it that are functions of the same one value; None
+            where there are none.
+        unit: the operators that become tables together, this one among them: a block holds all of them or none. Empty
+            for an operator by itself.
+        inner: whether what it writes is gone once its unit is tables.
     """
 
     stage: Stage | None
@@ -43,6 +60,10 @@ class Lowered:
     output_shape: Shape = (1, 1, 1)
     fit: Fit = Fit.EXACT
     folds_padding: bool = False
+    function: Function | None = None
+    table: Stage | None = None
+    unit: tuple[int, ...] = ()
+    inner: bool = False
 
     def seen(self, source: Activation) -> Shape:
         """An input's shape as this operator looks at it.
@@ -91,10 +112,10 @@ class OperatorView:
         return source, output
 
     def pair(self) -> tuple[Activation, Activation, Activation]:
-        """Two inputs and the output, all of one shape."""
-        first, second, output = self.read(0), self.read(1), self.write()
-        if not first.shape == second.shape == output.shape:
-            raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
+        """Two inputs and the output, all of one shape; one input may be a constant that broadcasts to it."""
+        first, second = (read_operand(self.model, self.operand(position)) for position in (0, 1))
+        output = self.write()
+        check_pair(first, second, output)
         return first, second, output
 
     def option(self, name: str, default: int | None = None) -> int:
@@ -115,6 +136,22 @@ class OperatorView:
         """The int8 range its fused activation leaves."""
         number = self.option("fused_activation_function", default=NO_ACTIVATION)
         return activation_range(number, output.scale, output.zero_point)
+
+
+def check_pair(first: Activation, second: Activation, output: Activation) -> None:
+    """Raises BlockError unless activations have the output's shape, constants broadcast to it, and one is none."""
+    if first.constant is not None and second.constant is not None:
+        raise BlockError("both of its inputs are constants")
+    for part in (first, second):
+        if part.constant is None and part.shape != output.shape:
+            raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
+        if part.constant is not None and not _broadcasts(part.dims, output.dims):
+            raise BlockError(f"it makes {list(output.dims)} of {list(first.dims)} and {list(second.dims)}")
+
+
+def _broadcasts(dims: tuple[int, ...], wide: tuple[int, ...]) -> bool:
+    padded = (1,) * (len(wide) - len(dims)) + dims
+    return len(padded) == len(wide) and all(dim in (1, size) for dim, size in zip(padded, wide, strict=True))
 
 
 def rename(view: OperatorView) -> Lowered:

@@ -1,0 +1,154 @@
+"""Operators that become one table: which ones, where it starts, and what keeps them apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fusion.raw_models import RawModel, add_convolution
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.stages import Block, StageKind
+from tflite_fuse.fusion.estimate.block_costs import block_costs
+from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
+from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.model import Model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
+
+SHAPE = (1, 4, 6, 8)
+
+
+def add(raw: RawModel, first: int, second: int, name: str = "ADD", activation: int = 0) -> int:
+    output = raw.tensor(SHAPE, 0.1, 3)
+    options = make_options(name.title() + "Options", fused_activation_function=activation)
+    raw.operator(name, [first, second], [output], options)
+    return output
+
+
+def number(raw: RawModel, value: int, dims: tuple[int, ...] = ()) -> int:
+    return raw.constant(np.full(dims, value, np.int8), [0.05])
+
+
+def apply(raw: RawModel, name: str, source: int, type_: int = TensorType.INT8) -> int:
+    output = raw.tensor(SHAPE, 0.1, type_=type_)
+    raw.operator(name, [source], [output], None)
+    return output
+
+
+def kinds(block: Block) -> list[StageKind]:
+    return [stage.kind for stage in block.stages]
+
+
+def whole(model: Model) -> Block:
+    return extract_block(model, range(len(model.main.operators)))
+
+
+def test_a_hard_swish_of_three_operators_is_one_table() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    gate = add(raw, x, number(raw, 60), activation=3)
+    model = raw.build([x], [add(raw, add(raw, gate, x, "MUL"), number(raw, 3, (1, 1, 1, 8)), "MUL")])
+    assert kinds(whole(model)) == [StageKind.LOOKUP]
+
+
+def test_two_functions_of_one_tensor_that_meet_again_are_one_table() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    model = raw.build([x], [add(raw, apply(raw, "RELU", x), apply(raw, "ELU", add(raw, x, x, "MUL")))])
+    assert kinds(whole(model)) == [StageKind.LOOKUP]
+
+
+def test_a_table_starts_at_the_nearest_tensor_that_is_kept() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    kept = apply(raw, "RELU", apply(raw, "ELU", x))
+    model = raw.build([x], [kept, apply(raw, "TANH", apply(raw, "RELU", kept))])
+    block = whole(model)
+    assert kinds(block) == [StageKind.LOOKUP, StageKind.LOOKUP]
+    assert block.stages[1].inputs == (block.stages[0].output,)
+
+
+def test_functions_of_two_tensors_stay_two_tables_and_a_sum() -> None:
+    raw = RawModel()
+    x, y = raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05)
+    model = raw.build([x, y], [add(raw, apply(raw, "RELU", x), apply(raw, "ELU", y))])
+    assert kinds(whole(model)) == [StageKind.LOOKUP, StageKind.LOOKUP, StageKind.ADD]
+
+
+def real_chain(raw: RawModel, x: int, name: str = "TANH") -> tuple[int, int]:
+    """A function in float32: the last float32 tensor and the int8 one."""
+    real = apply(raw, name, apply(raw, "DEQUANTIZE", x, TensorType.FLOAT32), TensorType.FLOAT32)
+    return real, apply(raw, "QUANTIZE", real)
+
+
+def test_float32_between_int8_is_a_table() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    model = raw.build([x], [real_chain(raw, x)[1]])
+    assert fusability(model) == (None, None, None)
+    assert kinds(whole(model)) == [StageKind.LOOKUP]
+
+
+def test_float32_that_is_read_elsewhere_stays_as_it_is() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    real, result = real_chain(raw, x)
+    model = raw.build([x], [result, real])
+    assert all(reason is not None and "float32" in reason for reason in fusability(model))
+
+
+@pytest.mark.parametrize("name", ["LOG", "SQRT", "RSQRT"])
+def test_what_has_no_answer_for_some_value_stays_as_it_is(name: str) -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    model = raw.build([x], [real_chain(raw, x, name)[1]])
+    assert all(reason is not None for reason in fusability(model))
+
+
+def test_constants_of_different_numbers_are_no_table() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    other = raw.constant(np.arange(192, dtype=np.int8).reshape(SHAPE) % 100, [0.05])
+    assert "different values" in str(fusability(raw.build([x], [add(raw, x, other)]))[0])
+
+
+def test_a_constant_that_makes_the_result_larger_is_refused() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 1, 1, 8), 0.05)
+    reason = fusability(raw.build([x], [add(raw, x, number(raw, 1, SHAPE))]))[0]
+    assert reason is not None and "broadcasts" in reason
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, float("nan"), float("inf")])
+def test_a_constant_of_an_impossible_scale_is_refused(scale: float) -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    other = raw.constant(np.array(3, np.int8), [scale])
+    assert "scale" in str(fusability(raw.build([x], [add(raw, x, other)]))[0])
+
+
+def test_blocks_hold_all_operators_of_a_table_or_none() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    first = add_convolution(raw, x, SHAPE)
+    result = real_chain(raw, first)[1]
+    model = raw.build([x], [add_convolution(raw, result, SHAPE)])
+    graph = graph_from_model(model)
+
+    def firsts(last: int) -> set[int]:
+        return {costs.first for costs in block_costs(graph, last, lambda driven: ((4,), (6,)))}
+
+    assert firsts(4) == {0, 1, 4}
+    assert firsts(3) == {0, 1}
+    assert firsts(2) == set()
+    for part in (range(0, 3), range(2, 5)):
+        with pytest.raises(BlockError, match="float32"):
+            extract(model, part)
+
+
+def test_a_chain_of_a_thousand_operators_is_one_table() -> None:
+    raw = RawModel()
+    x = newest = raw.tensor(SHAPE, 0.1)
+    for _ in range(1000):
+        newest = apply(raw, "RELU", newest)
+    assert kinds(whole(raw.build([x], [newest]))) == [StageKind.LOOKUP]

@@ -1,0 +1,47 @@
+"""Several operators that are one table, byte for byte as TensorFlow Lite Micro runs them one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.fusion import table_models
+from tests.fusion.raw_models import edgy_int8, seeds
+from tests.runtime.reference.test_against_tflm import assert_same_bytes
+from tflite_fuse import api
+from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.proof import validate
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import compare
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(table_models.graphs_of_one_value(), seeds)
+def test_a_graph_of_one_value_is_one_table(model: Model, seed: int) -> None:
+    (stage,) = extract(model, range(len(model.main.operators))).block.stages
+    assert stage.kind is StageKind.LOOKUP
+    assert_same_bytes(model, seed)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(table_models.graphs_between_convolutions(), seeds)
+def test_graphs_of_one_value_in_every_position(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(table_models.graphs_between_convolutions())
+def test_rewritten_models_with_tables_are_proven_and_compute_the_same(model: Model) -> None:
+    data = serialize_model(model)
+    rewritten = api.rewrite(data, verify=False, time_limit=3).model
+    found = validate(load_model(data), load_model(rewritten))
+    assert found.proven, [str(finding) for finding in found.findings[:3]]
+    inputs = [
+        [edgy_int8(np.random.default_rng(seed), model.main.tensors[model.main.inputs[0]].dims)] for seed in (0, 1)
+    ]
+    assert compare(data, rewritten, inputs).bit_exact

@@ -1,0 +1,179 @@
+"""Operators on float32, as parts of tables: what stands between a DEQUANTIZE and a QUANTIZE of one int8 value.
+
+They are computed as TFLM's reference kernels do, in single precision step by step. Where those call libm, the answer
+here is the true one rounded to single precision; a libm may err by a last bit, which shows only where the QUANTIZE
+behind it rounds just there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.limits import MAX_POSITION
+from tflite_fuse.fusion.block.operators.operands import Activation, read_real
+from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
+from tflite_fuse.fusion.block.operators.view import Fit, Function, Lowered, OperatorView, Values, check_pair
+from tflite_fuse.fusion.block.stages import Stage, StageKind
+
+Floats = npt.NDArray[np.float32]
+
+_FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
+"""Where the reference LOGISTIC is 1, and exp of its input."""
+
+
+def _part(sources: Sequence[Activation], output: Activation, function: Function) -> Lowered:
+    """A stage that exists only within a table."""
+    stage = Stage(StageKind.LOOKUP, (), -1)
+    return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function)
+
+
+def _rounded_once(curve: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> Callable[[Floats], Floats]:
+    return lambda x: curve(x.astype(np.float64)).astype(np.float32)
+
+
+_exp, _tanh = _rounded_once(np.exp), _rounded_once(np.tanh)
+
+
+def _logistic(x: Floats) -> Floats:
+    one = np.float32(1)
+    inside = one / (one + _exp(-x))
+    return np.where(x > _FLAT_ABOVE, one, np.where(x < _EXP_BELOW, _exp(x), inside))
+
+
+def _hard_swish(x: Floats) -> Floats:
+    ramp = np.minimum(np.float32(6), np.maximum(np.float32(0), x + np.float32(3)))
+    return np.asarray(x * ramp / np.float32(6))
+
+
+_OF_ONE: Mapping[str, Callable[[Floats], Values]] = {
+    "ABS": np.abs,
+    "CEIL": np.ceil,
+    "COS": _rounded_once(np.cos),
+    "ELU": lambda x: np.where(x < 0, _rounded_once(np.expm1)(x), x),
+    "EXP": _exp,
+    "FLOOR": np.floor,
+    "HARD_SWISH": _hard_swish,
+    "LOG": _rounded_once(np.log),
+    "LOGISTIC": _logistic,
+    "NEG": np.negative,
+    "RELU": lambda x: np.maximum(x, np.float32(0)),
+    "RELU6": lambda x: np.clip(x, np.float32(0), np.float32(6)),
+    "ROUND": np.rint,
+    "RSQRT": lambda x: np.asarray(np.float32(1) / np.sqrt(x)),
+    "SIN": _rounded_once(np.sin),
+    "SQRT": np.sqrt,
+    "SQUARE": np.square,
+    "TANH": _tanh,
+}
+
+_OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
+    "ADD": np.add,
+    "DIV": np.divide,
+    "MAXIMUM": lambda a, b: np.where(a > b, a, b),
+    "MINIMUM": lambda a, b: np.where(a < b, a, b),
+    "MUL": np.multiply,
+    "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
+    "SUB": np.subtract,
+}
+
+_ACTIVATIONS: Mapping[int, tuple[float, float]] = {
+    NO_ACTIVATION: (-np.inf, np.inf),
+    RELU: (0.0, np.inf),
+    RELU_N1_TO_1: (-1.0, 1.0),
+    RELU6: (0.0, 6.0),
+}
+
+
+def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = _reals(view)
+        return _part([source], output, lambda values: _OF_ONE[name](values[0]))
+
+    return lower
+
+
+def _reals(view: OperatorView) -> tuple[Activation, Activation]:
+    source, output = read_real(view.model, view.operand(0)), read_real(view.model, view.output)
+    if source.constant is not None or source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    return source, output
+
+
+def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        first, second = (read_real(view.model, view.operand(position)) for position in (0, 1))
+        output = read_real(view.model, view.output)
+        check_pair(first, second, output)
+        number = view.option("fused_activation_function", default=NO_ACTIVATION)
+        if number not in _ACTIVATIONS:
+            raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
+        low, high = (np.float32(bound) for bound in _ACTIVATIONS[number])
+        constants = [None if part.constant is None else one_value(part) for part in (first, second)]
+
+        def function(values: Sequence[Values]) -> Values:
+            given = iter(values)
+            a, b = (next(given) if constant is None else constant for constant in constants)
+            return np.clip(_OF_TWO[name](a, b), low, high)
+
+        return _part([part for part in (first, second) if part.constant is None], output, function)
+
+    return lower
+
+
+def one_value(part: Activation) -> Values:
+    """The value that all elements of a constant have, shape [1].
+
+    Raises:
+        BlockError: they differ.
+    """
+    values = np.unique(part.constant if part.constant is not None else [])
+    if values.size != 1:
+        raise BlockError(f"its constant {part.name} holds {values.size} different values")
+    return values
+
+
+def _leaky_relu(view: OperatorView) -> Lowered:
+    (source, output), alpha = _reals(view), view.options.get("alpha", 0.0)
+    if not isinstance(alpha, float) or not isfinite(alpha):
+        raise BlockError(f"its alpha is {alpha}")
+    slope = np.float32(alpha)
+    return _part([source], output, lambda values: np.where(values[0] > 0, values[0], values[0] * slope))
+
+
+def _dequantize(view: OperatorView) -> Lowered:
+    """A product in double precision, rounded once."""
+    source, output = view.read(), read_real(view.model, view.output)
+    if source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    return _part([source], output, lambda values: ((values[0] - source.zero_point) * source.scale).astype(np.float32))
+
+
+def _quantize(view: OperatorView) -> Lowered:
+    """A quotient in single precision, halves away from zero."""
+    source, output = read_real(view.model, view.operand(0)), view.write()
+    if source.constant is not None or source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+
+    def function(values: Sequence[Values]) -> Values:
+        steps = values[0] / np.float32(output.scale)
+        if not np.all(np.abs(steps) < MAX_POSITION):
+            raise BlockError(f"its input {source.name} is no number, or too large for its output's scale")
+        away = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps).astype(np.int64)
+        return np.clip(away + output.zero_point, -128, 127)
+
+    return _part([source], output, function)
+
+
+REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    "DEQUANTIZE": _dequantize,
+    "LEAKY_RELU": _leaky_relu,
+    "QUANTIZE": _quantize,
+    **{name: _lower_one(name) for name in _OF_ONE},
+    **{name: _lower_two(name) for name in _OF_TWO},
+}
+"""Operators that read or write float32."""

@@ -1,0 +1,143 @@
+"""Operators between a DEQUANTIZE and a QUANTIZE: float32 numbers, one for each of the 256 values all starts from.
+
+Worked out number by number where it matters how a step rounds: a float32 result of +, -, * and / is the float64 result
+rounded once more, because 53 bits are more than twice 24 and two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import cos, exp, expm1, floor, isfinite, log, sin, sqrt, tanh
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.proof.original.values import Original, Step
+
+Floats = npt.NDArray[np.float64]
+"""Float32 numbers in float64."""
+
+Operand = npt.NDArray[np.float64] | npt.NDArray[np.int64] | int | None
+"""What is known of an operand; else its tensor."""
+
+
+def is_real(original: Original, step: Step) -> bool:
+    """Whether float32 goes in or comes out."""
+    tensors = (*step.inputs, *step.outputs)
+    return any(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
+
+
+def real_answers(original: Original, step: Step, operands: Sequence[Operand]) -> npt.NDArray[np.float64] | None:
+    """The 256 results, float32 numbers or those a QUANTIZE makes int8; None where one is not defined or not known."""
+    if any(t >= 0 and original.tensors[t].is_variable for t in (*step.inputs, *step.outputs)):
+        return None
+    found = [_constant(original, operand) if isinstance(operand, int) else operand for operand in operands]
+    if any(operand is None for operand in found):
+        return None
+    if step.name == "DEQUANTIZE":
+        affine = original.activation(step.inputs[0])
+        return None if affine is None else _single((np.asarray(found[0]) - affine[1]) * affine[0])
+    if step.name == "QUANTIZE":
+        return _quantized(original, step, np.asarray(found[0]))
+    values = [np.asarray(operand, np.float64) for operand in found]
+    if step.name in _OF_TWO and len(values) == 2:
+        return _activated(step, _of_pairs(_OF_TWO[step.name], *values))
+    if step.name == "LEAKY_RELU":
+        alpha = step.options.get("alpha", 0.0)
+        slope = float(np.float32(alpha)) if isinstance(alpha, float) and isfinite(alpha) else None
+        return None if slope is None else _of_each(lambda x: x if x > 0 else x * slope, values[0])
+    return _of_each(_OF_ONE[step.name], values[0]) if step.name in _OF_ONE else None
+
+
+def _single(values: npt.ArrayLike) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
+def _constant(original: Original, tensor: int) -> Floats | None:
+    """A float32 constant of equal numbers, as many as there are answers."""
+    content = original.content(tensor)
+    if tensor < 0 or original.tensors[tensor].type != TensorType.FLOAT32 or not content or len(content) % 4:
+        return None
+    values = np.unique(np.frombuffer(content, "<f4"))
+    return np.full(256, float(values[0])) if len(values) == 1 and not original.tensors[tensor].sparsity else None
+
+
+def _quantized(original: Original, step: Step, values: Floats) -> Floats | None:
+    """Float32 quotients by the scale, rounded half away from zero."""
+    affine = original.activation(step.outputs[0])
+    if affine is None:
+        return None
+    steps = _single(values / affine[0])
+    if not np.all(np.abs(steps) < 2**30):
+        return None
+    away = [floor(abs(value) + 0.5) * (-1 if value < 0 else 1) for value in steps.tolist()]
+    return np.clip(np.array(away, np.int64) + affine[1], -128, 127)
+
+
+def _of_each(function: Callable[[float], float], values: Floats) -> Floats | None:
+    try:
+        return _single([function(value) for value in values.tolist()])
+    except (ArithmeticError, ValueError):  # beyond what is defined, for some value
+        return None
+
+
+def _of_pairs(function: Callable[[float, float], float], first: Floats, second: Floats) -> Floats | None:
+    try:
+        return _single([function(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)])
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _activated(step: Step, values: Floats | None) -> Floats | None:
+    bounds = {0: (-np.inf, np.inf), 1: (0, np.inf), 2: (-1, 1), 3: (0, 6)}
+    number = step.number("fused_activation_function")
+    return None if values is None or number not in bounds else np.clip(values, *bounds[number])
+
+
+def _f(value: float) -> float:
+    """Rounded to float32."""
+    return float(np.float32(value))
+
+
+def _logistic(x: float) -> float:
+    if x > _f(16.619047164916992188):
+        return 1.0
+    return exp(x) if x < -9 else 1 / _f(1 + _f(exp(-x)))
+
+
+def _hard_swish(x: float) -> float:
+    return _f(x * min(6.0, max(0.0, _f(x + 3)))) / 6
+
+
+_OF_ONE: dict[str, Callable[[float], float]] = {
+    "ABS": abs,
+    "CEIL": lambda x: -floor(-x),
+    "COS": cos,
+    "ELU": lambda x: expm1(x) if x < 0 else x,
+    "EXP": exp,
+    "FLOOR": floor,
+    "HARD_SWISH": _hard_swish,
+    "LOG": log,
+    "LOGISTIC": _logistic,
+    "NEG": lambda x: -x,
+    "RELU": lambda x: max(x, 0.0),
+    "RELU6": lambda x: min(max(x, 0.0), 6.0),
+    "ROUND": round,
+    "RSQRT": lambda x: 1 / _f(sqrt(x)),
+    "SIN": sin,
+    "SQRT": sqrt,
+    "SQUARE": lambda x: x * x,
+    "TANH": tanh,
+}
+
+_OF_TWO: dict[str, Callable[[float, float], float]] = {
+    "ADD": lambda a, b: a + b,
+    "DIV": lambda a, b: a / b,
+    "MAXIMUM": max,
+    "MINIMUM": min,
+    "MUL": lambda a, b: a * b,
+    "SQUARED_DIFFERENCE": lambda a, b: _f(a - b) ** 2,
+    "SUB": lambda a, b: a - b,
+}
