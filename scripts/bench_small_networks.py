@@ -3,7 +3,7 @@
 
 bench_small_networks.py [--count 120] [--first 0]: one line per seed. ``plain`` is the least arena of blocks over the
 full width that a hill climb over the places to cut finds, every step of it placed by the same recipe as a rewrite's
-candidates. ``F = 1`` is what --max-compute 1 gives, ``default`` what no goal gives: that may take up to 1/32 of the
+candidates. ``F = 1`` is what --max-compute 1 gives, ``default`` what no goal gives: that may take up to 1/24 of the
 arena, at least 512 bytes, more for longer runs of pixels, so plain blocks get runs as long as its longest.
 """
 

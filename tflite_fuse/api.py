@@ -19,7 +19,7 @@ from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
+from tflite_fuse.passes.options import DEFAULT_PASSES, Cost, read_options
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.passes.sink_transpose import SinkTranspose
 from tflite_fuse.passes.straighten import Straighten
@@ -95,7 +95,8 @@ def rewrite(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
-    target: str | None = None,
+    target: str = Target.GENERIC.value,
+    cost: str = Cost.MACS.value,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -119,9 +120,8 @@ def rewrite(
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
             then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
-        target: the core, one of ``TARGETS``, whose predicted instructions the goal's compute counts, longer runs of
-            pixels being cheaper; None counts MACs. Without a goal it may take as much more than the unfused model as
-            such predictions are off on average.
+        target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
+        cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
         progress: called with (step, done, total).
 
     Raises:
@@ -142,6 +142,7 @@ def rewrite(
         strips=strips,
         int8_io=int8_io,
         target=target,
+        cost=cost,
         in_place=in_place,
         time_limit=time_limit,
     )
@@ -159,7 +160,8 @@ def pareto(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
-    target: str | None = None,
+    target: str = Target.GENERIC.value,
+    cost: str = Cost.MACS.value,
 ) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
@@ -171,6 +173,7 @@ def pareto(
         LimitError: no input can leave the arena.
     """
     options = read_options(
+        goal=Goal(least_ram=True),
         scheme=scheme,
         tiles=tiles,
         tile_size=tile_size,
@@ -179,12 +182,13 @@ def pareto(
         strips=strips,
         int8_io=int8_io,
         target=target,
+        cost=cost,
     )
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
     name = "model" if isinstance(source, bytes) else str(source)
     model = SinkTranspose().run(Straighten().run(model).model).model
-    return front_report(name, placed_front(model, options), options.target)
+    return front_report(name, placed_front(model, options), options.counted)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:

@@ -65,7 +65,7 @@ def test_order_and_plan_are_proven_the_best_of_their_kind() -> None:
 def test_pixels_no_operator_reads_are_skipped_and_the_report_says_so(mode: str) -> None:
     b = ModelBuilder(4)
     x = b.conv(b.conv(b.input((1, 16, 16, 3)), 8, 3, activation="RELU6"), 8, 1, 2, "VALID")
-    report = proven(b.build([b.fully_connected(b.mean(x), 4)]), input_mode=mode).report
+    report = proven(b.build([b.fully_connected(b.mean(x), 4)]), input_mode=mode, goal=Goal(max_compute=1.0)).report
     at_the_edge, between_strips = 16 * 16 - 15 * 15, 15 * 15 - 15 * 8
     skipped = at_the_edge if mode == "streamed" else at_the_edge + between_strips
     assert report.before.macs - report.after.macs == skipped * 8 * 27 and report.compute_factor < 1
@@ -78,8 +78,8 @@ def test_the_default_spends_a_little_ram_on_longer_runs() -> None:
     model = serialize_model(inverted_residual_network(size=48, blocks=4))
     default = tflite_fuse.rewrite(model, verify=False)
     least = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_compute=1.0)).report
-    assert 0 <= default.report.after.arena_bytes - least.after.arena_bytes <= max(least.after.arena_bytes // 32, 512)
-    assert default.report.compute_factor == least.compute_factor == 1.0
+    assert 0 <= default.report.after.arena_bytes - least.after.arena_bytes <= max(least.after.arena_bytes // 24, 512)
+    assert default.report.prediction.instructions < least.prediction.instructions
 
 
 def test_room_under_a_limit_is_used_for_longer_runs() -> None:
@@ -121,3 +121,26 @@ def test_a_ram_limit_holds_without_fusion_too() -> None:
         tflite_fuse.rewrite(
             serialize_model(cell_network()), passes=("reorder", "plan"), goal=Goal(max_ram=2000), verify=False
         )
+
+
+def test_more_ram_than_the_least_is_taken_only_for_clearly_fewer_instructions() -> None:
+    model = serialize_model(inverted_residual_network(size=48, blocks=4))
+    at_most = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_compute=1.3)).report
+    least = tflite_fuse.rewrite(model, verify=False, goal=Goal(least_ram=True)).report
+    assert at_most.prediction is not None and least.prediction is not None
+    if at_most.after.arena_bytes > least.after.arena_bytes and at_most.compute_factor >= least.compute_factor:
+        assert at_most.prediction.instructions < 0.9 * least.prediction.instructions
+
+
+def test_ram_that_would_save_much_time_is_named_and_reachable() -> None:
+    model, named = serialize_model(inverted_residual_network(size=48, blocks=4)), []
+    for goal in (Goal(max_compute=1.0), Goal(least_ram=True)):
+        report = tflite_fuse.rewrite(model, verify=False, goal=goal).report
+        for note in report.notes:
+            if "of the expected instructions: --max-ram" in note:
+                named.append(int(note.rsplit(" ", 1)[1]))
+                faster = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=named[-1])).report
+                assert faster.prediction is not None and report.prediction is not None
+                assert faster.after.arena_bytes <= named[-1]
+                assert faster.prediction.instructions <= 0.9 * report.prediction.instructions
+    assert named

@@ -8,10 +8,10 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, UsageError
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.options import FuseOptions, read_options
+from tflite_fuse.passes.options import Cost, FuseOptions, read_options
 
 UNFUSED = ("reorder", "plan")
 
@@ -28,7 +28,7 @@ UNFUSED = ("reorder", "plan")
         ({"passes": ("fuse", "fuse")}, "a pass is named twice"),
         ({"passes": UNFUSED, "input_mode": "streamed"}, "inputs that are streamed are read by fused blocks"),
         ({"passes": UNFUSED, "tile_size": (4, 4)}, "tiles are those of fused blocks"),
-        ({"passes": UNFUSED, "target": "generic"}, "instructions are predicted for fused blocks"),
+        ({"passes": UNFUSED, "cost": "instructions"}, "instructions are predicted for fused blocks"),
         ({"passes": UNFUSED, "goal": Goal(max_compute=1.3)}, "a trade of RAM for compute is what fused blocks offer"),
         ({"passes": UNFUSED, "scheme": "h-cache"}, "h-cache is a scheme of fused blocks"),
         ({"tiles": (4, 4)}, "tiles belong to the scheme inverted-residual, not to auto"),
@@ -69,9 +69,8 @@ def test_views_agree_with_the_options() -> None:
     assert not published.overlap and not published.single_operators
 
 
-def test_unasked_predicted_instructions_may_be_as_many_more_as_predictions_are_off() -> None:
-    assert FuseOptions().reached_for == Goal()
-    counted = FuseOptions(target=Target.GENERIC).reached_for
-    assert counted.max_compute == 1 + prediction_error(Target.GENERIC).mean
-    asked = Goal(max_ram=1000)
-    assert FuseOptions(asked, target=Target.GENERIC).reached_for == asked
+def test_instructions_are_the_compute_of_a_goal_only() -> None:
+    assert FuseOptions(cost=Cost.INSTRUCTIONS).counted is None
+    assert FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4).counted is None
+    asked = FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4, cost=Cost.INSTRUCTIONS)
+    assert asked.counted is asked.search().target is Target.CORTEX_M4

@@ -42,9 +42,7 @@ NoStrips = Annotated[
 ]
 TargetName = Annotated[
     str,
-    typer.Option(
-        "--target", help=f"The core whose instructions --cost instructions counts: {', '.join(tflite_fuse.TARGETS)}."
-    ),
+    typer.Option("--target", help=f"The core whose instructions are predicted: {', '.join(tflite_fuse.TARGETS)}."),
 ]
 CostName = Annotated[
     str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
@@ -75,15 +73,6 @@ Reserve = Annotated[
         show_default=False,
     ),
 ]
-
-
-def counted_on(core: str, cost: str) -> str | None:
-    """The target whose instructions count, None for MACs."""
-    if core not in tflite_fuse.TARGETS:
-        raise UsageError(f"{core!r} is no target; choose from {', '.join(tflite_fuse.TARGETS)}")
-    if cost not in ("macs", "instructions"):
-        raise UsageError(f"compute is counted in macs or instructions, not in {cost!r}")
-    return core if cost == "instructions" else None
 
 
 def tiles_of(text: str | None) -> tuple[int, int] | None:

@@ -20,7 +20,6 @@ from tflite_fuse.commands.arguments import (
     TargetName,
     Tiles,
     TileSize,
-    counted_on,
     tile_size_of,
     tiles_of,
 )
@@ -56,7 +55,8 @@ def pareto(
             overlap=not no_overlap,
             strips=not no_strips,
             int8_io=int8_io,
-            target=counted_on(core, cost),
+            target=core,
+            cost=cost,
         )
     if as_json:
         print_json(front.to_json())

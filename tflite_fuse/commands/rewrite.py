@@ -23,7 +23,6 @@ from tflite_fuse.commands.arguments import (
     TargetName,
     Tiles,
     TileSize,
-    counted_on,
     refuse_dash,
     reserved,
     tile_size_of,
@@ -112,7 +111,8 @@ def rewrite(
             overlap=not no_overlap,
             strips=not no_strips,
             int8_io=int8_io,
-            target=counted_on(core, cost),
+            target=core,
+            cost=cost,
             progress=report_progress,
         )
         if chosen is not None and len(result.model) > chosen.flash_bytes:

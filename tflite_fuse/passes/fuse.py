@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
-from tflite_fuse.fusion.instructions.targets import Prediction, Target, prediction_error
+from tflite_fuse.fusion.instructions.targets import Prediction, prediction_error
 from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.fusion.lower.outside import inputs_to_move
 from tflite_fuse.fusion.search.cut_graph import longest_block
@@ -98,10 +98,10 @@ class Fuse:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (f"not fused: {error}",))
-        goal = self.options.reached_for
+        goal = self.options.goal
         fused = tried(starts, goal)
         best = min(fused, key=lambda each: _merit(each.chosen, goal))
-        start, chosen = best.start, best.chooser.with_longer_runs(best.start.front, best.chosen)
+        start, chosen = best.start, best.chooser.with_fewer_instructions(best.start.front, best.chosen)
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
         notes = (*notes, *start.front.explain(chosen.point, goal.max_ram), *_limited(len(start.site.graph.layers)))
@@ -113,8 +113,8 @@ class Fuse:
             return FuseResult(
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
-        expected = _prediction(self.options.target, start.front, chosen)
-        notes += () if expected is None else (_expectation(expected),)
+        expected = _prediction(start.site, chosen)
+        notes += (_expectation(expected), *_faster(best.chooser.faster_with_more(start.front, chosen), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         model, point = start.site.maker.finish(chosen.draft), chosen.point
         if self.known is not None:
@@ -158,8 +158,7 @@ class Fuse:
             return realise(draft, overlaps, options.arena(), self.budget)
 
         order = Reorder(options.time_limit, options.in_place, arena=arena) if "reorder" in options.passes else None
-        alone = tuple(layer.macs for layer in front.graph.layers)
-        site = Site(graph, maker, options.count_tail, arena, order, options.target, alone)
+        site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target)
         return Start(ordered, site, searched, front, why_not)
 
 
@@ -205,10 +204,8 @@ def _about_orders(best: Fused, fused: Sequence[Fused]) -> Iterator[str]:
         yield f"operators in the order {name}: with blocks they need {needed:,} B, {others}"
 
 
-def _prediction(target: Target | None, front: Front, chosen: Candidate) -> Prediction | None:
-    if target is None:
-        return None
-    return Prediction(target.value, chosen.compute, front.unfused.macs, prediction_error(target))
+def _prediction(site: Site, chosen: Candidate) -> Prediction:
+    return Prediction(site.core.value, chosen.instructions, sum(site.alone), prediction_error(site.core))
 
 
 def _limited(layers: int) -> Iterator[str]:
@@ -222,6 +219,15 @@ def _expectation(expected: Prediction) -> str:
         f"{expected.instructions:,} instructions of {expected.target} expected, {expected.factor:.3f} times those of "
         f"its operators one by one in the same library; predictions were {expected.error}"
     )
+
+
+def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[str]:
+    if found is not None:
+        saved = 1 - found.instructions / chosen.instructions
+        yield (
+            f"{found.arena - chosen.arena:,} B more would save {saved:.0%} of the expected instructions: "
+            f"--max-ram {found.arena}"
+        )
 
 
 def _done(model: Model, chosen: Candidate) -> Iterator[str]:

@@ -10,14 +10,14 @@ from tflite_fuse.errors import UsageError
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants of fusion. With nothing set: nothing recomputed, and of that nearly the least RAM.
+    """What the user wants of fusion. With nothing set: the least RAM that recomputes nothing, or nearly that.
 
-    Where a target is given, its predicted instructions take the place of multiply-accumulates (MACs), and a limit may
-    be exceeded by a thousandth.
+    Where instructions are counted, they take the place of multiply-accumulates (MACs), and a limit may be exceeded by a
+    thousandth.
 
     Attributes:
-        max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; the fewest MACs within it are
-            taken.
+        max_ram: arena bytes (head + tail, 32-bit target) that must not be exceeded; what is left of them goes to
+            speed.
         max_compute: MACs over those of the unfused model that must not be exceeded; the least RAM within it is taken.
             It can be below 1 where blocks skip pixels no operator reads.
         least_ram: the least RAM at any compute.
@@ -36,13 +36,21 @@ class Goal:
             raise UsageError(f"a compute factor is above 0, not {self.max_compute:g}: give one like 1.3")
 
     def longest(self, arena: int) -> int:
-        """Bytes an arena may have for the sake of longer runs, given the least that meets the goal otherwise.
+        """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
 
-        Without a goal a small share of RAM goes to speed: 1/32, at least 512 bytes.
+        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes. Who allows recompute does not want
+        to pay with much of it for the last hundredth of RAM.
         """
         if self.max_ram is not None:
             return max(self.max_ram, arena)
-        return arena if self.least_ram or self.max_compute is not None else arena + max(arena // 32, 512)
+        if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
+            return arena
+        return arena + (max(arena // 24, 512) if self.max_compute is None else arena // 100)
+
+    @property
+    def worth_ram(self) -> float:
+        """Share of the predicted instructions that must be saved for more RAM than the least to be taken."""
+        return 1 / 100 if self.max_compute is None else 1 / 10
 
     @property
     def compute_limit(self) -> float | None:

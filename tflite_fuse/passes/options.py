@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.arena import ArenaOptions
@@ -22,6 +22,14 @@ from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
+
+
+class Cost(Enum):
+    """What compute is counted in."""
+
+    MACS = "macs"
+    INSTRUCTIONS = "instructions"
+
 
 Name = TypeVar("Name", bound=Enum)
 
@@ -49,7 +57,8 @@ class FuseOptions:
         strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
             For the scheme ``auto``.
         int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.
-        target: the core whose predicted instructions count as compute; None counts multiply-accumulates.
+        target: the core whose instructions are predicted.
+        cost: what counts as compute where a goal speaks of it.
         in_place: kernel set whose operators may overwrite their input; None: none does.
         time_limit: seconds until searches answer with what they have; None for as long as their work takes.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
@@ -64,7 +73,8 @@ class FuseOptions:
     overlap: bool = True
     strips: bool = True
     int8_io: bool = False
-    target: Target | None = None
+    target: Target = Target.GENERIC
+    cost: Cost = Cost.MACS
     in_place: str | None = None
     time_limit: float | None = None
     count_tail: bool = True
@@ -91,7 +101,7 @@ class FuseOptions:
                 self.input_mode is not InputMode.RESIDENT
             ),
             "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
-            "instructions are predicted for fused blocks": self.target is not None,
+            "instructions are predicted for fused blocks": self.cost is Cost.INSTRUCTIONS,
             "a trade of RAM for compute is what fused blocks offer": (
                 self.goal.least_ram or self.goal.max_compute is not None
             ),
@@ -107,11 +117,9 @@ class FuseOptions:
         return self.overlap and "plan" in self.passes
 
     @property
-    def reached_for(self) -> Goal:
-        """The goal; unasked, predicted instructions may be as many more as such predictions are off on average."""
-        if self.target is not None and self.goal == NOTHING_RECOMPUTED:
-            return Goal(max_compute=1 + prediction_error(self.target).mean)
-        return self.goal
+    def counted(self) -> Target | None:
+        """The core whose instructions are the goal's compute; None for multiply-accumulates, as without a goal."""
+        return self.target if self.cost is Cost.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED else None
 
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
         """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
@@ -132,7 +140,7 @@ class FuseOptions:
             strips=self.strips,
             single_operators=own,
             count_tail=self.count_tail,
-            target=self.target,
+            target=self.counted,
         )
 
     def arena(self) -> ArenaOptions:
@@ -146,7 +154,8 @@ def read_options(
     goal: Goal | None = None,
     scheme: str = Scheme.AUTO.value,
     input_mode: str = InputMode.RESIDENT.value,
-    target: str | None = None,
+    target: str = Target.GENERIC.value,
+    cost: str = Cost.MACS.value,
     **others: object,
 ) -> FuseOptions:
     """The options a user gave by name; the others are fields of ``FuseOptions``. Raises UsageError."""
@@ -155,6 +164,7 @@ def read_options(
         passes=tuple(passes),
         scheme=named(Scheme, scheme, "there is no scheme {!r}; the schemes are {}"),
         input_mode=named(InputMode, input_mode, "inputs cannot be {!r}; they can be {}"),
-        target=None if target is None else named(Target, target, "{!r} is no target; choose from {}"),
+        target=named(Target, target, "{!r} is no target; choose from {}"),
+        cost=named(Cost, cost, "compute is counted in macs or instructions, not in {!r}"),
         **others,  # type: ignore[arg-type]
     )

@@ -103,7 +103,7 @@ class Report:
     form and rounds up, while planning may also fail to fit everything into the largest working set.
     ``optimal`` maps ``order``, ``plan`` and ``fusion`` to what was proven of the result; a step that did not run is
     absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
-    where instructions were counted and blocks made. ``reproducible`` is false where a clock, not counted work, ended a
+    where blocks were made. ``reproducible`` is false where a clock, not counted work, ended a
     search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
     ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
     ran both models instead. ``unchanged`` says why the written file is the one that was read.

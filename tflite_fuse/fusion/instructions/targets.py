@@ -27,6 +27,10 @@ COSTS_FILE = Path(__file__).resolve().parents[2] / "data" / "instruction_costs.j
 """Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
 
 
+LONGEST = 8
+"""Pixels of the longest runs that are looked at: in these, an operator that runs by itself is counted."""
+
+
 class Target(Enum):
     """Cores whose instructions are known, by what users call them."""
 

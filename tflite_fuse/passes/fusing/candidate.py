@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.instructions.targets import Target, block_instructions
+from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instructions, in_instructions
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena
@@ -24,8 +25,10 @@ class Candidate:
         ordered: how its operators were put in order.
         arena: what its arena really needs, bytes.
         loading: how many of them it needs while it loads only; small models need more then.
-        compute: its multiply-accumulates; where instructions count, what its blocks' exact schedules are expected to
-            take, of which the search knows an estimate.
+        macs: multiply-accumulates it executes.
+        instructions: what its blocks' exact schedules are expected to take on the core, of which a search that counts
+            instructions knows an estimate; operators outside blocks as if the device library ran them.
+        compute: whichever of the two counts.
     """
 
     point: Point
@@ -34,6 +37,8 @@ class Candidate:
     ordered: ReorderResult | None
     arena: int
     loading: int
+    macs: int
+    instructions: int
     compute: int
 
     @property
@@ -53,7 +58,7 @@ class Site:
         arena: works out what a model needs.
         order: puts operators in order once blocks are in; None leaves them as they come.
         target: the core whose instructions count; None counts multiply-accumulates.
-        alone: what each operator costs by itself.
+        core: the core whose instructions are predicted in any case.
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
@@ -63,9 +68,19 @@ class Site:
     arena: Callable[[Model], Arena]
     order: Reorder | None
     target: Target | None
-    alone: tuple[int, ...]
+    core: Target
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def alone(self) -> tuple[int, ...]:
+        """Instructions each operator is expected to take by itself."""
+        return tuple(layer.macs for layer in in_instructions(self.graph, self.core, LONGEST).layers)
+
+    @property
+    def unfused_compute(self) -> int:
+        """What counts of the model as it is."""
+        return self.graph.macs if self.target is None else sum(self.alone)
 
     def front(self, options: SearchOptions) -> Front:
         """The front of the model."""
@@ -86,11 +101,14 @@ class Site:
         arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
         needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head
         loading = needed - arena.total if self.count_tail else 0
-        return Candidate(point, draft, blocks, ordered, needed, loading, self._compute(point, blocks))
+        macs, instructions = self._macs(blocks), self._instructions(blocks)
+        compute = macs if self.target is None else instructions
+        return Candidate(point, draft, blocks, ordered, needed, loading, macs, instructions, compute)
 
-    def _compute(self, point: Point, blocks: Sequence[InsertedBlock]) -> int:
-        if self.target is None:
-            return point.macs
-        fused = {operator for block in point.blocks for operator in block.operators}
+    def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
+        return self.graph.macs + sum(block.extra_macs for block in blocks)
+
+    def _instructions(self, blocks: Sequence[InsertedBlock]) -> int:
+        fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
-        return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.target)
+        return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)

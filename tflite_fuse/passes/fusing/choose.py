@@ -16,7 +16,7 @@ from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""
@@ -42,6 +42,9 @@ placed."""
 
 LOADED = 4
 """Searches for what is easier to load."""
+
+WORTH_SAYING = 1 / 10
+"""Share of the predicted instructions worth a word about the RAM that would save them."""
 
 TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
@@ -128,7 +131,7 @@ class Chooser:
     def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that really keep it: predicted instructions to a thousandth, which is less than they tell."""
         limit, slack = self.goal.compute_limit, 1 if self.site.target is None else 1 + LEAST_GAIN
-        most = None if limit is None else limit * slack * sum(self.site.alone)
+        most = None if limit is None else limit * slack * self.site.unfused_compute
         return (each for each in candidates if most is None or each.compute <= most)
 
     def _with_bands(self, front: Front, least: Candidate) -> Candidate:
@@ -155,33 +158,71 @@ class Chooser:
         banded = self.site.front(replace(options, bands=True))
         return [point for point in self._allowed(banded) if _bands(point)]
 
-    def with_longer_runs(self, front: Front, least: Candidate) -> Candidate:
-        """What the goal chooses when blocks compute more pixels in one go, if there is RAM for that and no more work.
+    def with_fewer_instructions(self, front: Front, least: Candidate) -> Candidate:
+        """The fewest predicted instructions within what the goal leaves above the least arena.
 
-        A stage spends fewer instructions on each pixel of a longer run. Where instructions count, the search has seen
-        to that. Longer runs need no less RAM, so blocks too large for the limit in short ones are not looked at again.
+        Longer runs of pixels and other cuts take RAM and save instructions.
         """
         limit = self.goal.longest(least.arena)
-        counted = self.options.target is not None
-        if self.options.scheme is not Scheme.AUTO or counted or not least.blocks or limit == least.arena:
+        if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
             return least
-        strips = self.options.strips and any(block.choice.extra_macs for block in least.blocks)
+        fitting = [least]
+        for strips in self._strips(least):
+            if fitting[1:] and min(map(_instructions, fitting)) <= (1 + WORTH_SAYING) * sum(self.site.alone):
+                break
+            points = self._by_speed(front, limit, strips)
+            near = [point for point in points if point.ram_bytes <= limit + limit // NEAR][:CANDIDATES]
+            placed = map(self.site.realise, near)
+            fitting += (found for found in placed if found.arena <= limit and self._allows(found, least))
+        fitting = self._not_twice_for_little(fitting)
+        enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
+        return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+
+    def _not_twice_for_little(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Unasked, pixels are computed twice only where that clearly saves instructions.
+
+        Shorter line buffers can pay for longer runs. Otherwise nobody who did not ask for it is to find more
+        multiply-accumulates in his model.
+        """
+        most = max(found[0].macs, self.site.graph.macs)
+        plain = [each for each in found if each.macs <= most]
+        if self.goal != NOTHING_RECOMPUTED or len(plain) == len(found):
+            return list(found)
+        clearly = (1 - WORTH_SAYING) * min(map(_instructions, plain))
+        return [each for each in found if each.instructions <= clearly] or plain
+
+    def faster_with_more(self, front: Front, chosen: Candidate) -> Candidate | None:
+        """What clearly fewer instructions would cost, if not much more RAM than ``chosen``; None where nothing does."""
+        most = chosen.arena + chosen.arena // FAR_ABOVE
+        if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
+            return None
+        limit = self.goal.longest(chosen.arena)
+        for point in reversed(self._by_speed(front, limit, strips=self._strips(chosen)[0])):
+            if point.ram_bytes <= most and point.macs <= (1 - WORTH_SAYING) * chosen.instructions:
+                found = self.site.realise(point)
+                saves = found.instructions <= (1 - WORTH_SAYING) * chosen.instructions
+                return found if saves and chosen.arena < found.arena <= most else None
+        return None
+
+    def _strips(self, least: Candidate) -> tuple[bool, ...]:
+        """Whether to look at strips: at once where there are some, else where full width leaves much to save."""
+        wanted = self.options.strips
+        return (wanted,) if any(block.choice.extra_macs for block in least.blocks) else (False, True)[: 1 + wanted]
+
+    def _by_speed(self, front: Front, limit: int, strips: bool) -> list[Point]:
+        """Points of the front of instructions, the fewest first.
+
+        Blocks much too large for the limit on the arena in their least configuration are not looked at again, so this
+        search is smaller than the first one.
+        """
         ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // FAR_ABOVE)
-        for shortest in sorted(self.options.chunks, reverse=True)[:-1]:
-            if all(block.choice.config.chunk >= shortest for block in least.blocks):
-                return least
-            longer = tuple(chunk for chunk in self.options.chunks if chunk >= shortest)
-            try:
-                options = replace(self.options, chunks=longer, strips=strips, ranges=ranges)
-                found = self.site.front(options)
-                if found.points[0].ram_bytes > limit + limit // NEAR:
-                    continue
-                candidate = self.choose(found)
-            except LimitError:
-                continue
-            if candidate.arena <= limit and candidate.point.macs <= least.point.macs:
-                return candidate
-        return least
+        options = replace(self.options, target=self.site.core, ranges=ranges, strips=strips)
+        return list(reversed(self.site.front(options).points))
+
+    def _allows(self, found: Candidate, least: Candidate) -> bool:
+        """Whether a candidate keeps the goal's limit on compute, if there is one."""
+        limit = self.goal.max_compute
+        return limit is None or found.compute <= max(least.compute, limit * self.site.unfused_compute)
 
     def _within_ram(self, front: Front, points: Sequence[Point], max_ram: int) -> Candidate:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
@@ -235,7 +276,7 @@ class Chooser:
     def _ram_not_reached(self, nearest: Candidate, max_ram: int) -> LimitError:
         ends = (nearest.point.largest[0], nearest.point.largest[-1]) if nearest.point.largest else ()
         culprits = " to ".join(dict.fromkeys(operator_label(self.site.maker.model, index) for index in ends))
-        factor = nearest.compute / max(sum(self.site.alone), 1)
+        factor = nearest.compute / max(self.site.unfused_compute, 1)
         bound = "" if self.goal.max_compute is None else f" at a compute factor of at most {self.goal.max_compute:g}"
         return LimitError(
             f"an arena of {max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
@@ -254,6 +295,10 @@ def _with_shorter_runs(site: Site, least: Candidate, chunk: int) -> Candidate:
     blocks = tuple(replace(block, config=replace(block.config, chunk=chunk)) for block in least.point.blocks)
     shorter = site.realise(replace(least.point, blocks=blocks))
     return shorter if shorter.arena < least.arena else least
+
+
+def _instructions(candidate: Candidate) -> int:
+    return candidate.instructions
 
 
 def _skips(front: Front) -> bool:
