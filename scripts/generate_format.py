@@ -34,6 +34,7 @@ _STRUCTS = {
     "StageDesc": "stage",
     "ChannelEntry": "channel",
     "AddTable": "addition",
+    "OffsetTable": "offset_table",
 }
 """What C calls them, behind ``tflite_fuse_``."""
 

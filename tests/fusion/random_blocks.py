@@ -13,6 +13,8 @@ import numpy as np
 
 from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
+from tflite_fuse.fusion.block.kinds.elementwise.offset import OffsetParameters
+from tflite_fuse.fusion.block.kinds.elementwise.scale import ScaleParameters
 from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
@@ -150,7 +152,8 @@ class BlockMaker:
         inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
         multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
         shifts = (-self.rng.randint(0, 3), -self.rng.randint(0, 3), -self.rng.randint(17, 22))
-        add = AddParameters(20, multipliers[0], shifts[0], multipliers[1], shifts[1], multipliers[2], shifts[2])
+        second = multipliers[1] * self.rng.choice([1, 1, 1, -1])
+        add = AddParameters(20, multipliers[0], shifts[0], second, shifts[1], multipliers[2], shifts[2])
         self.newest = newest
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.ADD, inputs, -1, parameters=add), shape)
@@ -159,6 +162,23 @@ class BlockMaker:
         answers = self.noise.integers(-128, 128, 256).astype(np.int8).tobytes()
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.LOOKUP, (self.newest,), -1, parameters=LookupParameters(answers)), shape)
+
+    def scaling(self) -> None:
+        channels, noise = self.source.channels, self.noise
+        sides = [(self.rng.randrange(2**30, 2**31), -self.rng.randint(4, 10)) for _ in range(2)]
+        factors = tuple((int(a), int(b)) for a, b in noise.integers(-255, 256, (channels, 2)))
+        parameters = ScaleParameters(sides[0], sides[1], factors)
+        shape = (self.source.height, self.source.width, channels)
+        self.add_stage(Stage(StageKind.SCALE, (self.newest,), -1, parameters=parameters), shape)
+
+    def offset(self) -> None:
+        channels = self.source.channels
+        multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(2)]
+        offsets = tuple(self.noise.integers(-(2**27), 2**27, channels).tolist())
+        shifts, sign = (-self.rng.randint(0, 3), -self.rng.randint(17, 22)), self.rng.choice([-1, 1])
+        parameters = OffsetParameters(20, multipliers[0], shifts[0], multipliers[1], shifts[1], sign, offsets)
+        shape = (self.source.height, self.source.width, channels)
+        self.add_stage(Stage(StageKind.OFFSET, (self.newest,), -1, parameters=parameters), shape)
 
     def product(self) -> None:
         newest, partner = self.newest, self.partner(same_channels=True)
@@ -244,7 +264,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     """A block of one to about nine stages."""
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
-    steps += [maker.lookup, maker.product, maker.difference, maker.channels]
+    steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

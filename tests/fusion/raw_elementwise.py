@@ -10,13 +10,15 @@ from tests.fusion.raw_models import (
     RawModel,
     activation_scales,
     add_convolution,
+    edgy_int8,
     float32_between,
+    seeds,
     zero_points,
 )
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, OptionsTable
 
-PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions", "SQUARED_DIFFERENCE": ""}
+PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions", "SQUARED_DIFFERENCE": "", "SUB": "SubOptions"}
 
 
 def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:
@@ -104,3 +106,42 @@ def gated(draw: st.DrawFn) -> Model:
     if draw(st.booleans()):
         output = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), output)
     return model.build([source], [output])
+
+
+BY_CHANNEL = ("ADD", "MUL", "PRELU", "SUB")
+"""Operators that take a constant number for every channel."""
+
+
+def add_by_channel(model: RawModel, draw: st.DrawFn, name: str, source: int, equal: bool = False) -> int:
+    """Append an operator of a tensor and a constant number for every channel, all ``equal`` or not; its output."""
+    shape, rng = model.tensors[source].dims, np.random.default_rng(draw(seeds))
+    dims = draw(st.sampled_from([(1,) * (len(shape) - 1), ()] if name != "PRELU" else [(1,) * (len(shape) - 2)]))
+    values = np.full(shape[-1], draw(st.integers(-128, 127)), np.int8) if equal else edgy_int8(rng, shape[-1:])
+    constant = model.constant(values.reshape(*dims, -1), [draw(activation_scales)], zero_point=draw(zero_points))
+    output = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    options = None if name == "PRELU" else pair_options(draw, name)
+    operands = [source, constant] if name == "PRELU" else draw(st.permutations([source, constant]))
+    model.operator(name, operands, [output], options)
+    return output
+
+
+@st.composite
+def by_channel(draw: st.DrawFn, name: str) -> Model:
+    """An operator of a tensor and a constant number for every channel."""
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    return model.build([source], [add_by_channel(model, draw, name, source, equal=draw(st.integers(0, 4)) == 0)])
+
+
+@st.composite
+def by_channel_in_every_position(draw: st.DrawFn) -> Model:
+    """Batch normalization left unfolded, PRELU and convolutions in any order."""
+    shape = (1, draw(st.integers(3, 9)), draw(st.integers(3, 9)), draw(st.integers(1, 9)))
+    model = RawModel()
+    source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    for step in draw(st.lists(st.sampled_from(["convolution", *BY_CHANNEL]), min_size=2, max_size=6)):
+        if step == "convolution":
+            newest = add_convolution(model, newest, shape, kernel=draw(st.sampled_from([1, 3])))
+        else:
+            newest = add_by_channel(model, draw, step, newest)
+    return model.build([source], [newest])

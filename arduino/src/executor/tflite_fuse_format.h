@@ -94,7 +94,11 @@ enum tflite_fuse_kind {
   /* Of two tensors, value by value. */
   TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,
   /* Channels of its input in any order, some of them filled with one value. */
-  TFLITE_FUSE_KIND_CHANNELS = 14
+  TFLITE_FUSE_KIND_CHANNELS = 14,
+  /* Every channel times a factor of its own, another one below zero. */
+  TFLITE_FUSE_KIND_SCALE = 15,
+  /* Every channel plus a number of its own. */
+  TFLITE_FUSE_KIND_OFFSET = 16
 };
 
 /* Where a tensor of a block lives. */
@@ -229,5 +233,17 @@ typedef struct tflite_fuse_addition {
 } tflite_fuse_addition;
 
 _Static_assert(sizeof(tflite_fuse_addition) == 28, "read in place");
+
+/* The table of OFFSET starts with it. */
+typedef struct tflite_fuse_offset_table {
+  int32_t left_shift;
+  int32_t multiplier;
+  int32_t shift;
+  int32_t output_multiplier;
+  int32_t output_shift;
+  int32_t sign;
+} tflite_fuse_offset_table;
+
+_Static_assert(sizeof(tflite_fuse_offset_table) == 24, "read in place");
 
 #endif

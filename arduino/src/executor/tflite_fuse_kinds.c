@@ -15,7 +15,9 @@
   row(LOOKUP, lookup)                    \
   row(MULTIPLY, multiply)                \
   row(SQUARED_DIFFERENCE, squared_difference) \
-  row(CHANNELS, channels)
+  row(CHANNELS, channels)                \
+  row(SCALE, scale)                      \
+  row(OFFSET, offset)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

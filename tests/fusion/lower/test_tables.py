@@ -105,11 +105,38 @@ def test_what_has_no_answer_for_some_value_stays_as_it_is(name: str) -> None:
     assert all(reason is not None for reason in fusability(model))
 
 
-def test_constants_of_different_numbers_are_no_table() -> None:
+def test_constants_that_differ_from_pixel_to_pixel_are_refused() -> None:
     raw = RawModel()
     x = raw.tensor(SHAPE, 0.05)
     other = raw.constant(np.arange(192, dtype=np.int8).reshape(SHAPE) % 100, [0.05])
-    assert "different values" in str(fusability(raw.build([x], [add(raw, x, other)]))[0])
+    assert "from pixel to pixel" in str(fusability(raw.build([x], [add(raw, x, other)]))[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("ADD", StageKind.OFFSET), ("SUB", StageKind.OFFSET), ("MUL", StageKind.SCALE)]
+)
+def test_a_constant_for_every_channel_is_a_stage_and_one_for_all_a_table(name: str, kind: StageKind) -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.05)
+    each = raw.constant(np.arange(8, dtype=np.int8), [0.05])
+    first = add(raw, x, each, name)
+    model = raw.build([x], [first, add(raw, first, number(raw, 3, (8,)), name)])
+    assert kinds(whole(model)) == [kind, StageKind.LOOKUP]
+
+
+def test_a_prelu_whose_slope_is_computed_is_refused() -> None:
+    raw = RawModel()
+    x, alpha, output = raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05)
+    raw.operator("PRELU", [x, alpha], [output], None)
+    assert "computed" in str(fusability(raw.build([x, alpha], [output]))[0])
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, float("nan"), float("inf")])
+def test_a_prelu_of_an_impossible_scale_is_refused(scale: float) -> None:
+    raw = RawModel()
+    x, output = raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05)
+    raw.operator("PRELU", [x, raw.constant(np.arange(8, dtype=np.int8), [scale])], [output], None)
+    assert "scale" in str(fusability(raw.build([x], [output]))[0])
 
 
 def test_a_constant_that_makes_the_result_larger_is_refused() -> None:

@@ -31,6 +31,10 @@ class StageKind(IntEnum):
     """Of two tensors, value by value."""
     CHANNELS = 14
     """Channels of its input in any order, some of them filled with one value."""
+    SCALE = 15
+    """Every channel times a factor of its own, another one below zero."""
+    OFFSET = 16
+    """Every channel plus a number of its own."""
 
 
 class Storage(IntEnum):

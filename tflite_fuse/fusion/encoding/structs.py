@@ -100,12 +100,24 @@ class AddTable(NamedTuple):
     output_shift: int = 0
 
 
+class OffsetTable(NamedTuple):
+    """The table of OFFSET starts with it."""
+
+    left_shift: int = 0
+    multiplier: int = 0
+    shift: int = 0
+    output_multiplier: int = 0
+    output_shift: int = 0
+    sign: int = 0
+
+
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
     TensorDesc: Struct("<iiiiBBBxBxHiii"),
     StageDesc: Struct("<BxHBxHiBxHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),
+    OffsetTable: Struct("<iiiiii"),
 }
 """Bytes of each; what is reserved is left out of the fields and 0."""
 
@@ -115,5 +127,6 @@ LATER: dict[type, tuple[str, ...]] = {
     StageDesc: ("flags", "first_channel", "first_row", "phase"),
     ChannelEntry: (),
     AddTable: (),
+    OffsetTable: (),
 }
 """Fields that nothing fills yet: 0, anything else is refused."""

@@ -245,6 +245,12 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
             if expected != found:
                 yield Difference(name, expected, found)
         view.count("biases, multipliers and shifts", 7)
+    elif meaning.table:
+        wanted = np.frombuffer(meaning.table, np.uint8)
+        given = view.constants.take(desc.table_offset, len(wanted), "table").view(np.uint8)
+        for wrong in np.flatnonzero(wanted != given)[:1].tolist():
+            yield Difference("byte of the table", int(wanted[wrong]), int(given[wrong]), None, (wrong,))
+        view.count("bytes of tables", len(wanted))
     elif meaning.answers is not None:
         stored = view.constants.take(desc.table_offset, len(meaning.answers), "table").astype(np.int64)
         for wrong in np.flatnonzero(stored != meaning.answers)[:1].tolist():

@@ -151,7 +151,15 @@ def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
     parts = [np.array([number]) for number in numbers]
     first = scaled((x - point_0) << left, parts[0], parts[1])
     second = scaled((y - point_1) << left, parts[2], parts[3])
-    return _activated(original, step, scaled(first + second, parts[4], parts[5]) + out_point)
+    total = first - second if step.name == "SUB" else first + second
+    return _activated(original, step, scaled(total, parts[4], parts[5]) + out_point)
+
+
+def _prelu(original: Original, step: Step, x: Int64s, alpha: Int64s) -> Int64s | None:
+    (scale, point), (alpha_scale, alpha_point), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    above = _rescaled(x - point, scale / out_scale)
+    below = _rescaled((x - point) * (alpha - alpha_point), scale * alpha_scale / out_scale)
+    return np.where(x >= point, above, below) + out_point
 
 
 def _squared_difference(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
@@ -271,12 +279,14 @@ _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
     "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _curve(_logistic_curve, 23, -128),
     "MUL": _mul,
+    "PRELU": _prelu,
     "QUANTIZE": _quantize,
     "RELU": _relu,
     "RELU6": _relu6,
     "SQUARED_DIFFERENCE": _squared_difference,
+    "SUB": _add,
     "TANH": _curve(_tanh_curve, 24, 0),
 }
 
-_READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "SQUARED_DIFFERENCE", "SUB"), 2)
+_READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SQUARED_DIFFERENCE", "SUB"), 2)
 """How many operands an operator has, where it is not one."""

@@ -33,6 +33,7 @@ class Meaning:
         bias: per output channel, before the input's zero point is folded in.
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
         addition: the numbers of an ADD or SQUARED_DIFFERENCE.
+        table: the bytes of the table of a SCALE or OFFSET.
         answers: the 256 values a LOOKUP gives for -128 ... 127.
         channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
         pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills.
@@ -56,6 +57,7 @@ class Meaning:
     multiplier: Int64s | None = None
     shift: Int64s | None = None
     addition: tuple[int, ...] = ()
+    table: bytes = b""
     answers: npt.NDArray[np.int64] | None = None
     channels: tuple[int, ...] = ()
     pad: int | None = None

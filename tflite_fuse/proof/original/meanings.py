@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tflite_fuse.fusion.block.enums import StageKind
-from tflite_fuse.proof.original import with_weights, without_weights
+from tflite_fuse.proof.original import by_channel, with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
@@ -20,7 +20,10 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     find = _MEANINGS.get(step.name)
     if find is None or len(step.outputs) != 1 or step.operand(0) < 0:
         return None
-    if original.activation(step.operand(0)) is None or original.activation(step.outputs[0]) is None:
+    read = max(
+        range(min(2, len(step.inputs))), key=lambda position: original.activation(step.operand(position)) is not None
+    )
+    if original.activation(step.operand(read)) is None or original.activation(step.outputs[0]) is None:
         return None
     return find(original, step)
 
@@ -46,8 +49,10 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "MUL": without_weights.multiply,
     "PAD": without_weights.pad,
     "PADV2": without_weights.pad,
+    "PRELU": by_channel.prelu,
     "QUANTIZE": without_weights.quantize,
     "RELU": without_weights.relu,
     "RELU6": without_weights.relu6,
     "SQUARED_DIFFERENCE": without_weights.squared_difference,
+    "SUB": without_weights.subtract,
 }

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.original import by_channel
 from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own_padding, sum_of_ones
 from tflite_fuse.proof.original.moves import gathered_channels
 from tflite_fuse.proof.original.scales import (
@@ -32,16 +33,27 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
 
 def add(original: Original, step: Step) -> Meaning | None:
     """ADD of equal shapes."""
-    clamp = fused_clamp(original, step)
-    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
+    return _sum(original, step, 1)
+
+
+def subtract(original: Original, step: Step) -> Meaning | None:
+    """SUB of equal shapes: an ADD that says by a negative multiplier what it subtracts."""
+    return _sum(original, step, -1)
+
+
+def _sum(original: Original, step: Step, sign: int) -> Meaning | None:
+    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
+    if constant is not None:
+        return by_channel.add(original, step, constant, sign)
+    if len(step.inputs) != 2 or any(original.activation(t) is None for t in step.inputs) or clamp is None:
         return None
     images = _images(original, step, 2)
     if images is None or not images[0][0] == images[0][1] == images[1]:
         return None
     scales = [affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])]
-    return Meaning(
-        step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=addition_numbers(*scales)
-    )
+    numbers = addition_numbers(*scales)
+    numbers = (*numbers[:3], sign * numbers[3], *numbers[4:])
+    return Meaning(step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=numbers)
 
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
@@ -56,8 +68,10 @@ def squared_difference(original: Original, step: Step) -> Meaning | None:
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """MUL of equal shapes."""
-    clamp = fused_clamp(original, step)
+    """MUL of equal shapes, or with a constant."""
+    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
+    if constant is not None:
+        return by_channel.multiply(original, step, constant)
     if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
         return None
     images = _images(original, step, 2)

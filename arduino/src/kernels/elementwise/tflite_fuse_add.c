@@ -1,4 +1,4 @@
-/* Addition of two tensors of equal shape and different scales. */
+/* Addition of two tensors of equal shape and different scales, or subtraction. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_packed.h"
 
@@ -55,8 +55,9 @@ static void add_any(const tflite_fuse_call* call, operand a, operand b) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   for (int32_t i = 0; i < call->count; ++i) {
     for (int32_t c = 0; c < call->output->channels; ++c) {
-      const int32_t sum = scale_operand(a.pixels[i][c], &a, table.left_shift) +
-                          scale_operand(b.pixels[i][c], &b, table.left_shift);
+      const int32_t first = scale_operand(a.pixels[i][c], &a, table.left_shift);
+      const int32_t second = scale_operand(b.pixels[i][c], &b, table.left_shift);
+      const int32_t sum = table.multiplier_1 < 0 ? first - second : first + second;
       const int32_t scaled = tflite_fuse_multiply(sum, table.output_multiplier, table.output_shift);
       call->outputs[i][c] = tflite_fuse_fit(scaled, range);
     }
@@ -66,8 +67,9 @@ static void add_any(const tflite_fuse_call* call, operand a, operand b) {
 static void add(const tflite_fuse_call* call) {
   const tflite_fuse_addition* table = call->table;
   const operand a = operand_of(call, 0, table->multiplier_0, table->shift_0);
-  const operand b = operand_of(call, 1, table->multiplier_1, table->shift_1);
-  const bool goes_down = table->left_shift == 20 && table->output_shift < 0 &&
+  const bool subtracts = table->multiplier_1 < 0;
+  const operand b = operand_of(call, 1, subtracts ? -table->multiplier_1 : table->multiplier_1, table->shift_1);
+  const bool goes_down = !subtracts && table->left_shift == 20 && table->output_shift < 0 &&
                          table->output_shift >= -1 - TFLITE_FUSE_MAX_DOWN_SHIFT;
   if (goes_down && is_halved(&a) && b.shift < 0) {
     add_down(call, a, b);
@@ -83,7 +85,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   const tflite_fuse_addition* t = table;
   (void)stage, (void)output;
   return room >= (int64_t)sizeof(*t) && within(t->left_shift, 0, TFLITE_FUSE_MAX_ADD_SHIFT) && t->multiplier_0 >= 0 &&
-         t->multiplier_1 >= 0 && t->output_multiplier >= 0 && within(t->shift_0, -31, 0) &&
+         t->multiplier_1 > INT32_MIN && t->output_multiplier >= 0 && within(t->shift_0, -31, 0) &&
          within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
 }
 

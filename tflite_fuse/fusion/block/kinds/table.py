@@ -9,6 +9,8 @@ from tflite_fuse.fusion.block.entry import Kind, Tensors
 from tflite_fuse.fusion.block.kinds.elementwise.add import ADD
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
+from tflite_fuse.fusion.block.kinds.elementwise.offset import OFFSET
+from tflite_fuse.fusion.block.kinds.elementwise.scale import SCALE
 from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
 from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
@@ -36,6 +38,8 @@ KINDS: Mapping[StageKind, Kind] = {
         MULTIPLY,
         SQUARED_DIFFERENCE,
         CHANNELS,
+        SCALE,
+        OFFSET,
     )
 }
 

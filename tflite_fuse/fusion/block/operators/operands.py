@@ -138,6 +138,18 @@ def read_real(model: Model, index: int) -> Activation:
     return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
 
 
+def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
+    """The values of a constant that is the same for all pixels, int64 [channels].
+
+    Raises:
+        BlockError: it differs from pixel to pixel.
+    """
+    values = np.zeros(0) if part.constant is None else part.constant
+    if values.size != channels or values.shape[-1:] != (channels,):
+        raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
+    return values.ravel().astype(np.int64)
+
+
 def is_constant(model: Model, index: int) -> bool:
     """Whether the file holds values of a tensor."""
     return index >= 0 and bool(model.buffers[model.main.tensors[index].buffer].data)

@@ -1,4 +1,4 @@
-"""ADD: two tensors of equal shape and different scales."""
+"""ADD: two tensors of equal shape and different scales. SUB is an ADD that subtracts its second operand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ LEFT_SHIFT = 20
 class AddParameters:
     """Quantized addition as TFLM's reference kernel does it (left_shift = 20).
 
-    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's.
+    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's. A negative
+    ``multiplier_1`` says that input 1 is scaled by its opposite and subtracted.
     """
 
     left_shift: int
@@ -57,7 +58,7 @@ def _check(check: StageCheck) -> None:
     for source in check.sources:
         check.same_shape(source)
     add = parameters_of(check.stage, AddParameters)
-    multipliers = (add.multiplier_0, add.multiplier_1, add.output_multiplier)
+    multipliers = (add.multiplier_0, abs(add.multiplier_1), add.output_multiplier)
     shifts = (add.shift_0, add.shift_1, add.output_shift)
     sound = 0 <= add.left_shift <= LEFT_SHIFT and all(0 <= multiplier < 2**31 for multiplier in multipliers)
     check.require(sound and all(-31 <= shift <= 0 for shift in shifts), f"has impossible parameters {add}")
@@ -68,8 +69,11 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     add = parameters_of(stage, AddParameters)
     scaled = multiply_by_quantized_multiplier
     term_0 = scaled((values_0 - tensor_0.zero_point) << add.left_shift, add.multiplier_0, add.shift_0)
-    term_1 = scaled((values_1 - tensor_1.zero_point) << add.left_shift, add.multiplier_1, add.shift_1)
-    return scaled(term_0 + term_1, add.output_multiplier, add.output_shift) + output.zero_point
+    term_1 = scaled((values_1 - tensor_1.zero_point) << add.left_shift, abs(add.multiplier_1), add.shift_1)
+    return (
+        scaled(term_0 - term_1 if add.multiplier_1 < 0 else term_0 + term_1, add.output_multiplier, add.output_shift)
+        + output.zero_point
+    )
 
 
 def encode_addition(stage: Stage, tensors: Tensors) -> Tables:
@@ -91,6 +95,15 @@ def _lower(view: OperatorView) -> Lowered:
     return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
 
 
+def _lower_subtraction(view: OperatorView) -> Lowered:
+    """SUB of equal shapes."""
+    lowered = _lower(view)
+    stage = lowered.stage
+    assert stage is not None and isinstance(stage.parameters, AddParameters)
+    parameters = replace(stage.parameters, multiplier_1=-stage.parameters.multiplier_1)
+    return replace(lowered, stage=replace(stage, parameters=parameters))
+
+
 ADD = Kind(
     StageKind.ADD,
     inputs=(2, 2),
@@ -99,6 +112,6 @@ ADD = Kind(
     reference=_reference,
     encode_table=encode_addition,
     decode_table=decode_addition,
-    lowerings={"ADD": _lower},
+    lowerings={"ADD": _lower, "SUB": _lower_subtraction},
     layers=("add",),
 )
