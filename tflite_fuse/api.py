@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +31,11 @@ from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
+from tflite_fuse.runtime.mutation import mutation_score
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
+from tflite_fuse.runtime.watched import watched
 
 Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]
@@ -90,6 +94,7 @@ def rewrite(
     input_mode: str = InputMode.RESIDENT.value,
     verify: bool | None = None,
     inputs: int = 16,
+    seed: int | None = None,
     time_limit: float = 30.0,
     in_place: str | None = None,
     overlap: bool = True,
@@ -113,7 +118,8 @@ def rewrite(
             leave the model; the report's ``outside`` tells of them.
         verify: compare both models in TFLM; None does so where it is installed and runs the original. That constants,
             options and schedule are the original's is proven in any case.
-        inputs: number of inputs to verify on.
+        inputs: number of inputs to verify on: edge values, random ones, and ones that were searched for.
+        seed: of the random ones and of the search; None for one that the file gives. The report's notes name it.
         time_limit: seconds each search may take before it answers with its best so far.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
         overlap: let fused blocks write their output over input they need no more.
@@ -147,7 +153,7 @@ def rewrite(
         time_limit=time_limit,
     )
     data, model = _read(source)
-    return Result(*rewrite_model(model, data, options, verify, inputs, _counted(progress)))
+    return Result(*rewrite_model(model, data, options, verify, inputs, seed, _counted(progress)))
 
 
 def pareto(
@@ -219,8 +225,9 @@ def verify(
     b: Source,
     *,
     inputs: int = 16,
-    seed: int = 0,
+    seed: int | None = None,
     data: str | os.PathLike[str] | None = None,
+    mutants: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Run two models in TFLM and compare their outputs byte by byte; where one was made of the other, prove it as well.
@@ -234,9 +241,10 @@ def verify(
 
     Args:
         a, b: paths or bytes of .tflite files.
-        inputs: number of generated inputs: edge values first, then random ones.
-        seed: of the random ones.
+        inputs: number of generated inputs: edge values first, then random ones, then ones that were searched for.
+        seed: of the random ones and of the search; None for any. The result has it.
         data: an .npz file with the user's own inputs, instead of generated ones.
+        mutants: how many weights of blocks to change by one, to find out how many of them running would notice.
         progress: called with (step, done, total).
 
     Raises:
@@ -251,8 +259,13 @@ def verify(
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
             raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
     certificate = validate(first, second)
+    shown = certificate if certificate.proven or certificate.blocks else None
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
     samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs, seed)
     try:
+        if data is None:
+            borders = watched((first, second), certificate.same)
+            samples = directed(first, samples, [tensor for tensor, _ in borders], seed)
         found = compare(
             first_bytes,
             second_bytes,
@@ -260,12 +273,16 @@ def verify(
             names=(names[0], names[1]),
             models=(first, second),
             progress=_counted(progress),
+            watch=certificate.same,
         )
     except (ModelError, RuntimeUnavailableError) as error:
         if not certificate.proven:
             raise
         return Comparison(True, 0, None, "", "", certificate, str(error))
-    return replace(found, certificate=certificate if certificate.proven or certificate.blocks else None)
+    found = replace(found, certificate=shown, seed=seed if data is None else None, unconfined=tflm.unconfined())
+    if not mutants or found.fault is not None:
+        return found
+    return replace(found, score=mutation_score((first, second), certificate.same, samples, mutants, seed))
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from zlib import crc32
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.errors import LimitError, ModelError, VerificationError
@@ -34,7 +35,13 @@ Counter = Callable[[int, int], None]
 
 
 def rewrite_model(
-    model: Model, data: bytes, options: FuseOptions, verify: bool | None, inputs: int, progress: Counter | None
+    model: Model,
+    data: bytes,
+    options: FuseOptions,
+    verify: bool | None,
+    inputs: int,
+    seed: int | None,
+    progress: Counter | None,
 ) -> tuple[bytes, Report]:
     """The file of a rewritten model, and what to tell about it.
 
@@ -44,6 +51,7 @@ def rewrite_model(
         options: how.
         verify: whether to run both in TFLM; None where it is installed and runs the original.
         inputs: on how many inputs.
+        seed: of the random ones; None for one that the file gives, so that the same file has the same report.
         progress: told of every one.
 
     Raises: as ``api.rewrite``.
@@ -72,7 +80,8 @@ def rewrite_model(
         needs = f"rewritten, it would need an arena of {after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
         return _as_it_was(model, data, before, options, needs)
     files = data if sound else serialize_model(remove_plan(model)), output
-    heard = hear((model, rewritten), files, known, verify, inputs, progress)
+    seed = crc32(data) if seed is None else seed
+    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate.same)
     outside = outside_inputs(rewritten)
     report = Report(
         before=before,

@@ -16,6 +16,10 @@ from tflite_fuse.units import parse_bytes, parse_pair
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 InputCount = Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="Of the random inputs; what was used is printed."),
+]
 DataFile = Annotated[
     Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
 ]

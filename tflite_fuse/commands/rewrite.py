@@ -20,6 +20,7 @@ from tflite_fuse.commands.arguments import (
     NoStrips,
     Reserve,
     SchemeName,
+    Seed,
     TargetName,
     Tiles,
     TileSize,
@@ -68,6 +69,7 @@ def rewrite(
         bool, typer.Option("--no-fuse", help="Only reorder and plan: needs no custom operator.")
     ] = False,
     inputs: InputCount = 16,
+    seed: Seed = None,
     time_limit: Annotated[
         float, typer.Option(min=0.0, help="Seconds each search may take before it answers with its best so far.")
     ] = 30.0,
@@ -106,6 +108,7 @@ def rewrite(
             input_mode=input_mode,
             verify=verify,
             inputs=inputs,
+            seed=seed,
             time_limit=time_limit,
             in_place=in_place,
             overlap=not no_overlap,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag
+from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
 
@@ -18,13 +18,25 @@ def verify(
     a: Annotated[Path, typer.Argument(metavar="A", help="The original .tflite file.", show_default=False)],
     b: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
     inputs: InputCount = 16,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random ones among them.")] = 0,
+    seed: Seed = None,
     data: DataFile = None,
+    mutants: Annotated[
+        int,
+        typer.Option(
+            "--mutation-score",
+            min=0,
+            max=10_000,
+            metavar="N",
+            help="Also change N weights of blocks by one, one at a time, and say how many that would notice.",
+        ),
+    ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it was made of A."""
     with Status("comparing", as_json) as report_progress:
-        comparison = tflite_fuse.verify(a, b, inputs=inputs, seed=seed, data=data, progress=report_progress)
+        comparison = tflite_fuse.verify(
+            a, b, inputs=inputs, seed=seed, data=data, mutants=mutants, progress=report_progress
+        )
     difference, certificate = comparison.first_difference, comparison.certificate
     if as_json:
         print_json(
@@ -37,6 +49,11 @@ def verify(
                 "first_difference": None if difference is None else str(difference),
                 "proof": None if certificate is None else certificate.to_json(),
                 "not_run": comparison.not_run,
+                "seed": comparison.seed,
+                "inside": comparison.inside,
+                "warning": comparison.warning,
+                "unconfined": comparison.unconfined,
+                "mutation_score": None if comparison.score is None else comparison.score.to_json(),
             }
         )
     elif comparison.fault is None:
@@ -44,11 +61,18 @@ def verify(
             say(f"- {note}")
         if comparison.warning is not None:
             say(f"- {comparison.warning}")
-        if data is None and comparison.inputs:
-            say(f"- random inputs of seed {seed}; --seed draws others")
+        if comparison.score is not None:
+            say(f"- {comparison.score}")
+        if comparison.inside:
+            say(f"- {comparison.inside} tensors between blocks were compared as well")
+        if comparison.unconfined:
+            say(f"- the runtime ran with rights it does not need: {comparison.unconfined}")
+        if comparison.seed is not None:
+            say(f"- inputs of seed {comparison.seed}; the same with --seed {comparison.seed}")
         say(_outcome(comparison))
     if comparison.fault is not None:
-        raise VerificationError(comparison.fault)
+        seed_used = "" if comparison.seed is None else f" (inputs of seed {comparison.seed})"
+        raise VerificationError(comparison.fault + seed_used)
 
 
 def _outcome(comparison: Any) -> str:

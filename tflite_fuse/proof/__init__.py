@@ -39,4 +39,5 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     match_operators(known)
     check_outputs(known)
     findings = (*known.findings, *structure_findings(known), *buffer_findings(known), *plan_findings(known))
-    return Certificate(merged(findings), tuple(known.blocks), known.plain, tuple(dict.fromkeys(known.notes)))
+    same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
+    return Certificate(merged(findings), tuple(known.blocks), known.plain, tuple(dict.fromkeys(known.notes)), same)

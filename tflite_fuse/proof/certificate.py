@@ -73,12 +73,15 @@ class Certificate:
         blocks: the fused blocks.
         plain: operators that are the same in both models.
         notes: what a reader must know about the scope of the proof.
+        same: tensors of the original and of the rewritten model that were found to hold the same bytes, where what
+            writes them is sound.
     """
 
     findings: tuple[Finding, ...]
     blocks: tuple[BlockProof, ...] = ()
     plain: int = 0
     notes: tuple[str, ...] = ()
+    same: tuple[tuple[int, int], ...] = ()
 
     @property
     def proven(self) -> bool:

@@ -6,23 +6,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from tflite_fuse.errors import UsageError, VerificationError
+from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.model import Model, load_model
-from tflite_fuse.model.affine import affine_parameters, dequantize, quantize
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.outside import with_inputs_inside
-from tflite_fuse.model.schema import Tensor
-from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.difference import Difference, Seen, first_difference
+from tflite_fuse.runtime.ends import Ends, check_signatures
+from tflite_fuse.runtime.mutation import MutationScore
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
+from tflite_fuse.runtime.watched import Pairs, watched_copies
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
@@ -36,44 +34,15 @@ _VARYING = 0.5
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The first element in which two models differ.
-
-    Attributes:
-        input_index: which of the inputs.
-        output_name: the output tensor's name in the first model.
-        element: index in that tensor.
-        value_a, value_b: what the two models computed.
-        differing: number of elements of that tensor that differ for that input.
-        streamed: whether state was carried over from the input before.
-    """
-
-    input_index: int
-    output_name: str
-    element: tuple[int, ...]
-    value_a: float
-    value_b: float
-    differing: int
-    streamed: bool = False
-
-    def __str__(self) -> str:
-        """One sentence for the user."""
-        place = ", ".join(str(index) for index in self.element)
-        return (
-            f"output {self.output_name} differs at [{place}]: {self.value_a:g} and {self.value_b:g} "
-            f"({self.differing} elements differ) for input {self.input_index}"
-            + (", with the state left by the inputs before" if self.streamed else "")
-        )
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
 
     ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
     run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
     inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
-    the second model is a rewrite of the first: what was proven without running them.
+    the second model is a rewrite of the first: what was proven without running them. ``inside`` is the number of
+    tensors at borders of blocks that were compared beside the outputs, ``seed`` that of the inputs if they were drawn,
+    ``unconfined`` says which rights the runtime kept, ``score`` what changes of weights the run would have noticed.
     """
 
     bit_exact: bool
@@ -85,6 +54,10 @@ class Comparison:
     not_run: str | None = None
     varied: int = 0
     elements: int = 0
+    inside: int = 0
+    seed: int | None = None
+    unconfined: str = ""
+    score: MutationScore | None = None
 
     @property
     def warning(self) -> str | None:
@@ -127,12 +100,13 @@ def compare(
     known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
     runtime: Runtime = tflm,
+    watch: Pairs = (),
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
     A model whose inputs lie outside the arena is given them there: an external one as memory, a streamed one by a
     source that hands out each pixel once. Every input starts from fresh state. Models with state (variable tensors,
-    resources) are run once more over the whole sequence without a reset in between.
+    resources) are run once more over the whole sequence without a reset in between, then reset and run over half of it.
 
     One model may take or give float32 where the other has int8 of known scale and zero point: its input is what
     QUANTIZE makes of the floats, its output is compared after DEQUANTIZE.
@@ -145,6 +119,8 @@ def compare(
         known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
         runtime: what runs them.
+        watch: tensors of the first model and of the second that should hold the same bytes. Those at the borders of
+            blocks are compared, too, in copies of both models that give them as outputs and have no arena plan.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
@@ -155,165 +131,98 @@ def compare(
     if not inputs:
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b)) if models is None else models
-    _check_signatures(models, names)
-    borders = _Borders(models)
-    passes = (False, True) if any(_is_stateful(model) for model in models) else (False,)
-    output_names = [_tensor_name(models[0], index) for index in models[0].main.outputs]
-    patience = [inference_seconds(model, known) for model in models]
-    total = len(passes) * len(inputs)
-    done = 0
-    difference: Difference | None = None
-    seen = _Seen()
-    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        workers = list(pool.map(lambda m, name: stack.enter_context(runtime.session(m, name)), (a, b), names))
-        for streamed in passes:
-            for index, arrays in enumerate(inputs):
-                reset = not streamed or index == 0
-                given = (arrays, borders.inputs_of_second(arrays))
-                feeds = [make_feed(model, each, name) for model, each, name in zip(models, given, names, strict=True)]
-                outputs = borders.comparable(_run_both(pool, workers, feeds, reset, patience))
-                seen.note(outputs[0])
-                difference = _first_difference(outputs, output_names, index, streamed)
-                done += 1
+    check_signatures(models, names)
+    copies = watched_copies(models, watch)
+    if copies is not None:
+        try:
+            return _Comparing(models, (copies.first, b, copies.second), names, known, runtime, copies.names).run(
+                inputs, progress
+            )
+        except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared
+            pass
+    return _Comparing(models, (a, b), names, known, runtime).run(inputs, progress)
+
+
+class _Comparing:
+    """Two models, and perhaps copies that give more, each in a process of its own."""
+
+    def __init__(
+        self,
+        models: tuple[Model, Model],
+        files: Sequence[bytes],
+        names: tuple[str, str],
+        known: KnownBlocks | None,
+        runtime: Runtime,
+        inside: Sequence[str] = (),
+    ) -> None:
+        """What is compared.
+
+        Args:
+            models: the two.
+            files: theirs; or a copy of the first that gives more, the second, and such a copy of it.
+            names: what messages call the two.
+            known: their blocks as far as they need not be decoded.
+            runtime: what runs them.
+            inside: names of what the copies give beside the outputs.
+        """
+        second = models[1]
+        self._models, self._files, self._runtime = (*models, second)[: len(files)], files, runtime
+        self._names = (*names, names[1])[: len(files)]
+        self._patience = [inference_seconds(model, known) for model in self._models]
+        self._ends = Ends(models)
+        self._outputs = [_tensor_name(models[0], index) for index in models[0].main.outputs]
+        self._inside = list(inside)
+
+    def run(self, inputs: Sequence[Sequence[Array]], progress: Callable[[int, int], None] | None) -> Comparison:
+        """As ``compare``."""
+        stateful = any(_is_stateful(model) for model in self._models)
+        steps = [(False, index, True) for index in range(len(inputs))]
+        if stateful:  # once more as a stream, which then starts over and is half as long
+            lengths = (len(inputs), -(-len(inputs) // 2))
+            steps += [(True, index, index == 0) for length in lengths for index in range(length)]
+        seen, difference, done = Seen(), None, 0
+        with ExitStack() as stack, ThreadPoolExecutor(len(self._files)) as pool:
+            workers = list(
+                pool.map(lambda m, n: stack.enter_context(self._runtime.session(m, n)), self._files, self._names)
+            )
+            for done, (streamed, index, reset) in enumerate(steps, 1):
+                results = self._results(pool, workers, inputs[index], reset)
+                seen.note(results[0][: len(self._outputs)])
+                outputs = len(self._outputs)
+                difference = first_difference(results, self._outputs + self._inside, index, streamed, outputs)
                 if progress is not None:
-                    progress(done, total)
+                    progress(done, len(steps))
                 if difference is not None:
                     break
-            if difference is not None:
-                break
-    return Comparison(
-        difference is None,
-        min(done, len(inputs)),
-        difference,
-        runtime.RUNTIME_NAME,
-        runtime.runtime_version() or "unknown",
-        varied=seen.varied,
-        elements=seen.elements,
-    )
+        return Comparison(
+            difference is None,
+            min(done, len(inputs)),
+            difference,
+            self._runtime.RUNTIME_NAME,
+            self._runtime.runtime_version() or "unknown",
+            varied=seen.varied,
+            elements=seen.elements,
+            inside=len(self._inside),
+        )
 
+    def _results(
+        self, pool: ThreadPoolExecutor, workers: Sequence[Worker], arrays: Sequence[Array], reset: bool
+    ) -> list[list[Array]]:
+        """Outputs, then what copies give beside them, of both models, of equal types."""
+        second = self._ends.inputs_of_second(arrays)
+        given = (arrays, second, second)[: len(workers)]
+        feeds = [make_feed(model, x, name) for model, x, name in zip(self._models, given, self._names, strict=True)]
 
-class _Seen:
-    """Which elements of the outputs took more than one value."""
+        def infer(worker: Worker, feed: Feed, seconds: float) -> list[Array]:
+            return worker.infer(feed.inputs, feed.outside, reset=reset, timeout=seconds)
 
-    def __init__(self) -> None:
-        self._first: list[Array] = []
-        self._varied: list[Array] = []
-
-    def note(self, outputs: Sequence[Array]) -> None:
-        """The outputs for one more input."""
-        values = [_bits(output) for output in outputs]
-        if not self._first:
-            self._first, self._varied = values, [np.zeros(len(each), bool) for each in values]
-        for varied, first, now in zip(self._varied, self._first, values, strict=True):
-            varied |= (first != now).any(axis=-1)
-
-    @property
-    def varied(self) -> int:
-        return sum(int(each.sum()) for each in self._varied)
-
-    @property
-    def elements(self) -> int:
-        return sum(len(each) for each in self._varied)
-
-
-class _Borders:
-    """Where one model has float32 and the other int8: what each is given, and how their outputs are compared."""
-
-    def __init__(self, models: tuple[Model, Model]) -> None:
-        graphs = [with_inputs_inside(model).main for model in models]
-        self._inputs = [[graph.tensors[index] for index in graph.inputs] for graph in graphs]
-        self._outputs = [[graph.tensors[index] for index in graph.outputs] for graph in graphs]
-
-    def inputs_of_second(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """The second model's inputs, given the first one's."""
-        if len(arrays) != len(self._inputs[0]):
-            return arrays  # what is wrong with them is said where they are sorted
-        return [_as_other(*each) for each in zip(arrays, *self._inputs, strict=True)]
-
-    def comparable(self, outputs: list[list[Array]]) -> list[list[Array]]:
-        """Both models' outputs, of equal types."""
-        pairs = [(0, 1), (1, 0)]
+        results = list(pool.map(infer, workers, feeds, self._patience))
+        outputs = len(self._outputs)
+        ends = self._ends.comparable([each[:outputs] for each in results[:2]])
         return [
-            [
-                _as_other(array, here, there) if there.type == TensorType.FLOAT32 else array
-                for array, here, there in zip(outputs[a], self._outputs[a], self._outputs[b], strict=True)
-            ]
-            for a, b in pairs
+            ends[0] + [x.ravel() for x in results[0][outputs:]],
+            ends[1] + [x.ravel() for x in results[-1][outputs:]],
         ]
-
-
-def _as_other(array: Array, here: Tensor, there: Tensor) -> Array:
-    """What an array of one model's tensor is in the other model's type."""
-    if here.type == there.type:
-        return array
-    if here.type == TensorType.FLOAT32 and (parameters := affine_parameters(there)) is not None:
-        return quantize(array, *parameters) if np.asarray(array).dtype == np.float32 else array
-    if (parameters := affine_parameters(here)) is not None:
-        return dequantize(array, *parameters) if np.asarray(array).dtype == np.int8 else array
-    return array
-
-
-def _same_meaning(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors can be compared: of one type, or one float32 and the other int8 that stands for floats."""
-    if a.dims != b.dims:
-        return False
-    pairs = ((a, b), (b, a))
-    return a.type == b.type or any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in pairs)
-
-
-def _run_both(
-    pool: ThreadPoolExecutor, workers: Sequence[Worker], feeds: Sequence[Feed], reset: bool, patience: Sequence[float]
-) -> list[list[Array]]:
-    def infer(each: Worker, feed: Feed, seconds: float) -> list[Array]:
-        return each.infer(feed.inputs, feed.outside, reset=reset, timeout=seconds)
-
-    return list(pool.map(infer, workers, feeds, patience))
-
-
-def _first_difference(
-    outputs: Sequence[Sequence[Array]], names: Sequence[str], input_index: int, streamed: bool
-) -> Difference | None:
-    for name, a, b in zip(names, *outputs, strict=True):
-        differing = np.flatnonzero((_bits(a) != _bits(b)).any(axis=-1))
-        if differing.size:
-            element = np.unravel_index(int(differing[0]), a.shape)
-            return Difference(
-                input_index,
-                name,
-                tuple(int(index) for index in element),
-                float(a[element]),
-                float(b[element]),
-                int(differing.size),
-                streamed,
-            )
-    return None
-
-
-def _bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """[elements, bytes per element]: floats are compared as bits, so that NaN equals itself and −0 is not 0."""
-    return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
-
-
-def _check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> None:
-    whole = [with_inputs_inside(model).main for model in models]
-    for what, indices_a, indices_b in (
-        ("inputs", whole[0].inputs, whole[1].inputs),
-        ("outputs", whole[0].outputs, whole[1].outputs),
-    ):
-        of_a = [whole[0].tensors[index] for index in indices_a]
-        of_b = [whole[1].tensors[index] for index in indices_b]
-        if len(of_a) != len(of_b):
-            raise VerificationError(f"{names[0]} has {len(of_a)} {what} but {names[1]} has {len(of_b)}")
-        for index, (tensor_a, tensor_b) in enumerate(zip(of_a, of_b, strict=True)):
-            if not _same_meaning(tensor_a, tensor_b):
-                raise VerificationError(
-                    f"{what[:-1]} {index} is {_signature(tensor_a)} in {names[0]} "
-                    f"but {_signature(tensor_b)} in {names[1]}"
-                )
-
-
-def _signature(tensor: Tensor) -> str:
-    return f"{tensor.name} ({type_name(tensor.type)} {list(tensor.dims)})"
 
 
 def _tensor_name(model: Model, index: int) -> str:

@@ -16,9 +16,11 @@ from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
+from tflite_fuse.runtime.watched import Pairs, watched
 
 NAMES = "model A", "model B"
 
@@ -45,7 +47,9 @@ def hear(
     known: KnownBlocks,
     wanted: bool | None,
     inputs: int,
+    seed: int,
     progress: Callable[[int, int], None] | None,
+    watch: Pairs = (),
 ) -> Testimony:
     """Run an original and what was made of it.
 
@@ -55,7 +59,9 @@ def hear(
         known: their blocks as far as they need not be decoded.
         wanted: whether they must be run; None where a runtime is installed and runs the original.
         inputs: on how many inputs.
+        seed: of the random ones among them, and of the search for telling ones.
         progress: told of every one.
+        watch: tensors of both that should hold the same bytes, compared as well (see ``compare``).
 
     Raises:
         VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
@@ -69,8 +75,9 @@ def hear(
         return Testimony(None, why)
     given: Sequence[Sequence[Array]] = ()
     try:
-        given = generate_inputs(models[0], inputs)
-        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress)
+        given = generate_inputs(models[0], inputs, seed)
+        given = directed(models[0], given, [tensor for tensor, _ in watched(models, watch)], seed)
+        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=watch)
     except ModelError as error:
         if _runs(models[0], files[0], given[:1]):
             raise VerificationError(
@@ -87,7 +94,9 @@ def hear(
         return Testimony(None, f"not possible on this machine: {error}")
     _refuse_difference(oracle)
     rights = tflm.unconfined()
-    notes = [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    inside = f", comparing {oracle.inside} tensors between blocks as well" if oracle.inside else ""
+    notes = [f"run on inputs of seed {seed}{inside}"]
+    notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
     notes += [] if oracle.warning is None else [oracle.warning]
     return Testimony(oracle, notes=tuple(notes))
 

@@ -150,7 +150,8 @@ class Original:
         """The values of an int32 constant."""
         if tensor < 0 or self.tensors[tensor].type != TensorType.INT32:
             return ()
-        return tuple(np.frombuffer(self.content(tensor), "<i4").tolist())
+        content = self.content(tensor)
+        return () if len(content) % 4 else tuple(np.frombuffer(content, "<i4").tolist())
 
     def weights(self, tensor: int) -> npt.NDArray[np.int8] | None:
         """An int8 constant in its own shape, None where it is none."""

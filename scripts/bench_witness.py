@@ -1,0 +1,57 @@
+"""Runs rewrites of models beside their originals, and counts which changes of single weights that would have noticed.
+
+    python scripts/bench_witness.py --models ../shared/models --inputs 256 --weights 60
+
+This is what the second witness says by itself, without the proof, which sees every weight. Inputs are those of
+``verify``: edge values, random ones, and ones searched for. A change that alters no value of its own operator on any
+input is not counted as missed: those in channels that never vary are listed apart, and so are the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tflite_fuse import api
+from tflite_fuse.model.file import load_model
+from tflite_fuse.proof import validate
+from tflite_fuse.runtime.directed import directed
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.mutation import MutationScore, mutation_score
+from tflite_fuse.runtime.watched import watched
+
+
+def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, MutationScore]:
+    """How many borders inside the rewritten model has, and what running it says."""
+    model, after = load_model(path), load_model(api.rewrite(path, verify=False).model)
+    same = validate(model, after).same
+    borders = [a for a, _ in watched((model, after), same)]
+    inputs = directed(model, generate_inputs(model, count, seed), borders, seed)
+    return len(borders), mutation_score((model, after), same, inputs, weights, seed)
+
+
+def main() -> None:
+    """Prints a row per model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, nargs="+", required=True, help="files, or folders of them")
+    parser.add_argument("--inputs", type=int, default=256)
+    parser.add_argument("--weights", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    print("| model | borders | altered | caught | share | never vary | alter nothing | s |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    files = [each for path in asked.models for each in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
+    for path in files:
+        started = time.monotonic()
+        borders, found = score(path, asked.inputs, asked.weights, asked.seed)
+        share = "" if found.share is None else f"{100 * found.share:.1f} %"
+        numbers = f"{borders} | {found.altered} | {found.caught} | {share} | {found.constant} | {found.silent}"
+        print(f"| {path.stem} | {numbers} | {time.monotonic() - started:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
