@@ -43,7 +43,7 @@ typedef enum {
   TFLITE_FUSE_BAD_SHAPE,      /* a stage's window or tensors do not fit together */
   TFLITE_FUSE_BAD_CONSTANTS,  /* a section lies outside the constants, is misaligned, or holds an impossible value */
   TFLITE_FUSE_TOO_MUCH_WORK,  /* more than TFLITE_FUSE_MAX_WORK */
-  TFLITE_FUSE_BAD_MEMORY,     /* invoke: scratch misaligned, or an input or output in its reserved bytes */
+  TFLITE_FUSE_BAD_MEMORY,     /* scratch or arena misaligned or too small, or an input or output in reserved bytes */
   TFLITE_FUSE_SOURCE_FAILED,  /* invoke: a source's read function returned other than 0 */
   TFLITE_FUSE_DAMAGED         /* options or constants are not what was written: their checksum is another */
 } tflite_fuse_status;

@@ -8,7 +8,7 @@
  *     tflite_fuse_status status = tflite_fuse_load(&model, blocks);
  *     ...
  *     fill(arena + MODEL_INPUT_0_OFFSET, MODEL_INPUT_0_BYTES);
- *     status = tflite_fuse_run(&model, blocks, arena, NULL);
+ *     status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), NULL);
  *     use(arena + MODEL_OUTPUT_0_OFFSET, MODEL_OUTPUT_0_BYTES);
  *
  * A run overwrites the input: its memory is used again. One loaded model may be run in several arenas at a time.
@@ -55,10 +55,10 @@ tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_
 
 /* Runs a loaded model.
  *
- * arena: model->arena_bytes bytes, aligned to 16. outside: what the model reads outside of it, or NULL.
- * After an error outputs are unspecified and the next run works. */
+ * arena: aligned to 16. arena_bytes: its size; fewer than model->arena_bytes are refused. outside: what the model reads
+ * outside of it, or NULL. After an error outputs are unspecified and the next run works. */
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
-                                   const tflite_fuse_outside* outside);
+                                   size_t arena_bytes, const tflite_fuse_outside* outside);
 
 #ifdef __cplusplus
 }

@@ -38,13 +38,19 @@ struct Model {
   uint32_t version() const { return FAKE_MODEL_VERSION; }
 };
 inline const Model* GetModel(const void* data) { return static_cast<const Model*>(data); }
+class ErrorReporter {};
+class MicroErrorReporter : public ErrorReporter {};
 }  // namespace tflite
 
 FAKE_CLASSES_BEGIN
 class MicroInterpreter {
  public:
   template <typename Resolver>
+#ifdef FAKE_REPORTER
+  MicroInterpreter(const Model*, const Resolver& resolver, uint8_t* arena, size_t size, ErrorReporter*)
+#else
   MicroInterpreter(const Model*, const Resolver& resolver, uint8_t* arena, size_t size)
+#endif
       : found_(resolver.FindOp("TFLITE_FUSE") != nullptr && reinterpret_cast<uintptr_t>(arena) % 16 == 0 && size % 16 == 0) {
     input_.data.raw = given_;
     output_.data.raw = memory_;
@@ -52,6 +58,7 @@ class MicroInterpreter {
     std::memset(memory_, 7, sizeof(memory_));
   }
   TfLiteStatus AllocateTensors() { return found_ && FAKE_ALLOCATES ? kTfLiteOk : kTfLiteError; }
+  size_t arena_used_bytes() const { return 1000; }
   TfLiteStatus Invoke() { return FAKE_INVOKES ? kTfLiteOk : kTfLiteError; }
   TfLiteTensor* input(int) { return &input_; }
   TfLiteTensor* output(int) { return &output_; }

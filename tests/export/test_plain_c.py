@@ -60,14 +60,14 @@ int main(void) {
   memset(arena, 0xA5, MODEL_ARENA_BYTES);
   int status = (int)tflite_fuse_load(&model, blocks);
 #ifdef OUTSIDE_BYTES
-  if (tflite_fuse_run(&model, blocks, arena, NULL) != TFLITE_FUSE_BAD_MEMORY) return 90;
+  if (tflite_fuse_run(&model, blocks, arena, MODEL_ARENA_BYTES, NULL) != TFLITE_FUSE_BAD_MEMORY) return 90;
   broken = STREAMED ? 7 : 0;
   int wanted = STREAMED ? TFLITE_FUSE_SOURCE_FAILED : TFLITE_FUSE_OK;
-  if ((int)tflite_fuse_run(&model, blocks, arena, GIVEN) != wanted) return 91;
+  if ((int)tflite_fuse_run(&model, blocks, arena, MODEL_ARENA_BYTES, GIVEN) != wanted) return 91;
   broken = 0;
 #endif
   while (status == 0 && fread(INPUT, 1, INPUT_BYTES, stdin) == INPUT_BYTES) {
-    status = (int)tflite_fuse_run(&model, blocks, arena, GIVEN);
+    status = (int)tflite_fuse_run(&model, blocks, arena, MODEL_ARENA_BYTES, GIVEN);
     for (int i = 0; i < MODEL_OUTPUT_0_BYTES; ++i) printf("%d ", ((int8_t*)(arena + MODEL_OUTPUT_0_OFFSET))[i]);
     printf("\\n");
   }
@@ -135,11 +135,44 @@ def test_inputs_outside_the_arena(storage: Storage, tmp_path: Path) -> None:
     assert outputs(compile_with(folder, RUNNER, flags), images(4)) == expected(images(4))
 
 
+SMALL_ARENAS = """\
+#define _POSIX_C_SOURCE 200112L
+#include <stdio.h>
+#include <stdlib.h>
+#include "model.h"
+
+static tflite_fuse_block blocks[MODEL_STEPS];
+
+int main(void) {
+  int refused = 0;
+  if (tflite_fuse_load(&model, blocks) != TFLITE_FUSE_OK) return 90;
+  for (size_t size = 0; size <= MODEL_ARENA_BYTES; ++size) {
+    void* arena = NULL;
+    if (posix_memalign(&arena, 16, size) != 0) return 91;
+    refused += tflite_fuse_run(&model, blocks, arena, size, NULL) == TFLITE_FUSE_BAD_MEMORY;
+    free(arena);
+  }
+  printf("%d\\n", refused);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("model", [fused("none"), chained("none")])
+def test_an_arena_of_any_size_below_the_declared_is_refused(model: bytes, tmp_path: Path) -> None:
+    folder = export(model, tmp_path / "model")
+    (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)", (folder / "model.h").read_text())
+    assert run([compile_with(folder, SMALL_ARENAS, SANITIZED)]) == f"{declared}\n"
+
+
 def test_cc_builds_the_folder_and_its_main_program_prints_the_outputs(tmp_path: Path) -> None:
     """The promise is ``cc *.c``."""
     folder = export(fused(), tmp_path / "model")
     run(["sh", "-c", "gcc -Wall -Wextra -Wconversion -Werror *.c -o program"], cwd=folder)
-    shown = re.findall(r"output 0\[(\d+)\] = (-?\d+)", run([folder / "program"]))
+    said = run([folder / "program"])
+    shown = re.findall(r"output 0\[(\d+)\] = (-?\d+)", said)
+    (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)", (folder / "model.h").read_text())
+    assert f"arena: {declared} bytes used, 0 free (MODEL_ARENA_BYTES)\n" in said
     assert [int(value) for _, value in shown] == expected(images(1))[0]
 
 

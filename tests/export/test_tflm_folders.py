@@ -9,8 +9,9 @@ import pytest
 
 from tests.arduino.fake_runtime import GENERATIONS, HERE, SANITIZERS, build, compiler, headers_of, library_objects
 from tests.export.exported import chained, fused, network, outside, run
+from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
-from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
+from tflite_fuse.export.arena import FULL_STRUCTS, arena_for, declared_arenas, runtime_for
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.fusion.block.stages import Storage
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
@@ -49,13 +50,51 @@ def test_the_array_is_the_model(format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("model", [fused(), chained("float"), network()])
 def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path: Path) -> None:
-    """Head + tail, or what loading needs; Arduino's builds have larger structs."""
+    """Head + tail, or what loading needs, with reference kernels; Arduino's builds have larger structs."""
     found = load_model(model)
     build = WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS
     needed = max(head_bytes(found) + predict_tail(found, build).total, loading_bytes(found, build))
-    program = exported(model, tmp_path / "model", format)
-    (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)\n", (program / "model_data.h").read_text())
+    export_model(model, tmp_path / "model", format, kernels="reference")
+    header = (tmp_path / "model" / FORMATS[format] / "model_data.h").read_text()
+    (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)\n", header)
     assert needed <= int(declared) < needed + 16 and int(declared) % 16 == 0
+
+
+@pytest.mark.parametrize("kernels", ["cmsis-nn", "esp-nn"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_header_has_an_arena_for_each_kind_of_core(format: str, kernels: str, tmp_path: Path) -> None:
+    """Which one counts is decided where it is compiled: what the compiler defines for the core."""
+    arenas = declared_arenas(load_model(network()), runtime_for(format, kernels))
+    assert len(arenas) > 1 and arenas[-1].condition == ""
+    written = export_model(network(), tmp_path / "model", format, kernels=kernels)
+    program = tmp_path / "model" / FORMATS[format]
+    (tmp_path / "probe.c").write_text('#include "model_data.h"\nMODEL_ARENA_BYTES\n')
+    for declared in arenas:
+        flag = re.sub(r"defined\((\w+)\)", r"-D\1=1", declared.condition) or "-DNOTHING"
+        text = run([compiler("gcc"), "-E", "-P", f"-I{program}", flag, tmp_path / "probe.c"])
+        assert text.split()[-1] == str(declared.nbytes) and declared.nbytes % 16 == 0
+    assert written.arena_bytes == arenas[-1].nbytes
+    assert any(arenas[0].core in note for note in written.notes)
+
+
+def test_other_kernels_and_generations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no kernel set 'cmsis'; the sets are reference, cmsis-nn, esp-nn"):
+        export_model(fused(), tmp_path / "model", "arduino", kernels="cmsis")
+    with pytest.raises(UsageError, match="choose 2024 or 2026"):
+        export_model(fused(), tmp_path / "model", "arduino", tflm="2025")
+    with pytest.raises(UsageError, match="plain C has no TensorFlow Lite Micro"):
+        export_model(fused(), tmp_path / "model", "c", kernels="cmsis-nn")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_model_all_of_blocks_needs_the_same_with_all_kernels(format: str) -> None:
+    model = load_model(fused("none"))
+    found = {
+        tuple(arena.nbytes for arena in declared_arenas(model, runtime_for(format, kernels)))
+        for kernels in ("reference", "cmsis-nn", "esp-nn")
+    }
+    assert len(found) == 1 and len(found.pop()) == 1
 
 
 def test_each_kind_of_build_fits_into_arduinos_arena() -> None:
@@ -106,6 +145,17 @@ def test_the_program_compiles_and_runs_against_stand_ins(format: str, generation
     program = exported(fused(), tmp_path / "model", format)
     said = run_with_stand_ins(program, format, generation, tmp_path)
     assert "output 0[0] = 7\n" in said and "failed" not in said
+    assert re.search(r"^arena: 1000 bytes used, \d+ free \(MODEL_ARENA_BYTES\)$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_program_compiles_where_interpreters_want_an_error_reporter(format: str, tmp_path: Path) -> None:
+    program = exported(fused(), tmp_path / "model", format)
+    reporter = tmp_path / "headers" / "tensorflow/lite/micro/micro_error_reporter.h"
+    reporter.parent.mkdir(parents=True)
+    reporter.write_text('#include "fake_board.h"\n')
+    said = run_with_stand_ins(program, format, 1, tmp_path, "-DFAKE_REPORTER")
+    assert "output 0[0] = 7\n" in said and "failed" not in said
 
 
 @pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
@@ -121,7 +171,7 @@ def test_programs_with_inputs_outside_the_arena_compile(format: str, storage: St
     ("trouble", "sentence"),
     [
         ("FAKE_MODEL_VERSION=4", "the model's schema is not the one of this TensorFlow Lite Micro"),
-        ("FAKE_ALLOCATES=0", "AllocateTensors failed"),
+        ("FAKE_ALLOCATES=0", "AllocateTensors failed; if memory is missing, raise MODEL_ARENA_BYTES in model_data.h"),
         ("FAKE_INVOKES=0", "Invoke failed"),
     ],
 )
@@ -130,7 +180,8 @@ def test_the_program_says_what_went_wrong_and_stays_up(
     format: str, trouble: str, sentence: str, tmp_path: Path
 ) -> None:
     said = run_with_stand_ins(exported(fused(), tmp_path / "model", format), format, 5, tmp_path, f"-D{trouble}")
-    assert said.splitlines() == [sentence] * 2
+    lines = [line for line in said.splitlines() if not line.startswith("arena: ")]
+    assert lines == [sentence] * 2
 
 
 def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Path, *extra: str) -> str:

@@ -10,6 +10,7 @@ import typer
 from tflite_fuse.commands.arguments import ModelPath, refuse_dash
 from tflite_fuse.console import answers_errors, say
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 
 
 @answers_errors
@@ -19,11 +20,19 @@ def export(
     kind: Annotated[
         str, typer.Option("--format", help=f"What to build with: {', '.join(FORMATS)}.", show_default=False)
     ],
+    kernels: Annotated[
+        str | None,
+        typer.Option(help=f"Kernels the arena must suffice for: {', '.join(KERNEL_SETS)}.", show_default=False),
+    ] = None,
+    tflm: Annotated[
+        str | None,
+        typer.Option(help="TensorFlow Lite Micro it must suffice for: 2024 or 2026.", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
 ) -> None:
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
     refuse_dash(directory)
-    written = export_model(model, directory, kind, force=force)
+    written = export_model(model, directory, kind, force=force, kernels=kernels, tflm=tflm)
     for note in written.notes:
         say(f"- {note}")
     say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.errors import PlanError, UsageError
-from tflite_fuse.export.arena import FULL_STRUCTS
+from tflite_fuse.export.arena import Runtime, runtime_for
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
 from tflite_fuse.fusion.encoding.in_model import block_overlaps
 from tflite_fuse.memory.plan_check import plan_fault
-from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 
@@ -50,6 +49,8 @@ def export_model(
     format: str,
     *,
     force: bool = False,
+    kernels: str | None = None,
+    tflm: str | None = None,
 ) -> Export:
     """Write a folder with the model, the device library and a main program that runs them.
 
@@ -59,6 +60,9 @@ def export_model(
         format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), or ``c``: no TFLM, for models
             whose operators all are in fused blocks.
         force: write into a directory that is not empty. Other files in it stay.
+        kernels, tflm: the runtime the declared arena is for, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
+            ``2026``. None for that which the format names: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026
+            for ESP-IDF.
 
     Raises:
         UsageError: an unknown format; a directory that cannot be used; an operator that the format cannot carry.
@@ -71,8 +75,11 @@ def export_model(
     require_usable(target, force=force)
     if format == "arduino":
         arduino.check(target)
+    if format == "c" and (kernels or tflm):
+        raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
+    runtime = runtime_for(format, kernels, tflm) if format != "c" else None
     title, data, model = _read(source)
-    content = _plain(model, title, target) if format == "c" else _with_tflm(model, data, title, target, format)
+    content = _with_tflm(model, data, title, target, format, runtime) if runtime else _plain(model, title, target)
     return Export(write_folder(target, content.files, force=force), content.arena_bytes, content.notes)
 
 
@@ -87,14 +94,18 @@ def _plain(model: Model, title: str, target: Path) -> _Content:
     return _Content(plain_c.files(whole, title, target), whole.arena_bytes, whole.notes)
 
 
-def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str) -> _Content:
+def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str, runtime: Runtime) -> _Content:
     fault = plan_fault(model, block_overlaps(model))
     if fault is not None:
         raise PlanError(f"the offline memory plan in the file is unsound, rewrite the model to have a new one: {fault}")
-    found = tflm_model(model, data, title, WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS)
+    found = tflm_model(model, data, title, runtime)
     room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
-    notes: tuple[str, ...] = ()
-    if found.arena.unknown:
-        names = ", ".join(found.arena.unknown)
-        notes = (f"what {names} needs of the arena is not known: the declared size may be too small",)
-    return _Content(room.files(found, target), found.arena.needed, notes)
+    *others, usual = found.arenas
+    notes = [f"the arena is declared for {runtime}"]
+    notes += [f"on {other.core} it is {other.nbytes:,} bytes" for other in others]
+    if usual.margin:
+        notes.append(f"{usual.margin:,} bytes of it are a margin, as versions of ESP-NN differ")
+    if usual.arena.unknown:
+        names = ", ".join(usual.arena.unknown)
+        notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
+    return _Content(room.files(found, target), usual.nbytes, tuple(notes))

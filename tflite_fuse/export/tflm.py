@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
-from tflite_fuse.export.arena import arena_for
+from tflite_fuse.export.arena import Declared, Runtime, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
-from tflite_fuse.memory.arena import Arena
-from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 
@@ -31,11 +29,9 @@ extern "C" {
 
 #define MODEL_BYTES $size
 
-/* Arena bytes on a 32-bit target with the reference kernels: head $head (activations) + tail $tail (the runtime's own
- * data)$loading.
- * $exact */
-#define MODEL_ARENA_BYTES $arena
-
+/* Bytes of the arena that $runtime needs on a 32-bit target.
+ * The program prints how many of them are used. If it says that they do not suffice, raise this number$exact. */
+$arenas
 $ports
 /* The model file, aligned to 16 bytes. */
 extern const unsigned char model_data[MODEL_BYTES];
@@ -75,8 +71,16 @@ _INCLUDES = Template("""\
 #include <stdio.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/schema/schema_generated.h"
+#if defined(__has_include)
+#if __has_include("tensorflow/lite/micro/micro_error_reporter.h")
+#include "tensorflow/lite/micro/micro_error_reporter.h"
+#define MODEL_HAS_ERROR_REPORTER
+#endif
+#endif
 
 #include "model_data.h"
 #include "model_ops.h"
@@ -89,6 +93,30 @@ namespace micro {
 alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];
 static MicroInterpreter* interpreter = nullptr;
 
+template <typename Interpreter>
+static Interpreter* Build(const Model* model, const ModelOps& ops, std::true_type) {
+  static Interpreter built(model, ops, arena, sizeof(arena));
+  return &built;
+}
+
+#ifdef MODEL_HAS_ERROR_REPORTER
+// Until 2022 interpreters wanted somebody to report errors to.
+template <typename Interpreter>
+static Interpreter* Build(const Model* model, const ModelOps& ops, std::false_type) {
+  static MicroErrorReporter reporter;
+  static Interpreter built(model, ops, arena, sizeof(arena), &reporter);
+  return &built;
+}
+#endif
+
+static void PrintArena() {
+  char line[80];
+  const unsigned long used = static_cast<unsigned long>(interpreter->arena_used_bytes());
+  snprintf(line, sizeof(line), "arena: %lu bytes used, %lu free (MODEL_ARENA_BYTES)", used,
+           static_cast<unsigned long>(sizeof(arena)) - used);
+  $print_line
+}
+
 // Returns what went wrong, or nullptr. TensorFlow Lite Micro has then printed a line that says more.
 static const char* SetUp() {
   const Model* model = GetModel(model_data);
@@ -99,11 +127,12 @@ static const char* SetUp() {
   if (RegisterModelOps(ops) != kTfLiteOk) {
     return "an operator could not be registered";
   }
-$hand_over  static MicroInterpreter built(model, ops, arena, sizeof(arena));
-  if (built.AllocateTensors() != kTfLiteOk) {
-    return "AllocateTensors failed";
+$hand_over  interpreter = Build<MicroInterpreter>(
+      model, ops, std::is_constructible<MicroInterpreter, const Model*, const ModelOps&, uint8_t*, size_t>());
+  if (interpreter->AllocateTensors() != kTfLiteOk) {
+    return "AllocateTensors failed; if memory is missing, raise MODEL_ARENA_BYTES in model_data.h";
   }
-  interpreter = &built;
+  PrintArena();
   return nullptr;
 }
 
@@ -125,7 +154,8 @@ class TflmModel:
     Attributes:
         title: what comments call it.
         data: the .tflite file.
-        arena: what it needs.
+        runtime: what runs it.
+        arenas: what it needs of one, by core.
         inputs, outputs: in the arena.
         outside: inputs its blocks read from elsewhere.
         operators: names, each once.
@@ -133,14 +163,15 @@ class TflmModel:
 
     title: str
     data: bytes
-    arena: Arena
+    runtime: Runtime
+    arenas: tuple[Declared, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     outside: tuple[OutsideInput, ...]
     operators: tuple[str, ...]
 
 
-def tflm_model(model: Model, data: bytes, title: str, build: Build) -> TflmModel:
+def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmModel:
     """Everything of a model that the templates ask for.
 
     Raises:
@@ -148,8 +179,8 @@ def tflm_model(model: Model, data: bytes, title: str, build: Build) -> TflmModel
         UsageError: too many inputs outside the arena.
     """
     inputs, outputs = model_ports(model)
-    arena = arena_for(model, build)
-    return TflmModel(title, data, arena, inputs, outputs, checked_outside(model), used_operators(model))
+    arenas = declared_arenas(model, runtime)
+    return TflmModel(title, data, runtime, arenas, inputs, outputs, checked_outside(model), used_operators(model))
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
@@ -172,22 +203,37 @@ def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, st
 
 
 def _data_header(model: TflmModel) -> str:
-    arena = model.arena
-    exact = "Optimised kernel sets may want more scratch memory for operators that are not fused."
-    if arena.unknown:
-        exact = f"What {comment(', '.join(arena.unknown))} needs is not known: AllocateTensors tells if it is more."
+    unknown = model.arenas[-1].arena.unknown
+    exact = f": what {comment(', '.join(unknown))} needs is not known" if unknown else ""
     return _DATA_HEADER.substitute(
         title=comment(model.title),
         size=len(model.data),
-        head=arena.head,
-        tail=arena.tail,
-        loading=""
-        if arena.needed - arena.total < 16
-        else f";\n * while it loads the runtime needs {arena.needed} for a moment",
+        runtime=model.runtime,
         exact=exact,
-        arena=arena.needed,
+        arenas=_arena_macros(model.arenas),
         ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
     )
+
+
+def _arena_macros(arenas: tuple[Declared, ...]) -> str:
+    """One definition, or one for each kind of core."""
+    if len(arenas) == 1:
+        return _arena_macro(arenas[0])
+    lines = ['#if defined(__has_include)\n#if __has_include("sdkconfig.h")\n#include "sdkconfig.h"\n#endif\n#endif\n']
+    for number, declared in enumerate(arenas):
+        test = f"{'#elif' if number else '#if'} {declared.condition} /* {declared.core} */"
+        lines += [test if declared.condition else "#else", "\n", _arena_macro(declared)]
+    return "".join((*lines, "#endif\n"))
+
+
+def _arena_macro(declared: Declared) -> str:
+    arena = declared.arena
+    parts = [f"{arena.head} (activations, scratch) + {arena.tail} (the runtime's own data)"]
+    if arena.needed - arena.total >= 16:
+        parts.append(f"{arena.needed} for a moment while it loads")
+    if declared.margin:
+        parts.append(f"{declared.margin} added, as versions of ESP-NN differ")
+    return f"/* {'; '.join(parts)}. */\n#define MODEL_ARENA_BYTES {declared.nbytes}\n"
 
 
 def _ops_header(model: TflmModel, fused_header: str) -> str:
@@ -220,6 +266,7 @@ def setup(model: TflmModel, print_line: str) -> str:
     """
     fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{_HERE}\n" for p in model.inputs]
     return _SETUP.substitute(
+        print_line=print_line,
         hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside else "",
         fill="".join(fill),
         print="".join(_print(port, print_line) for port in model.outputs),

@@ -205,7 +205,7 @@ class _Site:
 
     def __init__(self, model: Model, options: ArenaOptions) -> None:
         self.model, self.options = model, options
-        self.requests = arena_requests(model, pointer_bytes=options.build.pointer)
+        self.requests = arena_requests(model, pointer_bytes=options.build.pointer, kernels=options.build.kernels)
         self._measure = options.measure
 
     def graph(self) -> MemoryGraph:

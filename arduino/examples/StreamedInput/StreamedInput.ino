@@ -69,7 +69,7 @@ void loop() {
   tflite_fuse_status status = loaded;
   if (loaded == TFLITE_FUSE_OK) {
     camera.direction = (camera.direction + 1) % 4;
-    status = tflite_fuse_run(&model, blocks, arena, &outside);
+    status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), &outside);
   }
   delay(1000);
   if (status != TFLITE_FUSE_OK) {

@@ -98,8 +98,9 @@ static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_f
 }
 
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
-                                   const tflite_fuse_outside* outside) {
-  tflite_fuse_status status = (uintptr_t)arena % ALIGNMENT == 0 ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+                                   size_t arena_bytes, const tflite_fuse_outside* outside) {
+  const bool fits = arena_bytes >= model->arena_bytes && (uintptr_t)arena % ALIGNMENT == 0;
+  tflite_fuse_status status = fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
   uint8_t* bytes = arena;
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
     const tflite_fuse_step* step = &model->steps[s];

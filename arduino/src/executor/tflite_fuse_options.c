@@ -216,7 +216,7 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_TOO_MUCH_WORK:
       return "the options ask for more work than TFLITE_FUSE_MAX_WORK";
     case TFLITE_FUSE_BAD_MEMORY:
-      return "the scratch memory is misaligned or overlaps an input or output";
+      return "the arena or scratch memory is too small or misaligned, or scratch overlaps an input or output";
     case TFLITE_FUSE_SOURCE_FAILED:
       return "the source of the input reported an error";
     default:

@@ -58,7 +58,9 @@ int main(void) {
   if (status != TFLITE_FUSE_OK) {
     return stop(status);
   }
-$fill  status = tflite_fuse_run(&model, blocks, arena, $argument);
+  const int used = MODEL_ARENA_BYTES;
+  printf("arena: %d bytes used, %d free (MODEL_ARENA_BYTES)\\n", used, (int)sizeof(arena) - used);
+$fill  status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), $argument);
   if (status != TFLITE_FUSE_OK) {
     return stop(status);
   }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import ModelError
 from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, scratch_requests
+from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan
 from tflite_fuse.model.edit import get_metadata
 from tflite_fuse.model.operators import get_options
@@ -64,12 +65,13 @@ class Requests:
     unknown: tuple[str, ...] = ()
 
 
-def arena_requests(model: Model, *, pointer_bytes: int = 4) -> Requests:
-    """The buffers of a model that the runtime places in the head of the arena, with the reference kernels.
+def arena_requests(model: Model, *, pointer_bytes: int = 4, kernels: Kernels = REFERENCE) -> Requests:
+    """The buffers of a model that the runtime places in the head of the arena.
 
     Args:
         model: a model as loaded; an offline plan in it is honoured.
         pointer_bytes: 4 on microcontrollers, 8 in a 64-bit host build (one kernel keeps pointers in scratch).
+        kernels: which the runtime has.
 
     Raises:
         PlanError: the model's offline plan is damaged: the runtime refuses it.
@@ -77,7 +79,7 @@ def arena_requests(model: Model, *, pointer_bytes: int = 4) -> Requests:
     """
     lifetimes = _Lifetimes(model)
     lifetimes.enter(0)
-    scratch, unknown = _scratch(model, lifetimes, pointer_bytes)
+    scratch, unknown = _scratch(model, lifetimes, pointer_bytes, kernels)
     return Requests((*_tensors(model, lifetimes), *scratch), unknown)
 
 
@@ -117,13 +119,13 @@ def _handles(model: Model, graph: SubGraph) -> frozenset[int]:
 
 
 def _scratch(
-    model: Model, lifetimes: _Lifetimes, pointer_bytes: int
+    model: Model, lifetimes: _Lifetimes, pointer_bytes: int, kernels: Kernels
 ) -> tuple[tuple[BufferRequest, ...], tuple[str, ...]]:
     found: list[BufferRequest] = []
     unknown = ["the model is compressed"] if get_metadata(model, COMPRESSION_METADATA) is not None else []
     for number, graph in enumerate(model.subgraphs):
         for index, operator in enumerate(graph.operators):
-            sizes = scratch_requests(model, graph, operator, pointer_bytes=pointer_bytes)
+            sizes = scratch_requests(model, graph, operator, pointer_bytes=pointer_bytes, kernels=kernels)
             if sizes is None:
                 unknown.append(f"{operator_name(model, operator).removeprefix('CUSTOM:')}_{index}")
                 continue

@@ -1,7 +1,8 @@
-"""Scratch buffers that TensorFlow Lite Micro's reference kernels ask for while a model loads.
+"""Scratch buffers that TensorFlow Lite Micro's kernels ask for while a model loads.
 
-A scratch buffer lives in the head of the arena while its operator runs, beside the tensors. Optimised kernel sets ask
-for other ones (most of all convolutions, for unrolled input columns): what is here holds for the reference kernels.
+A scratch buffer lives in the head of the arena while its operator runs, beside the tensors. What is here holds for the
+reference kernels; optimised sets ask for other ones (most of all convolutions, for unrolled input columns), whose rules
+have files of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 from flatbuffers import flexbuffers
 
+from tflite_fuse.memory.tflm import cmsis_nn, esp_nn
+from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType, element_bits
@@ -33,18 +36,29 @@ WITHOUT_SCRATCH = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:CIRCULAR_BUFFER"})
 
 
 def scratch_requests(
-    model: Model, graph: SubGraph, operator: Operator, *, pointer_bytes: int = 4
+    model: Model, graph: SubGraph, operator: Operator, *, pointer_bytes: int = 4, kernels: Kernels = REFERENCE
 ) -> tuple[int, ...] | None:
-    """Bytes of each scratch buffer the operator's reference kernel requests, in the order of the requests.
+    """Bytes of each scratch buffer the operator's kernel requests, in the order of the requests.
 
     None for a custom operator whose requests are not known. Sizes are as requested, not rounded to 16.
     """
     name = operator_name(model, operator)
+    if kernels.name in _OPTIMISED:
+        found = _OPTIMISED[kernels.name](kernels, name, graph, operator)
+        if found is not None:
+            return found
     if name in _REQUESTS:
         return _REQUESTS[name](graph, operator, pointer_bytes)
     if name.startswith("CUSTOM:") and name not in WITHOUT_SCRATCH:
         return None
     return ()
+
+
+def kept_requests(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, tuple[int, ...]]:
+    """What optimised kernels keep in the tail beyond the reference kernels: bytes of their own, and of each buffer."""
+    if kernels.name == "cmsis-nn":
+        return cmsis_nn.STRUCTS.get(name, 0), cmsis_nn.kept(kernels, name, graph, operator)
+    return (esp_nn.STRUCTS.get(name, 0) if kernels.name == "esp-nn" else 0), ()
 
 
 def element_bytes(number: int) -> int:
@@ -141,6 +155,11 @@ def _flexbuffer_map(data: bytes) -> dict[str, Any] | None:
         return None
     return value if isinstance(value, dict) else None
 
+
+_OPTIMISED: dict[str, Callable[[Kernels, str, SubGraph, Operator], tuple[int, ...] | None]] = {
+    "cmsis-nn": cmsis_nn.scratch,
+    "esp-nn": esp_nn.scratch,
+}
 
 _REQUESTS: dict[str, Callable[[SubGraph, Operator, int], tuple[int, ...] | None]] = {
     "CONV_2D": _unpacked_filter,

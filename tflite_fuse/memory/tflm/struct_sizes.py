@@ -12,6 +12,8 @@ import csv
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
+
 FUSED_BLOCK_BYTES = 28
 """What this project's operator keeps for one block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
 
@@ -55,6 +57,7 @@ class Build:
         allocation_info: what is noted of a tensor or scratch buffer while the plan is made.
         operators: by operator name; absent = the runtime keeps nothing beyond the node.
         custom: bytes a custom operator keeps, by its name.
+        kernels: which it has.
     """
 
     pointer: int
@@ -70,6 +73,7 @@ class Build:
     allocation_info: int
     operators: dict[str, OperatorSizes]
     custom: dict[str, int] = field(default_factory=dict)
+    kernels: Kernels = REFERENCE
 
 
 _CUSTOM = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
@@ -125,3 +129,15 @@ HOST = Build(
     operators=_operators("options", "data_host", 8),
     custom=_CUSTOM,
 )
+
+
+def of_2024(build: Build) -> Build:
+    """The same of TensorFlow Lite Micro in July 2024, whose convolutions and fully connected layers keep less."""
+    wide = build.operators["ADD"].options == Struct(8)
+    changed = {
+        "CONV_2D": replace(build.operators["CONV_2D"], options=Struct(24)),
+        "FULLY_CONNECTED": OperatorSizes(Struct(12) if wide else Struct(4, 1), 36),
+        "STRIDED_SLICE": replace(build.operators["STRIDED_SLICE"], options=Struct(20)),
+        **{name: replace(build.operators[name], data=40) for name in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")},
+    }
+    return replace(build, operators=build.operators | changed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from math import prod
 
 from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
-from tflite_fuse.memory.tflm.kernel_scratch import element_bytes
+from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, kept_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan, tensor_count
 from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.model.operators import get_options, operator_name
@@ -69,9 +69,7 @@ class Tail:
 
 
 def predict_tail(model: Model, build: Build = ARM) -> Tail:
-    """The tail a model needs on a 32-bit target with the reference kernels.
-
-    Optimised kernel sets keep a little more per operator. A model with resource variables is taken to be given exactly
+    """The tail a model needs on a 32-bit target. A model with resource variables is taken to be given exactly
     as many slots for them as it names.
 
     Args:
@@ -82,7 +80,7 @@ def predict_tail(model: Model, build: Build = ARM) -> Tail:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = arena_requests(model, pointer_bytes=build.pointer)
+    requests = arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
     cursor = _Cursor()
     used = {entry.name: 0 for entry in fields(Tail) if entry.name != "unknown"}
     for purpose, size, align in _allocations(model, build, requests):
@@ -119,7 +117,7 @@ def loading_bytes(model: Model, build: Build = ARM) -> int:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = arena_requests(model, pointer_bytes=build.pointer)
+    requests = arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
     wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
     notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
@@ -202,9 +200,10 @@ def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Bui
         yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
         return
     data = graph.read_by(operator, 0)
-    sizes = build.operators.get(name)
+    sizes, (more, buffers) = build.operators.get(name), kept_requests(build.kernels, name, graph, operator)
     if sizes is not None and sizes.data and (name not in _INT8_ONLY or _has_type(data, TensorType.INT8)):
-        yield "operators", sizes.data
+        yield "operators", sizes.data + more
+    yield from (("operators", size) for size in buffers)
     for size in _tables(name, graph, operator):
         yield "tables", size
     if name in _SHAPE_IN_TAIL:
