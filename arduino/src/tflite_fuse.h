@@ -50,7 +50,7 @@ typedef enum {
 
 /* Kinds of memory a caller brings to a run. */
 typedef enum {
-  TFLITE_FUSE_INPUT = 1,    /* a whole tensor, read only */
+  TFLITE_FUSE_INPUT = 1,    /* a whole tensor, read only if it is int8 */
   TFLITE_FUSE_OUTPUT = 2,   /* a whole tensor the block writes (and may read again) */
   TFLITE_FUSE_EXTERNAL = 3, /* a whole tensor outside the arena (frame buffer, flash), read only */
   TFLITE_FUSE_SOURCE = 4    /* a tensor that is never whole: a function hands out its pixels */
@@ -68,15 +68,15 @@ typedef struct {
   uint8_t stage_count;
 } tflite_fuse_block;
 
-/* Hands out `count` pixels of row y from column x on: count * channels bytes, to `destination`, which has room for
+/* Hands out `count` pixels of row y from column x on: count * channels elements, to `destination`, which has room for
  * `capacity` bytes. A function that copies rows of its own checks that they fit before it copies.
  *
  * Pixels are asked for in rows from top to bottom, in each row from left to right; each once if the block runs in one
  * tile. Returns 0, or anything else to end the run with TFLITE_FUSE_SOURCE_FAILED. */
-typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, int8_t* destination, size_t capacity);
+typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, void* destination, size_t capacity);
 
 /* Types of elements. 0 is none, so that what was not filled in is noticed. */
-typedef enum { TFLITE_FUSE_INT8 = 1 } tflite_fuse_type;
+typedef enum { TFLITE_FUSE_INT8 = 1, TFLITE_FUSE_UINT8 = 2 } tflite_fuse_type;
 
 /* A source and the picture it has. A block that asks for another picture does not run: a model that lies about its input
  * cannot make `read` write more than it means to. */
@@ -89,11 +89,14 @@ typedef struct {
   tflite_fuse_type type;
 } tflite_fuse_source;
 
-/* The memory of one run. Arrays are indexed by operand number; those a block has no operands for may be NULL. */
+/* The memory of one run. Arrays are indexed by operand number; those a block has no operands for may be NULL.
+ *
+ * An input of another type than int8 is converted where it lies, so that memory must be writable; afterwards it holds
+ * int8 values. */
 typedef struct {
   const int8_t* const* inputs;
   int8_t* const* outputs;
-  const int8_t* const* externals;
+  const void* const* externals;
   const tflite_fuse_source* sources;
   void* scratch; /* tflite_fuse_scratch_bytes(), aligned as a pointer and to 4 bytes; contents do not matter */
 } tflite_fuse_io;
@@ -117,6 +120,9 @@ int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_op
 
 /* Bytes of one operand, 0 if there is none with that number. */
 int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
+
+/* Type of the elements of one operand, 0 if there is none with that number. */
+int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
 
 /* Whether a source has the picture a block asks for under this number; so it does for numbers the block has none with. */
 int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source);

@@ -2,7 +2,7 @@
  *
  * A model that was rewritten for an external or a streamed input has no input tensor. Hand it one of these instead:
  *
- *     static int read_camera(void* camera, int y, int x, int count, int8_t* destination, size_t capacity) { ... }
+ *     static int read_camera(void* camera, int y, int x, int count, void* destination, size_t capacity) { ... }
  *     static const tflite_fuse_source sources[] = {{read_camera, &camera, 96, 96, 3, TFLITE_FUSE_INT8}};
  *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, 0, 0, 1, sources};
  *
@@ -31,7 +31,7 @@ extern "C" {
 typedef struct {
   uint32_t mark; /* TFLITE_FUSE_OUTSIDE_MARK_2: other code of yours may use a runtime's external context, too */
   int32_t external_count;
-  const int8_t* const* externals;
+  const void* const* externals;
   const size_t* external_bytes;
   int32_t source_count;
   const tflite_fuse_source* sources;

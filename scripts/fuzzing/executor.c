@@ -16,7 +16,7 @@ enum { MOST_BYTES = 1 << 18, MOST_OPERANDS = 16, HEADER = 8 };
 
 static int fail_after;
 
-static int read_pixels(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
+static int read_pixels(void* user, int y, int x, int count, void* destination, size_t capacity) {
   (void)user;
   (void)y;
   (void)x;

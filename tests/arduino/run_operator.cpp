@@ -47,7 +47,7 @@ struct Image {
   bool failing;
 };
 
-int ReadImage(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
+int ReadImage(void* user, int y, int x, int count, void* destination, size_t capacity) {
   const Image* image = static_cast<const Image*>(user);
   const size_t first = (static_cast<size_t>(y) * image->width + x) * image->channels;
   std::memcpy(destination, image->bytes.data() + first, capacity);
@@ -122,7 +122,7 @@ int Play() {
   std::memset(&node, 0, sizeof(node));
   TfLiteIntArray inputs = {0, {}}, outputs = {0, {}};
   std::vector<std::pair<size_t, Bytes>> later;
-  std::vector<const int8_t*> externals;
+  std::vector<const void*> externals;
   std::vector<size_t> external_bytes;
   std::vector<Image> images;
   std::vector<tflite_fuse_source> sources;
@@ -164,7 +164,7 @@ int Play() {
     } else if (word == "external") {
       std::cin >> text;
       const Bytes bytes = FromHex(text);
-      externals.push_back(reinterpret_cast<const int8_t*>(Exactly(bytes)));
+      externals.push_back(Exactly(bytes));
       external_bytes.push_back(bytes.size());
     } else if (word == "source") {
       Image image;

@@ -35,7 +35,7 @@ static tflite_fuse_block blocks[MODEL_STEPS];
 #ifdef OUTSIDE_BYTES
 static int8_t image[OUTSIDE_BYTES];
 static int broken;
-static int read_image(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
+static int read_image(void* user, int y, int x, int count, void* destination, size_t capacity) {
   (void)user;
   if (capacity != (size_t)count * CHANNELS) return 9;
   memcpy(destination, image + (y * COLUMNS + x) * CHANNELS, capacity);

@@ -121,9 +121,10 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
         return ""
     parts = [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
     no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
+    types = {entry.number: f"TFLITE_FUSE_{type_name(entry.type).upper()}" for entry in inputs}
     streamed = [entry.mode is InputMode.STREAMED for entry in inputs]
     sources = ", ".join(
-        f"{{read_input_{e.number}, NULL, {e.rows}, {e.columns}, {e.channels}, TFLITE_FUSE_INT8}}" if s else no_source
+        f"{{read_input_{e.number}, NULL, {e.rows}, {e.columns}, {e.channels}, {types[e.number]}}}" if s else no_source
         for e, s in zip(inputs, streamed, strict=True)
     )
     frames = ", ".join("NULL" if s else f"frame_{e.number}" for e, s in zip(inputs, streamed, strict=True))
@@ -131,7 +132,7 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
     count = len(inputs)
     parts.append(
         f"static const tflite_fuse_source sources[{count}] = {{{sources}}};\n"
-        f"static const int8_t* const frames[{count}] = {{{frames}}};\n"
+        f"static const void* const frames[{count}] = {{{frames}}};\n"
         f"static const size_t sizes[{count}] = {{{sizes}}};\n"
         f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK_2, {count}, frames, sizes, "
         f"{count}, sources}};\n"
@@ -142,7 +143,7 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
 def _describe(entry: OutsideInput) -> str:
     literal = float_literal(entry.scale)
     meaning = "" if literal is None else f"; value = {literal} * (element - {int_literal(entry.zero_point)})"
-    image = f"{entry.rows} x {entry.columns} pixels of {entry.channels} int8"
+    image = f"{entry.rows} x {entry.columns} pixels of {entry.channels} {type_name(entry.type)}"
     return f"Input {entry.position}, {comment(entry.name)}: {image}{meaning}."
 
 
@@ -151,7 +152,7 @@ def _reader(entry: OutsideInput) -> str:
         f"/* {_describe(entry)}\n"
         " * It is never whole: the model asks for `count` pixels of row y from column x on, each once, top to bottom.\n"
         " * Return 0, or anything else to end the inference. Your camera goes here. */\n"
-        f"static int read_input_{entry.number}(void* user, int y, int x, int count, int8_t* destination,\n"
+        f"static int read_input_{entry.number}(void* user, int y, int x, int count, void* destination,\n"
         "                        size_t capacity) {\n"
         "  (void)user;\n"
         "  (void)y;\n"
@@ -167,5 +168,5 @@ def _frame(entry: OutsideInput) -> str:
     return (
         f"/* {_describe(entry)}\n"
         " * It lies outside the arena, row by row. Your frame buffer goes here. */\n"
-        f"static const int8_t frame_{entry.number}[{entry.nbytes}] = {{0}};\n"
+        f"static const {type_name(entry.type)}_t frame_{entry.number}[{entry.nbytes}] = {{0}};\n"
     )

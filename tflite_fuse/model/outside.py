@@ -19,9 +19,12 @@ from typing import Any
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.edit import get_metadata, remove_metadata, replace_main, set_metadata
 from tflite_fuse.model.schema import Ints, Model, Quantization, Tensor
-from tflite_fuse.model.types import TensorType, operator_label
+from tflite_fuse.model.types import TensorType, operator_label, type_name
 
 OUTSIDE_METADATA = "tflite_fuse.outside"
+
+OUTSIDE_TYPES = {TensorType.INT8: (-128, 127), TensorType.UINT8: (0, 255)}
+"""Types such an input may have, with the least and the greatest zero point of each."""
 
 _VERSION = 1
 _MOST_INPUTS = 256
@@ -46,12 +49,13 @@ class OutsideInput:
     Attributes:
         position: its place among the inputs the model had.
         name: of its tensor.
-        shape: of its tensor; int8.
+        shape: of its tensor.
         scale, zero_point: its quantization.
         mode: streamed or external.
         number: which of the sources (streamed) or external tensors given to the runtime serves it. The model's inputs
             outside are counted together, whatever their mode.
         rows, columns, channels: the image the blocks read; its bytes are those of the tensor in the same order.
+        type: of its elements, one of ``OUTSIDE_TYPES``.
     """
 
     position: int
@@ -64,6 +68,7 @@ class OutsideInput:
     rows: int
     columns: int
     channels: int
+    type: TensorType = TensorType.INT8
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -77,7 +82,8 @@ class OutsideInput:
         """The object that metadata, reports and inspections hold."""
         quantization = {"scale": self.scale, "zero_point": self.zero_point}
         image = {"rows": self.rows, "columns": self.columns, "channels": self.channels}
-        tensor = {"position": self.position, "name": self.name, "shape": list(self.shape), "type": "int8"}
+        tensor = {"position": self.position, "name": self.name, "shape": list(self.shape)}
+        tensor |= {"type": type_name(self.type)}
         return {**tensor, **quantization, "mode": self.mode.value, "number": self.number, **image}
 
 
@@ -107,19 +113,21 @@ def outside_inputs(model: Model) -> tuple[OutsideInput, ...]:
 
 
 def _read_entry(entry: dict[str, Any]) -> OutsideInput:
-    if entry["type"] != "int8":
+    kind = next((each for each in OUTSIDE_TYPES if type_name(each) == entry["type"]), None)
+    if kind is None:
         raise ValueError(f"an input is {entry['type']}")
     found = OutsideInput(
         position=_number(entry, "position", 0),
         name=_text(entry, "name"),
         shape=tuple(_number({"shape": extent}, "shape", 1) for extent in entry["shape"]),
         scale=_scale(entry),
-        zero_point=_number(entry, "zero_point", -128, 127),
+        zero_point=_number(entry, "zero_point", *OUTSIDE_TYPES[kind]),
         mode=InputMode(entry["mode"]),
         number=_number(entry, "number", 0, _MOST_INPUTS - 1),
         rows=_number(entry, "rows", 1),
         columns=_number(entry, "columns", 1),
         channels=_number(entry, "channels", 1),
+        type=kind,
     )
     if found.mode is InputMode.RESIDENT:
         raise ValueError(f"{found.name} is resident")
@@ -209,7 +217,8 @@ def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: t
     if quantization is None or not quantization.scale or not quantization.zero_point:
         raise ModelError(f"input {tensor.name} is not quantized")
     scale, zero_point = quantization.scale[0], quantization.zero_point[0]
-    return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image)
+    kind = TensorType(tensor.type)
+    return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image, kind)
 
 
 def _forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
@@ -242,4 +251,4 @@ def with_inputs_inside(model: Model) -> Model:
 
 def _tensor(entry: OutsideInput) -> Tensor:
     quantization = Quantization(scale=(entry.scale,), zero_point=(entry.zero_point,))
-    return Tensor(entry.shape, TensorType.INT8, 0, entry.name, quantization)
+    return Tensor(entry.shape, entry.type, 0, entry.name, quantization)

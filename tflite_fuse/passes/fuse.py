@@ -9,8 +9,7 @@ from typing import ClassVar
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
 from tflite_fuse.fusion.instructions.targets import Prediction, prediction_error
-from tflite_fuse.fusion.lower.operators import lower_model
-from tflite_fuse.fusion.lower.outside import inputs_to_move
+from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
 from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
@@ -147,7 +146,8 @@ class Fuse:
 
     def _start(self, ordered: OrderedModel, known: KnownBlocks, plans: Plans) -> Start:
         options, model = self.options, ordered.model
-        lowered, known = lower_model(model), KnownBlocks(known)  # drafts of one order mean nothing in another
+        lowered = lowerings_for(model, options.input_mode)
+        known = KnownBlocks(known)  # drafts of one order mean nothing in another
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
         searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)
         graph = graph_from_model(model, lowered, maker.macs)

@@ -34,6 +34,7 @@ def match_inputs(known: Correspondence) -> None:
         else:
             known.values[b] = value
             known.check_tensors(f"input {position}", [b])
+            known.check_type(f"input {position}", b, value)
 
 
 def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
@@ -49,8 +50,10 @@ def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
 
 
 def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
-    wanted = (named.name or "", known.original.tensors[value].dims, known.original.activation(value))
-    found = (entry.name, tuple(entry.shape), (entry.scale, entry.zero_point))
+    tensor = known.original.tensors[value]
+    wanted = (named.name or "", tensor.dims, tensor.type, known.original.activation(value))
+    point = entry.zero_point - (128 if entry.type == TensorType.UINT8 else 0)
+    found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
     if wanted != found:
         known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)
 
@@ -78,6 +81,7 @@ def check_outputs(known: Correspondence) -> None:
     for position, (a, b) in enumerate(zip(before, after, strict=True)):
         if known.same(b, known.replaced.get(a, a)):
             known.check_tensors(f"output {position}", [b])
+            known.check_type(f"output {position}", b, known.replaced.get(a, a))
         else:
             name = known.before.main.tensors[a].name
             known.found("outputs", f"output {position} ({name}) is not known to hold what it held")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
+from tflite_fuse.proof.original.functions import unite_types
 from tflite_fuse.proof.original.moves import add_gathers
 from tflite_fuse.proof.original.transposes import add_untransposed_means
 from tflite_fuse.proof.original.values import Original
@@ -42,6 +43,7 @@ class Correspondence:
         self.original = Original(self.before)
         add_untransposed_means(self.original)
         add_gathers(self.original)
+        unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
         """Notes something that is wrong."""
@@ -50,6 +52,12 @@ class Correspondence:
     def same(self, mine: int, theirs: int) -> bool:
         """Whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
         return mine in self.values and self.original.value(self.values[mine]) == self.original.value(theirs)
+
+    def check_type(self, where: str, tensor: int, theirs: int) -> None:
+        """That a tensor has the type of one of the original, whose value it holds."""
+        mine = self.after.main.tensors[tensor]
+        if mine.type != self.original.tensors[theirs].type:
+            self.found(where, f"type of tensor {mine.name}", self.original.tensors[theirs].type, mine.type)
 
     def check_tensors(self, where: str, tensors: Iterable[int]) -> None:
         """Tensors between operators are those of the original that hold their bytes, field by field.

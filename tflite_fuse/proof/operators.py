@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.fusion.block.enums import ElementType, StageKind, Storage
 from tflite_fuse.memory.from_model import FUSED_OPERATOR, has_effects
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.operators import operator_label, operator_name
@@ -18,6 +18,8 @@ from tflite_fuse.proof.block.replay import ScheduleProof
 from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
+
+_ELEMENTS: dict[int, ElementType] = {TensorType.INT8: ElementType.INT8, TensorType.UINT8: ElementType.UINT8}
 
 
 def match_operators(known: Correspondence) -> None:
@@ -113,9 +115,9 @@ class _Walk:
         known = self.known
         if mine < 0 or theirs < 0:
             return mine == theirs
-        if mine in known.values:
-            return known.same(mine, theirs)
         tensor, other = known.after.main.tensors[mine], known.original.tensors[theirs]
+        if mine in known.values:
+            return known.same(mine, theirs) and tensor.type == other.type
         content = known.after.buffers[tensor.buffer].data or b""
         if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
@@ -214,6 +216,8 @@ class _Block:
             found.append(dict(zip(mine, operands, strict=False)))
             for t, operand in found[-1].items():
                 desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
+                if _ELEMENTS.get(tensor.type) != desc.element_type:
+                    self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
                 if prod(tensor.dims) != desc.height * desc.width * desc.channels:
                     self.found(f"bytes of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
         return found[0], found[1]
@@ -221,13 +225,14 @@ class _Block:
     def _from_outside(self, options: Options) -> dict[int, int]:
         """The original's tensors behind external tensors and sources."""
         found: dict[int, int] = {}
-        images = {(e.mode is InputMode.STREAMED, e.number): e.image for e in outside_inputs(self.known.after)}
+        entries = {(e.mode is InputMode.STREAMED, e.number): e for e in outside_inputs(self.known.after)}
+        images = {key: (*entry.image, _ELEMENTS[entry.type]) for key, entry in entries.items()}
         for t, desc in enumerate(options.tensors):
             writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None
             sourced = writer is not None and writer.kind == StageKind.SOURCE
             if desc.storage == Storage.EXTERNAL or sourced:
                 value = self.known.outside.get((sourced, desc.operand))
-                image = (desc.height, desc.width, desc.channels)
+                image = (desc.height, desc.width, desc.channels, desc.element_type)
                 if value is None:
                     self.found(f"tensor {t} is outside tensor {desc.operand}, of which the metadata says nothing")
                 elif images.get((sourced, desc.operand)) != image:

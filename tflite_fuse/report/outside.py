@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tflite_fuse.model.outside import InputMode, OutsideInput
+from tflite_fuse.model.types import type_name
 
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[str]:
@@ -17,8 +18,9 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
     for entry in entries:
         how = f"source {entry.number}" if entry.mode is InputMode.STREAMED else f"external tensor {entry.number}"
         order = "row by row" if entry.mode is InputMode.STREAMED else "in any order"
+        kind = f"{type_name(entry.type)} {list(entry.shape)}"
         yield (
-            f"input {entry.name} (int8 {list(entry.shape)}, scale {entry.scale:g}, zero point {entry.zero_point}) is "
+            f"input {entry.name} ({kind}, scale {entry.scale:g}, zero point {entry.zero_point}) is "
             f"{entry.mode.value}: {entry.rows} rows of {entry.columns} pixels of {entry.channels} bytes are read "
             f"{order} from {how}, outside the arena"
         )

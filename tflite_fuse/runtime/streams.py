@@ -11,24 +11,29 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model import Model
-from tflite_fuse.model.outside import InputMode, outside_inputs
+from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
+from tflite_fuse.model.types import TensorType
 
 Array = npt.NDArray[Any]
 
+INT8 = np.dtype(np.int8)
+_DTYPES = {TensorType.INT8: INT8, TensorType.UINT8: np.dtype(np.uint8)}
+
 PixelSource = Callable[[int, int, int], Any]
-"""(y, x, count) → int8 array or bytes: ``count`` pixels of row y from column x on, channels last."""
+"""(y, x, count) → array of the input's type, or bytes: ``count`` pixels of row y from column x on, channels last."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A source and the rows, columns and channels of the image it hands out."""
+    """A source, the rows, columns and channels of the image it hands out, and the type of its elements."""
 
     read: PixelSource
     image: tuple[int, int, int]
+    dtype: np.dtype[Any] = INT8
 
     def pixels(self, y: int, x: int, count: int) -> bytes:
-        """Ask the source. Raises what it raises, and UsageError for what is no int8 or too few or too many bytes."""
-        return pixel_bytes(self.read, y, x, count, self.image[2])
+        """Ask the source. Raises what it raises, and UsageError for another type or too few or too many bytes."""
+        return pixel_bytes(self.read, y, x, count, self.image[2], self.dtype)
 
 
 Outside = Array | Stream
@@ -43,13 +48,13 @@ class Feed:
     outside: tuple[Outside, ...]
 
 
-def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int) -> bytes:
+def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dtype: np.dtype[Any] = INT8) -> bytes:
     """As ``Stream.pixels``."""
     given = read(y, x, count)
     if not isinstance(given, (bytes, bytearray, memoryview)):
         given = np.asarray(given)
-        if given.dtype != np.int8:
-            raise UsageError(f"the source of an input gave {given.dtype} pixels; the model reads int8")
+        if given.dtype != dtype:
+            raise UsageError(f"the source of an input gave {given.dtype} pixels; the model reads {dtype}")
     pixels = given.tobytes() if isinstance(given, np.ndarray) else bytes(given)
     if len(pixels) != count * channels:
         raise UsageError(
@@ -81,9 +86,9 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
     for entry in entries:
         given = inputs[entry.position]
         if not callable(given):
-            outside[entry.number] = _image(given, entry.name, entry.shape, entry.image)
+            outside[entry.number] = _image(given, entry)
         elif entry.mode is InputMode.STREAMED:
-            outside[entry.number] = Stream(given, entry.image)
+            outside[entry.number] = Stream(given, entry.image, _DTYPES[entry.type])
         else:
             raise UsageError(f"input {entry.name} of {name} is read in any order: give an array, not a function")
     positions = {entry.position for entry in entries}
@@ -93,10 +98,11 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
     return Feed(tuple(np.asarray(given) for given in inside), tuple(outside[number] for number in sorted(outside)))
 
 
-def _image(given: Any, name: str, shape: tuple[int, ...], image: tuple[int, int, int]) -> Array:
-    array = np.asarray(given)
-    if array.dtype != np.int8 or array.shape not in (shape, image):
+def _image(given: Any, entry: OutsideInput) -> Array:
+    array, dtype = np.asarray(given), _DTYPES[entry.type]
+    if array.dtype != dtype or array.shape not in (entry.shape, entry.image):
         raise UsageError(
-            f"input {name} is int8 {list(shape)} but the array given for it is {array.dtype} {list(array.shape)}"
+            f"input {entry.name} is {dtype} {list(entry.shape)} but the array given for it is {array.dtype} "
+            f"{list(array.shape)}"
         )
-    return array.reshape(image)
+    return array.reshape(entry.image)

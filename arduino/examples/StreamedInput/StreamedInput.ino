@@ -33,7 +33,7 @@ bool next_row(Camera& camera) {
 }
 
 // What the model calls: copies `count` pixels of row y from column x on. Rows come from top to bottom, each pixel once.
-int read_camera(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
+int read_camera(void* user, int y, int x, int count, void* destination, size_t capacity) {
   Camera& camera = *static_cast<Camera*>(user);
   if (y >= SIZE || x + count > SIZE || static_cast<size_t>(count) > capacity) {
     return 1;  // not what this camera has

@@ -246,6 +246,17 @@ static bool memory_is_sound(const tflite_fuse_machine* m) {
   return true;
 }
 
+/* Brings operands from the application's type to int8, or back. */
+static void convert(const tflite_fuse_machine* m, uint8_t storage) {
+  for (int32_t t = 0; t < m->block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &m->block->tensors[t];
+    if (tensor->storage == storage && tensor->element_type != TFLITE_FUSE_ELEMENT_INT8) {
+      tflite_fuse_flip(tflite_fuse_memory_of(m->io, tensor),
+                       (size_t)tflite_fuse_pixels(tensor) * (size_t)tensor->channels);
+    }
+  }
+}
+
 static bool sources_fit(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const int32_t count = tflite_fuse_operand_count(block, TFLITE_FUSE_SOURCE);
   for (int32_t number = 0; number < count; ++number) {
@@ -263,6 +274,7 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
   if (!memory_is_sound(&m) || !sources_fit(block, io)) {
     return TFLITE_FUSE_BAD_MEMORY;
   }
+  convert(&m, TFLITE_FUSE_STORAGE_INPUT);
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
     if (sums_driven(&m, &block->stages[s])) {
       tflite_fuse_clear_sums(&m, &block->stages[s]);
@@ -279,5 +291,6 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
     }
   }
   run_tail(&m);
+  convert(&m, TFLITE_FUSE_STORAGE_OUTPUT);
   return TFLITE_FUSE_OK;
 }

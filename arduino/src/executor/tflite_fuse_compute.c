@@ -163,8 +163,12 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
     const uint32_t slot = slot_of(&r, y, x);
     const int32_t piece = tflite_fuse_min(count, (int32_t)(r.capacity - slot));
     const size_t capacity = (size_t)piece * (size_t)r.channels;
-    if (source->read(source->user, y, x, piece, r.pixels + (size_t)slot * (size_t)r.channels, capacity) != 0) {
+    int8_t* pixels = r.pixels + (size_t)slot * (size_t)r.channels;
+    if (source->read(source->user, y, x, piece, pixels, capacity) != 0) {
       return TFLITE_FUSE_SOURCE_FAILED;
+    }
+    if (output->element_type != TFLITE_FUSE_ELEMENT_INT8) {
+      tflite_fuse_flip(pixels, capacity);
     }
     x += piece;
     count -= piece;

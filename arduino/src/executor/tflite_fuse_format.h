@@ -115,7 +115,7 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 
-/* Type of a tensor's elements. All but INT8 are refused until something fills them. */
+/* Type of a tensor's elements. Inside a block all are INT8; where it meets the application it may be another one. */
 enum tflite_fuse_element {
   TFLITE_FUSE_ELEMENT_INT8 = 0,
   TFLITE_FUSE_ELEMENT_UINT8 = 1,
@@ -169,7 +169,7 @@ _Static_assert(sizeof(tflite_fuse_tensor) == 36, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_tensor_is_known(const tflite_fuse_tensor* value) {
-  return (value->element_type | value->element_order | value->reserved_0 | value->reserved_1 | value->first_row) == 0;
+  return (value->element_order | value->reserved_0 | value->reserved_1 | value->first_row) == 0;
 }
 
 /* One step of the block: reads pixels of its inputs, writes pixels of its output. */

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "tflite_fuse_kinds.h"
 
@@ -59,6 +60,20 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
       return (int8_t*)io->externals[tensor->operand];
     default:
       return (int8_t*)io->scratch + tensor->offset;
+  }
+}
+
+/* uint8 values as int8 ones of 128 less, and back. */
+static inline void tflite_fuse_flip(int8_t* values, size_t count) {
+  const size_t words = count / 4;
+  for (size_t i = 0; i < words; ++i) {
+    uint32_t word;
+    memcpy(&word, values + 4 * i, sizeof(word));
+    word ^= UINT32_C(0x80808080);
+    memcpy(values + 4 * i, &word, sizeof(word));
+  }
+  for (size_t i = 4 * words; i < count; ++i) {
+    values[i] = (int8_t)(values[i] ^ INT8_MIN);
   }
 }
 

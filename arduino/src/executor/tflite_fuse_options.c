@@ -177,11 +177,24 @@ int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_op
   return bytes;
 }
 
+static tflite_fuse_type type_of(const tflite_fuse_tensor* tensor) {
+  return tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8 ? TFLITE_FUSE_UINT8 : TFLITE_FUSE_INT8;
+}
+
+int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number) {
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    if (block->tensors[t].operand == number && is_operand(block, &block->tensors[t], operand)) {
+      return type_of(&block->tensors[t]);
+    }
+  }
+  return 0;
+}
+
 int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->operand == number && is_operand(block, tensor, TFLITE_FUSE_SOURCE) &&
-        (source->read == NULL || source->type != TFLITE_FUSE_INT8 || source->height != tensor->height ||
+        (source->read == NULL || source->type != type_of(tensor) || source->height != tensor->height ||
          source->width != tensor->width || source->channels != tensor->channels)) {
       return 0;
     }

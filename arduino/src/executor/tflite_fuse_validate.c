@@ -13,13 +13,21 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
   return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index;
 }
 
+/* Inside a block all is int8: other types are where it meets the application. */
+static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor) {
+  const bool is_inside = tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
+                         block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
+  return tensor->element_type == TFLITE_FUSE_ELEMENT_INT8 ||
+         (tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8 && !is_inside);
+}
+
 static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
   return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) &&
          t->channels >= 1 && tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), t->channels) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
          t->storage <= TFLITE_FUSE_STORAGE_EXTERNAL &&
-         tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index);
+         tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t);
 }
 
 /* ---- Stages ---- */

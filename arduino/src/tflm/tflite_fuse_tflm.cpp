@@ -70,9 +70,9 @@ TfLiteEvalTensor* OutputAt(TfLiteContext* context, TfLiteNode* node, int positio
   return node->outputs->data[position] < 0 ? nullptr : GetEvalOutput(context, node, position);
 }
 
-// Bytes of an int8 tensor, or -1 if it is of another type or its extents make no sense.
-int32_t Int8Bytes(const TfLiteEvalTensor* tensor) {
-  if (tensor == nullptr || tensor->type != kTfLiteInt8 || tensor->dims == nullptr) {
+// Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense.
+int32_t BytesOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
+  if (tensor == nullptr || tensor->type != type || tensor->dims == nullptr) {
     return -1;
   }
   int32_t bytes = 1;
@@ -86,8 +86,10 @@ int32_t Int8Bytes(const TfLiteEvalTensor* tensor) {
   return bytes;
 }
 
+int32_t Int8Bytes(const TfLiteEvalTensor* tensor) { return BytesOf(tensor, kTfLiteInt8); }
+
 bool HasMemory(const TfLiteEvalTensor* tensor) {
-  return tensor != nullptr && (GetTensorData<int8_t>(tensor) != nullptr || Int8Bytes(tensor) == 0);
+  return tensor != nullptr && (tensor->data.data != nullptr || BytesOf(tensor, tensor->type) == 0);
 }
 
 // ---- The operator ----
@@ -116,10 +118,13 @@ TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expect
   return kTfLiteOk;
 }
 
-TfLiteStatus CheckSize(TfLiteContext* context, const char* kind, int number, int32_t expected,
-                       const TfLiteEvalTensor* tensor) {
-  if (Int8Bytes(tensor) != expected) {
-    TFLITE_FUSE_LOG(context, "%s %d must be int8 of %d bytes", kind, number, static_cast<int>(expected));
+TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block, tflite_fuse_operand kind, int number,
+                          const TfLiteEvalTensor* tensor) {
+  const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
+  const bool is_unsigned = tflite_fuse_operand_type(block, kind, number) == TFLITE_FUSE_UINT8;
+  if (BytesOf(tensor, is_unsigned ? kTfLiteUInt8 : kTfLiteInt8) != expected) {
+    TFLITE_FUSE_LOG(context, "%s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
+                    is_unsigned ? "uint8" : "int8", static_cast<int>(expected));
     (void)context;
     return kTfLiteError;
   }
@@ -131,15 +136,13 @@ TfLiteStatus CheckOperands(TfLiteContext* context, TfLiteNode* node, const tflit
   const int outputs = node->outputs->size - 1;
   TfLiteStatus status = CheckCount(context, "input", tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT), inputs);
   for (int number = 0; status == kTfLiteOk && number < inputs; ++number) {
-    status = CheckSize(context, "input", number, tflite_fuse_operand_bytes(block, TFLITE_FUSE_INPUT, number),
-                       InputAt(context, node, number));
+    status = CheckOperand(context, block, TFLITE_FUSE_INPUT, number, InputAt(context, node, number));
   }
   if (status == kTfLiteOk) {
     status = CheckCount(context, "output", tflite_fuse_operand_count(block, TFLITE_FUSE_OUTPUT), outputs);
   }
   for (int number = 0; status == kTfLiteOk && number < outputs; ++number) {
-    status = CheckSize(context, "output", number, tflite_fuse_operand_bytes(block, TFLITE_FUSE_OUTPUT, number),
-                       OutputAt(context, node, number));
+    status = CheckOperand(context, block, TFLITE_FUSE_OUTPUT, number, OutputAt(context, node, number));
   }
   return status;
 }
@@ -188,14 +191,14 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
     if (!HasMemory(tensor)) {
       return Refuse(context, "one of the tensors has no memory");
     }
-    inputs[i] = GetTensorData<int8_t>(tensor);
+    inputs[i] = static_cast<const int8_t*>(tensor->data.data);
   }
   for (int i = 0; i <= output_count; ++i) {
     TfLiteEvalTensor* tensor = OutputAt(context, node, i);
     if (!HasMemory(tensor)) {
       return Refuse(context, "one of the tensors has no memory");
     }
-    outputs[i] = GetTensorData<int8_t>(tensor);
+    outputs[i] = static_cast<int8_t*>(tensor->data.data);
   }
   const tflite_fuse_outside* outside = FindOutside(context);
   if (!tflite_fuse_outside_serves(outside, block)) {

@@ -14,7 +14,7 @@ from tflite_fuse.fusion.block.limits import (
     MAX_TENSORS,
     MAX_WINDOW,
 )
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, ElementType, Stage, Storage
 
 
 def check_block(block: Block) -> None:
@@ -31,6 +31,7 @@ def check_block(block: Block) -> None:
     for tensor in block.tensors:
         _check_tensor(tensor)
     _check_operands(block)
+    _check_types(block)
     made: set[int] = set()
     for stage in block.stages:
         _check_stage(block, stage, made)
@@ -70,6 +71,16 @@ def _check_operands(block: Block) -> None:
         stored = [index for index, tensor in enumerate(block.tensors) if tensor.storage is storage]
         if sorted(listed) != stored:
             raise BlockError(f"The block lists tensors {sorted(listed)} as its {storage.name} but stores {stored} so.")
+
+
+def _check_types(block: Block) -> None:
+    borders = {*block.inputs, *block.outputs, *block.sourced}
+    for index, tensor in enumerate(block.tensors):
+        if tensor.element_type is ElementType.INT8:
+            continue
+        at_border = index in borders or tensor.storage is Storage.EXTERNAL
+        if not at_border or tensor.element_type is not ElementType.UINT8:
+            raise BlockError(f"Tensor {tensor.name} is {tensor.element_type.name} where blocks compute in int8.")
 
 
 def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:

@@ -53,7 +53,13 @@ class Storage(IntEnum):
 
 
 class ElementType(IntEnum):
-    """Type of a tensor's elements. All but INT8 are refused until something fills them."""
+    """Type of a tensor's elements. Inside a block all are INT8; where it meets the application it may be another one.
+
+    UINT8 stands for the int8 value of 128 less, and so does its zero point: 0x80 is exclusive-ored to every byte, of an
+    INPUT where it lies before the block runs, of a SOURCE as its pixels arrive, of an OUTPUT when the block has run. An
+    EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
+    The others are refused until something fills them.
+    """
 
     INT8 = 0
     UINT8 = 1

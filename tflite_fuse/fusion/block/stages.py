@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.fusion.block.enums import ElementType as ElementType
 from tflite_fuse.fusion.block.enums import StageKind as StageKind
 from tflite_fuse.fusion.block.enums import Storage as Storage
 
@@ -21,13 +22,14 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class BlockTensor:
-    """One tensor of a block, NHWC with N = 1, int8.
+    """One tensor of a block, NHWC with N = 1.
 
     Attributes:
         name: the model's name for it.
         height, width, channels: extent in pixels and bytes per pixel.
-        zero_point: quantization zero point, −128…127.
+        zero_point: of the int8 values the block computes with, −128…127.
         storage: where it lives.
+        element_type: what the application sees of it, INT8 inside; see the schema.
     """
 
     name: str
@@ -36,6 +38,7 @@ class BlockTensor:
     channels: int
     zero_point: int
     storage: Storage = Storage.SCRATCH
+    element_type: ElementType = ElementType.INT8
 
     @property
     def pixels(self) -> int:

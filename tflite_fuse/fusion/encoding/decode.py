@@ -14,7 +14,7 @@ from tflite_fuse.fusion.block.entry import StoredTables
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import MAX_BYTES
 from tflite_fuse.fusion.block.packing import WeightLayout
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
 from tflite_fuse.fusion.encoding.options import Options, read_options, require_checksum
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
@@ -85,8 +85,11 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
 def _tensor(index: int, desc: TensorDesc) -> BlockTensor:
     if desc.storage not in list(Storage):
         raise BlockError(f"Tensor {index} of the fused block has unknown storage {desc.storage}.")
+    if desc.element_type not in list(ElementType):
+        raise BlockError(f"Tensor {index} of the fused block has unknown type {desc.element_type}.")
+    extents = desc.height, desc.width, desc.channels
     return BlockTensor(
-        f"tensor {index}", desc.height, desc.width, desc.channels, desc.zero_point, Storage(desc.storage)
+        f"tensor {index}", *extents, desc.zero_point, Storage(desc.storage), ElementType(desc.element_type)
     )
 
 

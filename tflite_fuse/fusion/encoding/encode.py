@@ -94,6 +94,7 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
             channels=tensor.channels,
             zero_point=tensor.zero_point,
             storage=int(tensor.storage),
+            element_type=int(tensor.element_type),
             operand=operand.get(index, 0),
             producer=producer.get(index, NONE),
             capacity=schedule.capacities[index],

@@ -123,7 +123,7 @@ LAYOUTS: dict[type, Struct] = {
 
 LATER: dict[type, tuple[str, ...]] = {
     BlockHeader: (),
-    TensorDesc: ("element_type", "element_order", "first_row"),
+    TensorDesc: ("element_order", "first_row"),
     StageDesc: ("flags", "first_channel", "first_row", "phase"),
     ChannelEntry: (),
     AddTable: (),

@@ -200,16 +200,23 @@ class GrowingBlock:
 
         A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
         """
-        written = self.graph.tensors[layer.outputs[0]]
         for tensor in dict.fromkeys(layer.inputs):
             source = self.graph.tensors[tensor]
-            if layer.view and (source.height, source.width) != (written.height, written.width):
-                if self.graph.producer[tensor] < 0 and self.graph.consumers[tensor] == (index,):
+            if layer.view and (source.height, source.width) != (demand.extent.height, demand.extent.width):
+                if self._renames_input(index):
                     self.demands[tensor] = demand
                 return
             top, left = (0, 0) if layer.stage is None else layer.stage.padding
             consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
             self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
+
+    def _renames_input(self, index: int) -> bool:
+        """Whether a view's bytes are those of a network input that nothing else reads."""
+        tensor = self.graph.layers[index].inputs[0]
+        writer = self.graph.producer[tensor]
+        if self.graph.consumers[tensor] != (index,):
+            return False
+        return writer < 0 or (self.graph.layers[writer].view and self._renames_input(writer))
 
     def _ask(self, source: int, demand: Demand) -> None:
         known = self.demands.get(source)

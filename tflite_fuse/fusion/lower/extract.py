@@ -18,12 +18,13 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, ElementType, Stage, Storage
 from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import PART_ALONE, Lowerings, lower_model, lower_operator
 from tflite_fuse.fusion.lower.tables import find_tables
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,9 @@ class _Assembly:
     def _add(self, root: int, shape: Shape, zero_point: int, storage: Storage, named: int) -> int:
         self.position[root] = len(self.tensors)
         self.operand[len(self.tensors)] = named
-        self.tensors.append(BlockTensor(tensor_name(self.piece.model, named), *shape, zero_point, storage))
+        is_unsigned = storage is not Storage.SCRATCH and (self.piece.model.main.tensors[named].type == TensorType.UINT8)
+        kind = ElementType.UINT8 if is_unsigned else ElementType.INT8
+        self.tensors.append(BlockTensor(tensor_name(self.piece.model, named), *shape, zero_point, storage, kind))
         return self.position[root]
 
     def _input_shape(self, root: int) -> Shape:

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tflite_fuse.errors import BlockError, LimitError
-from tflite_fuse.fusion.block.operators.operands import read_activation, tensor_name
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.kinds.elementwise.lookup import VALUES, answers_of, lookup_parameters
+from tflite_fuse.fusion.block.operators.operands import read_border, tensor_name
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered
+from tflite_fuse.fusion.block.stages import (
+    Block,
+    BlockConfig,
+    BlockTensor,
+    ElementType,
+    Stage,
+    StageKind,
+    Storage,
+)
 from tflite_fuse.fusion.lower.extract import Extraction
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.fusion.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.model.operators import operator_label
-from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.outside import OUTSIDE_TYPES, InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType, type_name
 
@@ -54,10 +66,12 @@ def move_outside(
     if not moved or mode is InputMode.RESIDENT:
         return OutsideExtraction(extraction, {})
     block = extraction.block
-    storage, stages = Storage.EXTERNAL, block.stages
-    if mode is InputMode.STREAMED:
+    if mode is InputMode.EXTERNAL:
+        storage, stages = Storage.EXTERNAL, tuple(_reading_bytes(block, stage, moved) for stage in block.stages)
+    else:
         _check_one_tile(block, config, [block.tensors[position] for position in moved])
-        storage, stages = Storage.SCRATCH, (*(Stage(StageKind.SOURCE, (), position) for position in moved), *stages)
+        sources = (Stage(StageKind.SOURCE, (), position) for position in moved)
+        storage, stages = Storage.SCRATCH, (*sources, *block.stages)
     tensors = tuple(replace(t, storage=storage) if i in moved else t for i, t in enumerate(block.tensors))
     kept = tuple(position for position in block.inputs if position not in moved)
     return OutsideExtraction(
@@ -68,6 +82,38 @@ def move_outside(
         ),
         moved,
     )
+
+
+def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
+    """A stage that reads an external uint8 tensor: a table, turned to begin with the answer to 0x80."""
+    unsigned = [i for i in stage.inputs if i in moved and block.tensors[i].element_type is ElementType.UINT8]
+    if not unsigned:
+        return stage
+    if stage.kind is not StageKind.LOOKUP:
+        raise BlockError(f"{block.tensors[unsigned[0]].name} is uint8 and external, which tables alone can read")
+    return replace(stage, parameters=lookup_parameters(np.roll(answers_of(stage), len(VALUES) // 2)))
+
+
+def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:
+    """The operators of a model as stages where its inputs are ``mode``.
+
+    External memory is not written: there a QUANTIZE of uint8 is a table even if it moves every value by 128 alone.
+    """
+    lowerings = lower_model(model) if lowerings is None else lowerings
+    if mode is not InputMode.EXTERNAL:
+        return lowerings
+    return tuple(
+        each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)
+    )
+
+
+def _as_table(model: Model, index: int, lowered: Lowered) -> Lowered:
+    kinds = [model.main.tensors[each.index].type for each in (*lowered.inputs, lowered.output)]
+    if lowered.stage is not None or kinds != [TensorType.UINT8, TensorType.INT8]:
+        return lowered
+    source, output = lowered.inputs[0], lowered.output
+    stage = Stage(StageKind.LOOKUP, (source.index,), output.index, index, parameters=lookup_parameters(VALUES))
+    return replace(lowered, stage=stage, output_shape=output.shape, fit=Fit.PIXELS)
 
 
 def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockTensor]) -> None:
@@ -117,7 +163,7 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
         return "it is an output of the model as well"
     if graph.inputs.count(tensor) != 1:
         return "the model lists it as input more than once"
-    if graph.tensors[tensor].type != TensorType.INT8:
+    if graph.tensors[tensor].type not in OUTSIDE_TYPES:
         return (
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
             f"blocks read int8: {_int8_advice(graph.tensors[tensor].type)}"
@@ -132,7 +178,7 @@ def _int8_advice(kind: int) -> str:
 
 def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: Lowerings) -> str | None:
     try:
-        read_activation(model, tensor)
+        read_border(model, tensor)
     except BlockError as error:
         return str(error)
     for index in readers:

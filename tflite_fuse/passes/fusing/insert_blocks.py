@@ -11,8 +11,8 @@ from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
-from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
-from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, move_outside
+from tflite_fuse.fusion.lower.operators import Lowerings
+from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_label
@@ -103,7 +103,7 @@ class BlockMaker:
         self.model, self.mode = model, mode
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
         self.known = {} if known is None else known
-        self.lowerings = lower_model(model) if lowerings is None else lowerings
+        self.lowerings = lowerings_for(model, mode) if lowerings is None else lowerings
         self.macs = executed_macs(model, self.known)
         self._numbers = outside_numbers(model, self.moved)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}

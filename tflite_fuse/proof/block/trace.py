@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
-from tflite_fuse.fusion.block.enums import StageKind, Storage
+import numpy as np
+
+from tflite_fuse.fusion.block.enums import ElementType, StageKind, Storage
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
 from tflite_fuse.proof.block.constants import Constants
 from tflite_fuse.proof.block.options import Options
@@ -147,6 +150,10 @@ def _form_problems(options: Options) -> Iterator[str]:
         yield "the header names a tensor or stage that does not exist"
     for t, tensor in enumerate(tensors):
         yield from _tensor_problems(t, tensor, writers.get(t, NONE))
+        sourced = t in writers and stages[writers[t]].kind == StageKind.SOURCE
+        inside = tensor.storage == Storage.SCRATCH and not sourced
+        if tensor.element_type not in ((ElementType.INT8,) if inside else (ElementType.INT8, ElementType.UINT8)):
+            yield f"tensor {t} has elements of type {tensor.element_type}"
 
 
 def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
@@ -192,10 +199,14 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     inputs = program.inputs[s]
     if any(t not in trace.values for t in inputs):
         return
+    outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
+    if kind is not StageKind.LOOKUP and any(tensor.element_type != ElementType.INT8 for tensor in outside):
+        trace.found(f"stage {s}, a {kind.name}, reads an external tensor that is not int8")
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     best: tuple[Meaning, list[Difference]] | None = None
     values = [trace.values[t] for t in inputs]
-    for meaning in lookups(original, values[0]) if kind is StageKind.LOOKUP else _candidates(original, values):
+    meanings = lookups(original, values[0]) if kind is StageKind.LOOKUP else _candidates(original, values)
+    for meaning in map(partial(_as_read, view), meanings):
         differences = list(geometry_differences(view, meaning, original))
         # Constants are those of a stage of this geometry: of another they cannot even be found.
         if not differences:
@@ -220,6 +231,13 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         trace.findings.append(
             Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
         )
+
+
+def _as_read(view: StageView, meaning: Meaning) -> Meaning:
+    """A table as the bytes of an external uint8 tensor, which are 128 off, ask for it."""
+    if all(t.storage != Storage.EXTERNAL or t.element_type != ElementType.UINT8 for t in view.inputs):
+        return meaning
+    return replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
 
 
 def _severity(differences: list[Difference]) -> tuple[bool, int]:

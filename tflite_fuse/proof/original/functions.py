@@ -41,7 +41,7 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
     waiting = list(original.readers(value))
     while waiting:
         step = waiting.pop(0)
-        if len(step.outputs) != 1 or original.value(step.outputs[0]) in known:
+        if len(step.outputs) != 1 or original.value(step.outputs[0]) in known or not original.computes_in_int8(step):
             continue
         tensors = step.inputs[: _READ.get(step.name, 1)]
         known.update({original.value(t): (t, VALUES) for t in tensors if t >= 0 and _starts(original, t, value)})
@@ -89,6 +89,19 @@ def _constant(original: Original, tensor: int) -> Int64s | None:
     if stored is None or scales is None or len(scales) != 1 or len(np.unique(stored)) != 1:
         return None
     return np.full_like(VALUES, stored.flat[0])
+
+
+def unite_types(original: Original) -> None:
+    """A QUANTIZE between int8 and uint8 that moves every value by 128 changes nothing but how bytes are read."""
+    for step in original.steps:
+        if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) < 0:
+            continue
+        tensors = step.inputs[0], step.outputs[0]
+        if len({original.is_unsigned(t) for t in tensors}) == 1 or None in map(original.activation, tensors):
+            continue
+        answers = _quantize(original, step, VALUES)
+        if answers is not None and np.array_equal(np.clip(answers, -128, 127), VALUES):
+            original.unite(*tensors)
 
 
 def _parameters(original: Original, step: Step, *positions: int) -> list[tuple[float, int]]:

@@ -18,7 +18,7 @@ from tflite_fuse.proof.original.values import Original, Step
 def meaning_of(original: Original, step: Step) -> Meaning | None:
     """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
     find = _MEANINGS.get(step.name)
-    if find is None or len(step.outputs) != 1 or step.operand(0) < 0:
+    if find is None or len(step.outputs) != 1 or step.operand(0) < 0 or not original.computes_in_int8(step):
         return None
     read = max(
         range(min(2, len(step.inputs))), key=lambda position: original.activation(step.operand(position)) is not None

@@ -168,7 +168,7 @@ class Original:
         return np.asarray(quantization.scale, np.float32).astype(np.float64)
 
     def activation(self, tensor: int) -> tuple[float, int] | None:
-        """Scale and zero point of an int8 activation, None for anything else."""
+        """Scale and zero point of an int8 activation, or of a uint8 one as int8 values of 128 less; else None."""
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
     def affine(self, tensor: int) -> tuple[float, int] | None:
@@ -177,10 +177,19 @@ class Original:
         if scales is None or len(scales) != 1 or self.tensors[tensor].is_variable:
             return None
         quantization = self.tensors[tensor].quantization
-        if self.tensors[tensor].type != TensorType.INT8 or quantization is None:
+        points = () if quantization is None else quantization.zero_point or ()
+        if self.tensors[tensor].type not in (TensorType.INT8, TensorType.UINT8) or len(points) != 1:
             return None
-        points = quantization.zero_point or ()
-        return (float(scales[0]), int(points[0])) if len(points) == 1 and -128 <= points[0] <= 127 else None
+        point = int(points[0]) - (128 if self.is_unsigned(tensor) else 0)
+        return (float(scales[0]), point) if -128 <= point <= 127 else None
+
+    def is_unsigned(self, tensor: int) -> bool:
+        """Whether a tensor is uint8."""
+        return tensor >= 0 and self.tensors[tensor].type == TensorType.UINT8
+
+    def computes_in_int8(self, step: Step) -> bool:
+        """Whether a step has no uint8 tensor, or is a QUANTIZE: kernels of other operators for uint8 are others."""
+        return step.name == "QUANTIZE" or not any(map(self.is_unsigned, (*step.inputs, *step.outputs)))
 
     def image(self, tensor: int) -> Image | None:
         """Rows, columns and channels of one image of at most four dimensions."""

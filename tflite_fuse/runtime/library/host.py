@@ -27,7 +27,8 @@ from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
 _JUNK = 0xA5
-_INT8 = 1
+_DTYPES = {1: np.dtype(np.int8), 2: np.dtype(np.uint8)}
+"""By ``tflite_fuse_type``, which is one more than an ``ElementType``."""
 _READ = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
 )
@@ -186,21 +187,21 @@ class _Readers:
         self.error: Exception | None = None
         found = read_options(options)
         made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
-        images = {desc.operand: (desc.height, desc.width, desc.channels) for desc in made}
-        shapes = [images.get(number, (0, 0, 0)) for number in range(len(sources))]
-        readers = [self._reader(source, shape[2]) for source, shape in zip(sources, shapes, strict=True)]
+        images = {desc.operand: (desc.height, desc.width, desc.channels, desc.element_type + 1) for desc in made}
+        shapes = [images.get(number, (0, 0, 0, 1)) for number in range(len(sources))]
+        readers = [self._reader(source, *shape[2:]) for source, shape in zip(sources, shapes, strict=True)]
         self._functions = [_READ(reader) for reader in readers]
-        described = (_Source(f, None, *shape, _INT8) for f, shape in zip(self._functions, shapes, strict=True))
+        described = (_Source(f, None, *shape) for f, shape in zip(self._functions, shapes, strict=True))
         self._table = (_Source * len(sources))(*described)
 
     @property
     def address(self) -> int:
         return ctypes.addressof(self._table)
 
-    def _reader(self, source: PixelSource, channels: int) -> Callable[[Any, int, int, int, int, int], int]:
+    def _reader(self, source: PixelSource, channels: int, kind: int) -> Callable[[Any, int, int, int, int, int], int]:
         def read(_: Any, y: int, x: int, count: int, destination: int, capacity: int) -> int:
             try:
-                pixels = pixel_bytes(source, y, x, count, channels)
+                pixels = pixel_bytes(source, y, x, count, channels, _DTYPES[kind])
                 ctypes.memmove(destination, pixels, min(len(pixels), capacity))
             except Exception as error:
                 self.error = error
@@ -212,8 +213,8 @@ class _Readers:
 
 def _bytes(array: npt.ArrayLike) -> bytes:
     values = np.asarray(array)
-    if values.dtype != np.int8:
-        raise BlockError(f"The block takes int8 arrays, not {values.dtype}.")
+    if values.dtype not in (np.int8, np.uint8):
+        raise BlockError(f"The block takes int8 or uint8 arrays, not {values.dtype}.")
     return values.tobytes()
 
 
@@ -259,7 +260,7 @@ def run_block(
 
     Args:
         options, constants: as encoded.
-        inputs: int8 values of each input of the block, any shape.
+        inputs: values of each input of the block, int8 or uint8, any shape.
         externals: of each EXTERNAL tensor.
         sources: one function for each SOURCE stage.
 

@@ -124,6 +124,9 @@ class _TflmBackend:
         self._interpreter.print_allocations()
 
 
+_TYPES = {"int8": 1, "uint8": 2}
+"""``tflite_fuse_type`` by numpy's names."""
+
 _Read = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
 )
@@ -139,23 +142,26 @@ class _OutsideInput(ctypes.Structure):
         ("height", ctypes.c_int32),
         ("width", ctypes.c_int32),
         ("channels", ctypes.c_int32),
+        ("type", ctypes.c_int32),
     )
 
     @classmethod
     def of_array(cls, array: Any) -> _OutsideInput:
         height, width, channels = (1, 1, 1, *array.shape)[-3:]
-        return cls(array.ctypes.data, _Read(), height, width, channels)
+        return cls(array.ctypes.data, _Read(), height, width, channels, _TYPES[array.dtype.name])
 
     @classmethod
-    def of_stream(cls, number: int, image: list[int], fetch: Fetch) -> _OutsideInput:
+    def of_stream(cls, number: int, image: list[Any], fetch: Fetch) -> _OutsideInput:
+        extents, dtype = image
+
         def read(_: Any, y: int, x: int, count: int, destination: int, capacity: int) -> int:
             pixels = fetch(number, y, x, count)
-            if pixels is None or not len(pixels) == count * image[2] <= capacity:
+            if pixels is None or not len(pixels) == count * extents[2] <= capacity:
                 return _SOURCE_FAILED
             ctypes.memmove(destination, pixels, len(pixels))
             return 0
 
-        return cls(None, _Read(read), *image)
+        return cls(None, _Read(read), *extents, _TYPES[dtype])
 
 
 class _LitertBackend:
@@ -261,8 +267,8 @@ def _answer(backend: _Backend, fetch: Fetch, header: dict[str, Any], body: bytes
     raise NotImplementedError(f"unknown request {request!r}")
 
 
-def _outside(images: list[list[int] | None], arrays: list[Any], fetch: Fetch) -> list[_OutsideInput]:
-    """The inputs outside the arena: ``images`` has extents where the parent hands out pixels, None for an array."""
+def _outside(images: list[Any], arrays: list[Any], fetch: Fetch) -> list[_OutsideInput]:
+    """The inputs outside the arena: ``images`` has extents and type where the parent hands out pixels, else None."""
     remaining = iter(arrays)
     return [
         _OutsideInput.of_array(next(remaining)) if image is None else _OutsideInput.of_stream(number, image, fetch)

@@ -176,7 +176,7 @@ class Worker:
         arrays = [*inputs, *(each for each in outside if not isinstance(each, Stream))]
         self._check(inputs, arrays[len(inputs) :])
         described = [[array.dtype.name, list(array.shape)] for array in arrays]
-        images = [list(each.image) if isinstance(each, Stream) else None for each in outside]
+        images = [[list(each.image), each.dtype.name] if isinstance(each, Stream) else None for each in outside]
         request = {
             "request": "infer",
             "reset": reset,
@@ -206,8 +206,8 @@ class Worker:
         return self._seconds
 
     def _check(self, inputs: Sequence[Array], outside: Sequence[Array]) -> None:
-        if any(array.dtype != np.int8 for array in outside):
-            raise ModelError(f"what {self.name} reads from outside the arena must be int8")
+        if any(array.dtype not in (np.int8, np.uint8) for array in outside):
+            raise ModelError(f"what {self.name} reads from outside the arena must be int8 or uint8")
         if len(inputs) != len(self.inputs):
             raise ModelError(f"{self.name} has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
         for index, (array, detail) in enumerate(zip(inputs, self.inputs, strict=True)):

@@ -23,9 +23,9 @@ static int refuse(const char* reason) {
   return TFLM_ERROR;
 }
 
-/* Bytes of an int8 tensor, or -1 if it is of another type or its extents make no sense. */
-static int64_t int8_bytes(const tflm_eval_tensor* tensor) {
-  if (tensor == NULL || tensor->type != TFLM_TYPE_INT8 || tensor->dims == NULL) {
+/* Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense. */
+static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
+  if (tensor == NULL || (int)tensor->type != type || tensor->dims == NULL) {
     return -1;
   }
   int64_t bytes = 1;
@@ -38,6 +38,8 @@ static int64_t int8_bytes(const tflm_eval_tensor* tensor) {
   }
   return bytes;
 }
+
+static int64_t int8_bytes(const tflm_eval_tensor* tensor) { return bytes_of(tensor, TFLM_TYPE_INT8); }
 
 static tflm_eval_tensor* tensor_at(tflm_context* context, const tflm_int_array* indices, int position) {
   const int index = indices->data[position];
@@ -72,11 +74,12 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
     return TFLM_ERROR;
   }
   for (int32_t number = 0; number < count; ++number) {
-    const int64_t bytes = int8_bytes(tensor_at(context, indices, number));
+    const bool is_unsigned = tflite_fuse_operand_type(block, kind, number) == TFLITE_FUSE_UINT8;
+    const int64_t bytes = bytes_of(tensor_at(context, indices, number), is_unsigned ? TFLM_TYPE_UINT8 : TFLM_TYPE_INT8);
     const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
     if (bytes != expected) {
-      tflm.print("TFLITE_FUSE: %s %d must be int8 of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
-                 expected);
+      tflm.print("TFLITE_FUSE: %s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
+                 is_unsigned ? "uint8" : "int8", expected);
       return TFLM_ERROR;
     }
   }
@@ -118,7 +121,7 @@ static int prepare(tflm_context* context, tflm_node* node) {
 static bool all_have_memory(tflm_context* context, const tflm_int_array* indices) {
   for (int i = 0; i < indices->size; ++i) {
     const tflm_eval_tensor* tensor = tensor_at(context, indices, i);
-    if (tensor == NULL || (tensor->data == NULL && int8_bytes(tensor) != 0)) {
+    if (tensor == NULL || (tensor->data == NULL && bytes_of(tensor, (int)tensor->type) != 0)) {
       return false;
     }
   }
@@ -141,12 +144,12 @@ static int invoke(tflm_context* context, tflm_node* node) {
   memset(guards, 0, sizeof(guards));
   for (int i = 0; i < input_count; ++i) {
     const tflm_eval_tensor* tensor = tensor_at(context, node->inputs, i);
-    inputs[i] = guard_in(&guards[i], tensor->data, (size_t)int8_bytes(tensor));
+    inputs[i] = guard_in(&guards[i], tensor->data, (size_t)bytes_of(tensor, (int)tensor->type));
   }
   guard_copy* output_guards = guards + input_count;
   for (int i = 0; i < output_count; ++i) {
     tflm_eval_tensor* tensor = tensor_at(context, node->outputs, i);
-    outputs[i] = guard_out(&output_guards[i], tensor->data, (size_t)int8_bytes(tensor));
+    outputs[i] = guard_out(&output_guards[i], tensor->data, (size_t)bytes_of(tensor, (int)tensor->type));
   }
   tflm_eval_tensor* scratch = tensor_at(context, node->outputs, output_count);
   guard_copy scratch_guard = {0};

@@ -11,12 +11,12 @@ typedef struct {
 } feed;
 
 static feed feeds[TFLITE_FUSE_MAX_OPERANDS];
-static const int8_t* externals[TFLITE_FUSE_MAX_OPERANDS];
+static const void* externals[TFLITE_FUSE_MAX_OPERANDS];
 static tflite_fuse_source sources[TFLITE_FUSE_MAX_OPERANDS];
 static size_t sizes[TFLITE_FUSE_MAX_OPERANDS];
 static tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, externals, sizes, 0, sources};
 
-static int read_in_order(void* user, int y, int x, int count, int8_t* destination, size_t capacity) {
+static int read_in_order(void* user, int y, int x, int count, void* destination, size_t capacity) {
   feed* from = user;
   const shim_input* input = &from->input;
   const int64_t first = (int64_t)y * input->width + x;
@@ -28,7 +28,7 @@ static int read_in_order(void* user, int y, int x, int count, int8_t* destinatio
   if (input->read != NULL) {
     return input->read(NULL, y, x, count, destination, capacity);
   }
-  memcpy(destination, input->data + first * input->channels, (size_t)count * (size_t)input->channels);
+  memcpy(destination, (const uint8_t*)input->data + first * input->channels, (size_t)count * (size_t)input->channels);
   return 0;
 }
 
@@ -44,7 +44,7 @@ __attribute__((visibility("default"))) int tflite_fuse_shim_set_outside(const sh
     to->next = 0;
     externals[i] = inputs[i].data == NULL ? NULL : to->input.data;
     sources[i] = (tflite_fuse_source){read_in_order,           to, inputs[i].height, inputs[i].width, inputs[i].channels,
-                                      TFLITE_FUSE_INT8};
+                                      (tflite_fuse_type)inputs[i].type};
   }
   outside.external_count = count;
   outside.source_count = count;

@@ -9,11 +9,12 @@
 #include "tflite_fuse_outside.h"
 
 typedef struct {
-  const int8_t* data;    /* NULL if there is a function */
+  const void* data;      /* NULL if there is a function */
   tflite_fuse_read read; /* NULL if there is data */
   int32_t height;
   int32_t width;
   int32_t channels;
+  int32_t type; /* a tflite_fuse_type */
 } shim_input;
 
 /* What blocks may read until the next call. The data must live as long; the descriptions are copied.

@@ -77,8 +77,18 @@ def tensor_name(model: Model, index: int) -> str:
     return model.main.tensors[index].name or f"tensor {index}"
 
 
-def read_activation(model: Model, index: int) -> Activation:
-    """Check that a tensor is an int8 activation a block can hold.
+def read_border(model: Model, index: int) -> Activation:
+    """An int8 activation, or a uint8 one as the int8 values of 128 less that blocks make of it.
+
+    Raises:
+        BlockError: as ``read_activation``.
+    """
+    is_unsigned = index >= 0 and model.main.tensors[index].type == TensorType.UINT8
+    return read_activation(model, index, TensorType.UINT8 if is_unsigned else TensorType.INT8)
+
+
+def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT8) -> Activation:
+    """Check that a tensor is an activation of this type, int8 or uint8, a block can hold.
 
     Raises:
         BlockError: it is absent, constant, variable, of another type, of dynamic shape, or not quantized per tensor.
@@ -86,7 +96,7 @@ def read_activation(model: Model, index: int) -> Activation:
     if index < 0:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
-    if tensor.type != TensorType.INT8:
+    if tensor.type != type_:
         raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8")
     if model.buffers[tensor.buffer].data:
         raise BlockError(f"tensor {name} is a constant where blocks read an activation")
@@ -94,20 +104,21 @@ def read_activation(model: Model, index: int) -> Activation:
         raise BlockError(f"tensor {name} keeps its value between inferences")
     if _is_dynamic(tensor):
         raise BlockError(f"tensor {name} has a dynamic shape")
-    return Activation(index, name, tensor.dims, *_read_int8(model, index, "an activation"))
+    return Activation(index, name, tensor.dims, *_read_affine(model, index, "an activation", type_))
 
 
-def _read_int8(model: Model, index: int, what: str) -> tuple[float, int]:
-    """Scale and zero point of an int8 tensor with one of each."""
+def _read_affine(model: Model, index: int, what: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:
+    """Scale and zero point of an int8 tensor with one of each, or of a uint8 one as int8 values of 128 less."""
     scales, zero_points = read_quantization(model, index)
     name = tensor_name(model, index)
     if len(scales) != 1 or len(zero_points) != 1:
         raise BlockError(f"tensor {name} is {what} with per-channel quantization")
-    if not -128 <= zero_points[0] <= 127:
-        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside int8")
+    zero_point = zero_points[0] - (128 if type_ == TensorType.UINT8 else 0)
+    if not -128 <= zero_point <= 127:
+        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside {type_name(type_)}")
     if scales[0] <= 0:
         raise BlockError(f"tensor {name} has scale {scales[0]:g}")
-    return scales[0], zero_points[0]
+    return scales[0], zero_point
 
 
 def read_operand(model: Model, index: int) -> Activation:
@@ -119,7 +130,7 @@ def read_operand(model: Model, index: int) -> Activation:
     if not is_constant(model, index):
         return read_activation(model, index)
     values = read_constant(model, index, TensorType.INT8, "constant")
-    quantization = _read_int8(model, index, "a constant")
+    quantization = _read_affine(model, index, "a constant")
     return Activation(index, tensor_name(model, index), values.shape, *quantization, constant=values)
 
 

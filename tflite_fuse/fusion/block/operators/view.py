@@ -10,10 +10,17 @@ from typing import Any
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.operands import Activation, Shape, read_activation, read_operand
+from tflite_fuse.fusion.block.operators.operands import (
+    Activation,
+    Shape,
+    read_activation,
+    read_border,
+    read_operand,
+)
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, activation_range
 from tflite_fuse.fusion.block.stages import Stage
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
 
 SAME = 0
 """Number of SAME in the schema's ``Padding``; VALID is 1."""
@@ -111,6 +118,25 @@ class OperatorView:
             raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
         return source, output
 
+    def border(self) -> tuple[Activation, Activation]:
+        """Input and output, either of them int8 or, where the application sees it, uint8.
+
+        Raises:
+            BlockError: a uint8 input is read by others, too: it is converted where it lies.
+        """
+        source, output = (read_border(self.model, index) for index in (self.operand(0), self.output))
+        graph = self.model.main
+        readers = sum(source.index in (operator.inputs or ()) for operator in graph.operators)
+        if self.types(source)[0] == TensorType.UINT8 and (readers > 1 or source.index in graph.outputs):
+            raise BlockError(
+                f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place"
+            )
+        return source, output
+
+    def types(self, *activations: Activation) -> tuple[int, ...]:
+        """Types of the model's tensors."""
+        return tuple(self.model.main.tensors[activation.index].type for activation in activations)
+
     def pair(self) -> tuple[Activation, Activation, Activation]:
         """Two inputs and the output, all of one shape; one input may be a constant that broadcasts to it."""
         first, second = (read_operand(self.model, self.operand(position)) for position in (0, 1))
@@ -156,7 +182,9 @@ def _broadcasts(dims: tuple[int, ...], wide: tuple[int, ...]) -> bool:
 
 def rename(view: OperatorView) -> Lowered:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another name."""
-    source, output = view.read(), view.write()
+    source, output = view.border()
+    if view.types(source, output) not in ((TensorType.INT8,) * 2, (TensorType.UINT8,) * 2):
+        raise BlockError(f"it turns the type of {source.name} into another")
     if source.elements != output.elements:
         raise BlockError(f"it maps {source.elements} to {output.elements} values")
     return Lowered(None, (source,), output)

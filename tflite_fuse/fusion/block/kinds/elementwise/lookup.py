@@ -108,6 +108,18 @@ def _quantize(view: OperatorView, source: Activation, output: Activation) -> Int
     return scaled(VALUES - source.zero_point, source.scale / output.scale) + output.zero_point
 
 
+def _lower_quantize(view: OperatorView) -> Lowered:
+    """QUANTIZE between int8 and uint8 mostly changes nothing but how a byte is read: then it is the same tensor."""
+    source, output = view.border()
+    if source.shape != output.shape:
+        raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
+    answers = np.clip(_quantize(view, source, output), -128, 127)
+    if len(set(view.types(source, output))) > 1 and np.array_equal(answers, VALUES):
+        return Lowered(None, (source,), output)
+    stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(answers))
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+
 def _relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
     low, _ = activation_range(RELU, output.scale, output.zero_point)
     return np.maximum(_quantize(view, source, output), low)
@@ -205,7 +217,7 @@ LOOKUP = Kind(
         "HARD_SWISH": _lowered_by(_hard_swish),
         "LEAKY_RELU": _lowered_by(_leaky_relu),
         "LOGISTIC": _lowered_by(_saturating(fixed_point.logistic, 23, -128)),
-        "QUANTIZE": _lowered_by(_quantize),
+        "QUANTIZE": _lower_quantize,
         "RELU": _lowered_by(_relu),
         "RELU6": _lowered_by(_relu6),
         "TANH": _lowered_by(_saturating(fixed_point.tanh, 24, 0)),
