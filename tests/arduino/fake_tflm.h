@@ -37,6 +37,7 @@ struct TfLiteIntArray {
 struct TfLiteEvalTensor {
   union {
     void* raw;
+    void* data;
   } data;
   TfLiteIntArray* dims;
   TfLiteType type;
