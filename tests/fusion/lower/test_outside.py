@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.fusion.raw_models import RawModel, add_convolution
+from tests.uint8_models import with_uint8_borders
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.lower.outside import MOST_OUTSIDE, inputs_to_move, why_inside
 from tflite_fuse.model import Model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.zoo import ModelBuilder
@@ -44,13 +46,14 @@ def test_float_inputs_are_named_with_what_to_do() -> None:
     assert "it is float32 and QUANTIZE_0 reads it" in reason and "inference_input_type=tf.int8" in reason
 
 
-def test_uint8_inputs_too() -> None:
+def test_uint8_inputs_too_unless_a_quantize_reads_them() -> None:
     model = plain()
     tensors = list(model.main.tensors)
-    tensors[model.main.inputs[0]] = replace(tensors[model.main.inputs[0]], type=TensorType.UINT8)
-    assert "it is uint8 and CONV_2D_0 reads it" in only_reason(
-        replace_main(model, replace(model.main, tensors=tuple(tensors)))
-    )
+    unsigned = replace(tensors[model.main.inputs[0]], type=TensorType.UINT8)
+    tensors[model.main.inputs[0]] = replace(unsigned, quantization=Quantization(scale=(0.5,), zero_point=(128,)))
+    reason = only_reason(replace_main(model, replace(model.main, tensors=tuple(tensors))))
+    assert "CONV_2D_0 reads it" in reason and "is uint8, blocks compute in int8" in reason
+    assert why_inside(with_uint8_borders(plain()), len(model.main.tensors)) is None
 
 
 def test_an_operator_no_block_can_hold_keeps_its_input() -> None:

@@ -112,6 +112,9 @@ class HostLibrary:
                 sizes = self._sizes(block, kind)
                 if number != len(sizes):
                     raise BlockError(f"The block reads {len(sizes)} operands of kind {kind}, {number} were given.")
+                types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
+                if kind in arrays and [np.asarray(a).dtype for a in arrays[kind]] != types:
+                    raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
                 if kind in arrays and [len(_bytes(a)) for a in arrays[kind]] != sizes:
                     raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")
             sizes = self._sizes(block, _OUTPUT)
@@ -135,6 +138,9 @@ class HostLibrary:
     def _check(self, status: int) -> None:
         if status != 0:
             raise BlockError(f"The C library refuses the fused block: {self.message(status)}.")
+
+    def _type(self, block: _Block, kind: int, number: int) -> int:
+        return int(self.functions.tflite_fuse_operand_type(ctypes.byref(block), kind, number))
 
     def _sizes(self, block: _Block, kind: int) -> list[int]:
         count = self.functions.tflite_fuse_operand_count(ctypes.byref(block), kind)
@@ -231,7 +237,8 @@ def load_library(path: Path) -> HostLibrary:
         ctypes.c_size_t,
     ]
     functions.tflite_fuse_operand_count.argtypes = [ctypes.c_void_p, ctypes.c_int]
-    functions.tflite_fuse_operand_bytes.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int32]
+    for function in (functions.tflite_fuse_operand_bytes, functions.tflite_fuse_operand_type):
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int32]
     return HostLibrary(functions)
 
 
