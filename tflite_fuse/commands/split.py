@@ -15,6 +15,7 @@ from tflite_fuse.files import write_atomically
 from tflite_fuse.model.file import load_model
 from tflite_fuse.split.cluster.file import read_workers
 from tflite_fuse.split.report import plan_json, split_json, split_table, split_verdict
+from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.trace import chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
 from tflite_fuse.units import parse_bytes
@@ -28,6 +29,7 @@ def split(
         Path | None, typer.Option("-o", "--output", help="Folder for plan.json, report.json and trace.json.")
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"How to split: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
+    objective: Annotated[str, typer.Option(help=f"What auto makes least: {', '.join(OBJECTIVES)}.")] = OBJECTIVES[0],
     max_ram: Annotated[str | None, typer.Option(help="RAM of every worker, like 128kB, instead of the file's.")] = None,
     max_flash: Annotated[
         str | None, typer.Option(help="Flash of every worker, like 1MB, instead of the file's.")
@@ -42,6 +44,7 @@ def split(
         raise UsageError(f"{output}: is no folder")
     options = SplitOptions(
         strategy,
+        objective,
         None if max_ram is None else parse_bytes(max_ram),
         None if max_flash is None else parse_bytes(max_flash),
         inputs if verify else 0,

@@ -14,12 +14,12 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
+from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline, simulate
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 
-STRATEGIES = ("paper", "even", "frequency")
-OBJECTIVES = ("time", "ram", "traffic", "throughput")
+STRATEGIES = ("auto", "paper", "even", "frequency")
 
 _ROUNDS = 12
 """How often shares are corrected for kernels that two neighbours both store."""
@@ -31,12 +31,14 @@ class SplitOptions:
 
     Attributes:
         strategy: one of STRATEGIES.
+        objective: one of OBJECTIVES, for ``auto``.
         max_ram, max_flash: bytes each worker may use, instead of the file's.
         verify: inputs to compare on; 0 for none.
         seed: of the random ones among them.
     """
 
-    strategy: str = "paper"
+    strategy: str = "auto"
+    objective: str = "time"
     max_ram: int | None = None
     max_flash: int | None = None
     verify: int = 0
@@ -80,16 +82,22 @@ def split_model(
     """
     if options.strategy not in STRATEGIES:
         raise UsageError(f"{options.strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
+    if options.objective not in OBJECTIVES:
+        raise UsageError(f"{options.objective!r} is no objective; choose from {', '.join(OBJECTIVES)}")
     cluster = _limited(cluster, options)
     network = network_of(model)
     accountant = Accountant(network)
-    plan, needs = _published(network, cluster, accountant, options.strategy)
+    if options.strategy == "auto":
+        plan, needs, claims = _searched(network, cluster, accountant, options.objective)
+    else:
+        plan, needs = _published(network, cluster, accountant, options.strategy)
+        claims = ()
     _check_fit(cluster, needs)
     verified = None
     if options.verify:
         verified = verify_plan(network, plan, accountant, inputs=options.verify, seed=options.seed, progress=progress)
     timeline = timeline_of(plan, cluster, accountant, spans=True)
-    notes = (*network.notes, plan.strategy, *_device_notes(cluster, plan, needs))
+    notes = (*network.notes, plan.strategy, *claims, *_device_notes(cluster, plan, needs))
     return Split(network, cluster, plan, needs, timeline, seconds_alone(network, cluster, accountant), verified, notes)
 
 
@@ -117,6 +125,79 @@ def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
         return replace(device, ram=ram, flash=flash)
 
     return replace(cluster, workers=tuple(map(limited, cluster.workers)))
+
+
+def _searched(
+    network: Network, cluster: Cluster, accountant: Accountant, objective: str
+) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
+    """The best plan of the search, by what its plans really need and take; what the search says about it.
+
+    The search estimates flash; where all its plans exceed a worker's, it is repeated with as much less.
+    """
+    allowed = cluster
+    for _ in range(_ROUNDS):
+        found = Search(network, allowed, accountant, objective).run()
+        worked_out = [(plan, accountant.of_plan(plan, cluster)) for plan in found.plans]
+        fitting = [(plan, needs) for plan, needs in worked_out if _fits(cluster, needs)]
+        if fitting:
+            measured = [(_value(plan, needs, cluster, accountant, objective), plan, needs) for plan, needs in fitting]
+            value, plan, needs = min(measured, key=lambda each: each[0])
+            return plan, needs, (_claim(objective, value[0], found),)
+        allowed = _with_less(allowed, cluster, worked_out[0][1])
+    return (*worked_out[0], ())
+
+
+def _value(
+    plan: Plan, needs: Sequence[Needs], cluster: Cluster, accountant: Accountant, objective: str
+) -> tuple[float, ...]:
+    """What is to be small, then what decides between equals."""
+    seconds = timeline_of(plan, cluster, accountant).seconds
+    ram = max((each.ram_bytes for each in needs if each.by_phase), default=0)
+    return {
+        "time": (seconds, float(plan.moved), float(ram)),
+        "traffic": (float(plan.moved), seconds, float(ram)),
+        "ram": (float(ram), seconds, float(plan.moved)),
+    }[objective]
+
+
+def _claim(objective: str, value: float, found: Found) -> str:
+    how = "nothing dropped but what is beaten" if found.complete else "a beam, which may have dropped better ones"
+    searched = f"searched: blocks by rows, by output channels or whole between cuts of the model ({how})"
+    if found.bound is None:
+        return f"{searched}; no bound is computed for {objective}"
+    unit = "s" if objective == "time" else "B"
+    gap = value / found.bound - 1 if found.bound else 0.0
+    return f"{searched}; {value:,.4g} {unit}, and nothing goes below {found.bound:,.4g} {unit} ({gap:.0%} away)"
+
+
+def _fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
+    pairs = list(zip(cluster.workers, needs, strict=True))
+    return all(
+        (worker.ram is None or each.ram_bytes <= worker.ram)
+        and (worker.flash is None or each.flash_bytes <= worker.flash)
+        for worker, each in pairs
+        if each.by_phase
+    )
+
+
+def _with_less(allowed: Cluster, cluster: Cluster, needs: Sequence[Needs]) -> Cluster:
+    """Less memory by what a plan exceeded that of any worker, and a little."""
+
+    def excess(of: Callable[[Needs], int], limit: Callable[[Device], int | None]) -> int:
+        pairs = zip(cluster.workers, needs, strict=True)
+        return max(0, *(of(each) - room for worker, each in pairs if (room := limit(worker)) is not None), 0)
+
+    flash = excess(lambda each: each.flash_bytes, lambda worker: worker.flash)
+    ram = excess(lambda each: each.ram_bytes, lambda worker: worker.ram)
+
+    def less(device: Device) -> Device:
+        return replace(
+            device,
+            flash=None if device.flash is None else max(0, device.flash - flash - (64 if flash else 0)),
+            ram=None if device.ram is None else max(0, device.ram - ram - (64 if ram else 0)),
+        )
+
+    return replace(allowed, workers=tuple(map(less, allowed.workers)))
 
 
 def _published(
@@ -164,6 +245,8 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
 
 def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:
     for worker, each in zip(cluster.workers, needs, strict=True):
+        if not each.by_phase:
+            continue
         if worker.ram is not None and each.ram_bytes > worker.ram:
             raise LimitError(
                 f"{worker.name} needs {each.ram_bytes:,} B of RAM for {each.largest} and has {worker.ram:,} B: "

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
-from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Plan, Task
-from tflite_fuse.split.cut.regions import Box, hull
-from tflite_fuse.split.fragments.blocks import Part, task_parts
+from tflite_fuse.split.cut.pieces import receptive_field
+from tflite_fuse.split.cut.plan import Plan, Task, Transfer
+from tflite_fuse.split.cut.regions import Box, Region, hull, union
+from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.units import round_up
 
 HEADER_BYTES = 32
@@ -54,6 +55,9 @@ class Accountant:
 
     def __init__(self, network: Network) -> None:
         self.network = network
+        self._plans: Plans = {}
+        self._counts: dict[tuple[int, Target], float] = {}
+        self._stored: dict[int, int] = {}
         self._parts: dict[tuple[object, ...], tuple[Part, ...]] = {}
         self._work: dict[tuple[tuple[object, ...], Target], float] = {}
 
@@ -61,25 +65,44 @@ class Accountant:
         """Its blocks. Raises BlockError: a piece cannot be one."""
         key = _key(task)
         if key not in self._parts:
-            self._parts[key] = task_parts(self.network, task)
+            self._parts[key] = task_parts(self.network, task, self._plans)
         return self._parts[key]
 
     def instructions(self, task: Task, target: Target) -> float:
         """What a task takes, operators that only run whole counted as nothing: their work is not known."""
         key = _key(task), target
         if key not in self._work:
-            costs = instruction_costs(target)
-            counts = [
-                block_counts(part.plan.block, part.plan.schedule, target.conv_at_once) for part in self.parts(task)
-            ]
-            self._work[key] = sum(expected_instructions(each, costs) for each in counts)
+            self._work[key] = sum(self._of_part(part, target) for part in self.parts(task))
         return self._work[key]
+
+    def _of_part(self, part: Part, target: Target) -> float:
+        key = id(part.plan), target
+        if key not in self._counts:
+            counts = block_counts(part.plan.block, part.plan.schedule, target.conv_at_once)
+            self._counts[key] = expected_instructions(counts, instruction_costs(target))
+        return self._counts[key]
+
+    def _flash(self, part: Part) -> int:
+        if id(part.plan) not in self._stored:
+            self._stored[id(part.plan)] = part.flash_bytes
+        return self._stored[id(part.plan)]
 
     def of_plan(self, plan: Plan, cluster: Cluster) -> tuple[Needs, ...]:
         """What each worker needs. Raises BlockError: a piece cannot be a block."""
-        return tuple(self._of_worker(plan, cluster, worker) for worker in range(plan.workers))
+        return tuple(self.of_worker(plan, cluster, worker) for worker in range(plan.workers))
 
-    def _of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
+    def inputs_of(self, task: Task) -> tuple[Transfer, ...]:
+        """What a task needs, as if the coordinator sent it."""
+        network, found = self.network, dict[int, Region]()
+        written = {value for step in task.steps for value in network.nodes[step.node].outputs}
+        for step in task.steps:
+            for value, region in receptive_field(network, step.node, step.region).items():
+                if value not in written:
+                    found[value] = union(found.get(value, ()), region)
+        return tuple(Transfer(value, COORDINATOR, task.worker, region) for value, region in found.items())
+
+    def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
+        """What one worker needs. Raises BlockError: a piece cannot be a block."""
         memory = _Memory(self.network, plan, worker)
         flash, work, largest = 0, dict[int, float](), (0, "")
         stored = set[int]()
@@ -88,8 +111,8 @@ class Accountant:
             for task in (task for task in phase.tasks if task.worker == worker):
                 parts = self.parts(task)
                 work[number] = self.instructions(task, cluster.workers[worker].target)
-                flash += sum(part.flash_bytes for part in parts if id(part) not in stored)
-                stored.update(map(id, parts))
+                flash += sum(self._flash(part) for part in parts if id(part.plan) not in stored)
+                stored.update(id(part.plan) for part in parts)
                 most = max(most, memory.while_running(number, task, parts))
             largest = max(largest, (most, phase.name))
         busy = sum(work.values())

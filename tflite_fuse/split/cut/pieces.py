@@ -84,7 +84,7 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
         if stage.kind is StageKind.FULLY_CONNECTED or accumulates(stage, network.values):
             rows, columns = (0, shape[0]), (0, shape[1])
         else:
-            if stage.kind in _VALUE_BY_VALUE and shape[:2] != network.shape(stage.output)[:2]:
+            if stage.kind in VALUE_BY_VALUE and shape[:2] != network.shape(stage.output)[:2]:
                 raise BlockError(f"{network.nodes[node].name} reads one pixel for many and cannot be cut")
             row_window, column_window = stage_windows(stage)
             rows, columns = _seen(row_window, box.rows, shape[0]), _seen(column_window, box.columns, shape[1])
@@ -145,7 +145,7 @@ _CHANNELS: dict[StageKind, _Channels] = {
 }
 """Which input channels a range of output channels needs. A kind that is not here is not cut: it may read anything."""
 
-_VALUE_BY_VALUE = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.LOOKUP)
+VALUE_BY_VALUE = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.LOOKUP)
 """Here rows and columns of input and output are the same ones."""
 
 

@@ -37,8 +37,10 @@ class Box:
     @property
     def volume(self) -> int:
         """Elements, 0 if a range is empty."""
-        height, width, channels = (max(0, size) for size in self.shape)
-        return height * width * channels
+        (top, bottom), (left, right), (first, last) = self.rows, self.columns, self.channels
+        if top >= bottom or left >= right or first >= last:
+            return 0
+        return (bottom - top) * (right - left) * (last - first)
 
     @property
     def slices(self) -> tuple[slice, slice, slice]:
@@ -69,8 +71,25 @@ def whole(shape: Sequence[int]) -> Box:
 
 def meet(left: Box, right: Box) -> Box:
     """What two boxes have in common; empty (volume 0) if that is nothing."""
-    ranges = ((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left._ranges, right._ranges, strict=True))
-    return Box(*ranges)
+    (a, b), (c, d), (e, f) = left.rows, left.columns, left.channels
+    (g, h), (i, j), (k, m) = right.rows, right.columns, right.channels
+    return Box(
+        (a if a > g else g, b if b < h else h),
+        (c if c > i else i, d if d < j else j),
+        (e if e > k else k, f if f < m else m),
+    )
+
+
+def apart(left: Box, right: Box) -> bool:
+    """Whether two boxes have nothing in common, neither being empty."""
+    return (
+        left.rows[0] >= right.rows[1]
+        or right.rows[0] >= left.rows[1]
+        or left.columns[0] >= right.columns[1]
+        or right.columns[0] >= left.columns[1]
+        or left.channels[0] >= right.channels[1]
+        or right.channels[0] >= left.channels[1]
+    )
 
 
 def region_of(*boxes: Box) -> Region:
@@ -88,7 +107,7 @@ def union(left: Region, right: Region) -> Region:
 
 def intersect(left: Region, right: Region) -> Region:
     """What is in both."""
-    return tuple(common for a in left for b in right if (common := meet(a, b)).volume)
+    return tuple(meet(a, b) for a in left for b in right if not apart(a, b))
 
 
 def subtract(left: Region, right: Region) -> Region:
@@ -100,10 +119,10 @@ def subtract(left: Region, right: Region) -> Region:
 
 
 def _without(box: Box, hole: Box) -> Iterator[Box]:
-    common = meet(box, hole)
-    if not common.volume:
+    if apart(box, hole):
         yield box
         return
+    common = meet(box, hole)
     rows, columns = common.rows, common.columns
     parts = (
         Box((box.rows[0], rows[0]), box.columns, box.channels),

@@ -49,8 +49,12 @@ class Part:
         return sum(-(-len(data) // 16) * 16 for data in (encoded.options, encoded.constants))
 
 
-def task_parts(network: Network, task: Task, chunk: int = CHUNK) -> tuple[Part, ...]:
-    """The blocks of a task, in order; operators without stage are left out.
+Plans = dict[object, BlockPlan]
+"""Blocks by what they compute, wherever in the tensors: inner workers of a split by rows all run the same ones."""
+
+
+def task_parts(network: Network, task: Task, plans: Plans, chunk: int = CHUNK) -> tuple[Part, ...]:
+    """The blocks of a task, in order; operators without stage are left out. Known ones are taken from ``plans``.
 
     Raises:
         BlockError: a piece cannot be a block.
@@ -58,13 +62,13 @@ def task_parts(network: Network, task: Task, chunk: int = CHUNK) -> tuple[Part, 
     parts: list[Part] = []
     for run in _runs(network, task):
         try:
-            part = _part(run, _in_memory(network, task), chunk)
+            part = _part(run, _in_memory(network, task), plans, chunk)
             _ = part.plan.schedule
             parts.append(part)
         except BlockError:
             if len(run) == 1:
                 raise
-            parts += [_part([piece], {piece.writes[0]}, chunk) for piece in run]
+            parts += [_part([piece], {piece.writes[0]}, plans, chunk) for piece in run]
     return tuple(parts)
 
 
@@ -102,7 +106,7 @@ def _runs(network: Network, task: Task) -> Iterator[list[Piece]]:
         yield run
 
 
-def _part(pieces: Sequence[Piece], kept: set[int], chunk: int) -> Part:
+def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, chunk: int) -> Part:
     tensors: list[BlockTensor] = []
     inputs: list[tuple[int, Box]] = []
     outputs: list[tuple[int, Box]] = []
@@ -122,8 +126,18 @@ def _part(pieces: Sequence[Piece], kept: set[int], chunk: int) -> Part:
         reads = tuple(place[read] for read in piece.reads)
         stages.append(replace(piece.stage, inputs=reads, output=place[piece.writes]))
     numbers = [tuple(i for i, tensor in enumerate(tensors) if tensor.storage is each) for each in _OPERANDS]
-    block = Block(tuple(tensors), tuple(stages), *numbers)
-    return Part(tuple(pieces), tuple(inputs), tuple(outputs), BlockPlan(block, BlockConfig(WHOLE, WHOLE, chunk)))
+    key = chunk, *(_likeness(piece, stage, tensors) for piece, stage in zip(pieces, stages, strict=True))
+    if key not in plans:
+        plans[key] = BlockPlan(Block(tuple(tensors), tuple(stages), *numbers), BlockConfig(WHOLE, WHOLE, chunk))
+    return Part(tuple(pieces), tuple(inputs), tuple(outputs), plans[key])
+
+
+def _likeness(piece: Piece, stage: Stage, tensors: Sequence[BlockTensor]) -> object:
+    """Equal for stages of blocks that compute the same of what they are given."""
+    channels = piece.writes[1].channels, *(box.channels for _, box in piece.reads)
+    extents = [tensors[index] for index in (*stage.inputs, stage.output)]
+    shapes = tuple((each.height, each.width, each.channels, each.storage) for each in extents)
+    return piece.node, stage.inputs, stage.output, stage.padding, channels, shapes
 
 
 _OPERANDS = (Storage.INPUT, Storage.OUTPUT)

@@ -1,0 +1,122 @@
+"""The search: bit-exact, never worse than what it contains, within the memory there is, honest about its bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.split.networks import branching_model, cluster, network
+from tflite_fuse.errors import LimitError
+from tflite_fuse.model.schema import Model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.split.cluster.devices import Cluster, Link
+from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
+from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.edges import EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.estimates import Estimates
+from tflite_fuse.split.splitting import Split, SplitOptions, split_model
+from tflite_fuse.split.verify.against_tflm import verify_plan
+from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.zoo import ModelBuilder
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+def residual_model() -> Model:
+    """Inverted residuals and a classifier with most of the weights."""
+    builder = ModelBuilder(3)
+    x = builder.conv(builder.input((1, 24, 20, 3)), 8, 3, 2, "SAME", "RELU6")
+    for stride, filters in ((1, 8), (2, 16), (1, 16)):
+        wide = builder.conv(x, 6 * x.shape[3], 1, 1, "SAME", "RELU6")
+        y = builder.conv(builder.depthwise(wide, 3, stride, "SAME", "RELU6"), filters)
+        x = builder.add(y, x) if y.shape == x.shape else y
+    x = builder.mean(builder.conv(x, 96, 1, 1, "SAME", "RELU6"))
+    return builder.build([builder.fully_connected(x, 200)])
+
+
+def found(model: Model, devices: Cluster, objective: str = "time", verify: int = 0) -> Split:
+    return split_model(model, devices, SplitOptions("auto", objective, verify=verify))
+
+
+@needs_tflm
+@pytest.mark.parametrize("objective", ["time", "traffic", "ram"])
+@pytest.mark.parametrize("direct", [True, False])
+def test_what_is_found_computes_the_bytes_of_tflm(objective: str, direct: bool) -> None:
+    for model in (residual_model(), branching_model()):
+        split = found(model, cluster((600.0, 150.0, 450.0), direct), objective, verify=2)
+        assert split.verified is not None and split.verified.bit_exact, split.verified
+
+
+@needs_tflm
+@pytest.mark.parametrize("mode", [Mode.ROWS, Mode.CHANNELS])
+def test_every_edge_of_every_mode_is_sound_and_exact(mode: Mode) -> None:
+    """Forced: each piece between neighbouring cuts under the mode where it can be, else on one worker."""
+    for model in (residual_model(), branching_model()):
+        net, devices = network_of(model), cluster((600.0, 300.0, 500.0))
+        search = Search(net, devices, Accountant(net), "time")
+        places = cuts(net)
+
+        def edges(first: int, last: int, length: int, maker: EdgeMaker = search.maker) -> list[object]:
+            forced = maker.edge(first, last, mode, (0, 1, 2)) if length <= 2 else None
+            alone = maker.edge(first, last, Mode.ONE, (1,)) if length == 1 else None
+            return [each for each in (forced or alone,) if each is not None]
+
+        search._edges = edges  # type: ignore[method-assign,assignment]
+        plan = search.run().plans[0]
+        assert mode.value in plan.strategy and len(places) > 3
+        check_plan(net, plan)
+        assert verify_plan(net, plan, Accountant(net), inputs=2).bit_exact
+
+
+def test_more_workers_are_never_slower_than_fewer() -> None:
+    model = residual_model()
+    seconds = [found(model, cluster((60.0,) * count)).timeline.seconds for count in (1, 2, 4)]
+    assert seconds[0] >= seconds[1] >= seconds[2] and seconds[2] < 0.9 * seconds[0]
+
+
+def test_slow_links_leave_the_work_to_one() -> None:
+    split = found(residual_model(), cluster(link=Link(kilobytes_per_second=5.0, delay_ms_per_message=50.0)))
+    assert sum(bool(needs.by_phase) for needs in split.needs) == 1
+    assert any("nothing to do for" in note for note in split.notes)
+    assert split.timeline.seconds == pytest.approx(split.one_seconds, rel=0.1)
+
+
+@needs_tflm
+@pytest.mark.parametrize("objective", ["time", "traffic"])
+def test_a_model_no_worker_can_store_is_spread_within_their_flash(objective: str) -> None:
+    model = residual_model()
+    total = sum(Estimates(network_of(model)).weight_bytes)
+    room = LIBRARY_BYTES + total // 2
+    devices = cluster()
+    devices = replace(devices, workers=tuple(replace(worker, flash=room) for worker in devices.workers))
+    split = found(model, devices, objective, verify=1)
+    assert all(needs.flash_bytes <= room for needs in split.needs if needs.by_phase)
+    assert split.verified is not None and split.verified.bit_exact
+
+
+def test_too_little_flash_says_how_much_is_missing() -> None:
+    devices = cluster()
+    devices = replace(devices, workers=tuple(replace(worker, flash=LIBRARY_BYTES + 999) for worker in devices.workers))
+    with pytest.raises(LimitError, match="B are missing"):
+        found(residual_model(), devices)
+
+
+@pytest.mark.parametrize("objective", ["time", "traffic"])
+def test_nothing_found_goes_below_the_bound(objective: str) -> None:
+    net = network_of(residual_model())
+    for count in (1, 3):
+        devices = cluster((600.0,) * count)
+        result = Search(net, devices, Accountant(net), objective).run()
+        split = found(residual_model(), devices, objective)
+        value = split.timeline.seconds if objective == "time" else split.plan.moved
+        assert result.bound is not None and value >= result.bound
+
+
+def test_cuts_are_where_one_value_is_alive() -> None:
+    net = network()
+    places = cuts(net)
+    assert places[0] == 0 and places[-1] == len(net.nodes)
+    adds = [index for index, node in enumerate(net.nodes) if node.name.startswith("ADD")]
+    assert adds and all(index not in places and index + 1 in places for index in adds)

@@ -1,0 +1,224 @@
+"""The best plan for an objective, within the memory of every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from tflite_fuse.errors import LimitError
+from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.plan import Phase, Plan, Task
+from tflite_fuse.split.cut.regions import hull, volume, whole
+from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.estimates import Estimates
+from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
+
+OBJECTIVES = ("time", "ram", "traffic")
+
+LONGEST = 6
+"""Cuts a block by rows spans at most: beyond, most of it would be computed twice."""
+
+CANDIDATES = 4
+"""Ways to the end whose plans are worked out."""
+
+MANY = 16
+"""Workers: of more, fewer groups and shorter blocks are looked at."""
+
+_COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8)}
+_COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8)}
+"""How many workers share an edge, beside all of them where these are not many."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Plans worth a closer look, the expected best first.
+
+    Attributes:
+        plans: in order.
+        bound: what nothing goes below: seconds or bytes by the objective; None where none is known.
+        complete: whether nothing was dropped but what something else beats.
+    """
+
+    plans: tuple[Plan, ...]
+    bound: float | None
+    complete: bool
+
+
+class Search:
+    """A search over the cuts of a network."""
+
+    def __init__(self, network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> None:
+        self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
+        self.estimates = Estimates(network)
+        self.maker = EdgeMaker(network, cluster, self.estimates)
+        self.joints = Joints(network, cluster)
+        self.places = cuts(network)
+        many = len(cluster.workers) > MANY
+        self.longest = LONGEST // 2 if many else LONGEST
+        self.counts = _COUNTS_OF_MANY if many else _COUNTS
+        self.order = sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
+        key: Key = {
+            "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
+            "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
+            "ram": lambda label: (float(label.ram), label.seconds, float(label.moved)),
+        }[objective]
+        self.kinds = [self._kind(worker) for worker in range(len(cluster.workers))]
+        limits = any(worker.ram is not None for worker in cluster.workers)
+        self._asks_ram = objective == "ram" or limits
+        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers), self._asks_ram)
+        self._ram: dict[int, int] = {}
+        self._rejected: list[tuple[int, Edge]] = []
+
+    def _kind(self, worker: int) -> object:
+        """Equal for workers that can stand in for each other."""
+        device, cluster = self.cluster.workers[worker], self.cluster
+        joined = frozenset(other for other in range(len(cluster.workers)) if cluster.is_direct(worker, other)) | {
+            worker
+        }
+        return device.target, device.mhz, device.ram, device.flash, device.link, joined
+
+    def run(self) -> Found:
+        """Raises LimitError: no plan fits the workers' memory."""
+        start = Label(None, None, 0.0, 0, 0, (0,) * len(self.cluster.workers), {})
+        labels: dict[int, list[Label]] = {0: [start]}
+        complete = True
+        for number, place in enumerate(self.places[1:], 1):
+            found: list[Label] = []
+            for first in range(number - 1, max(-1, number - 1 - self.longest), -1):
+                for edge in self._edges(self.places[first], place, number - first):
+                    ram = self._ram_of(edge) if self._asks_ram else 0
+                    if self._too_large(edge, ram):
+                        if labels[self.places[first]]:
+                            self._rejected.append((ram, edge))
+                        continue
+                    for label in labels[self.places[first]]:
+                        if self._is_next(label, edge):
+                            longer = self.joints.extended(label, edge, ram)
+                            if self._stored(longer):
+                                found.append(longer)
+            labels[place], dropped = self.beam.unbeaten(found)
+            complete &= not dropped
+            if not found and number == len(self.places) - 1:
+                raise self._refusal(max(place for place, ways in labels.items() if ways))
+        ends = labels[self.places[-1]][:CANDIDATES]
+        plans = tuple(plan_of(label, self.network, self.cluster, _words(label, self.cluster)) for label in ends)
+        return Found(plans, self._bound(), complete)
+
+    def _edges(self, first: int, last: int, length: int) -> Iterator[Edge]:
+        # Edges on one worker join without a loss; longer ones only matter where their blocks' rings do.
+        for worker in self._singles() if length == 1 or self._asks_ram else ():
+            if edge := self.maker.edge(first, last, Mode.ONE, (worker,)):
+                yield edge
+        if self.objective == "traffic" and not self._must_cut(first, last):
+            return
+        for mode in (Mode.ROWS, Mode.CHANNELS):
+            for workers in self._groups(mode) if mode is Mode.ROWS or length <= 2 else ():
+                if edge := self.maker.edge(first, last, mode, workers):
+                    yield edge
+
+    def _must_cut(self, first: int, last: int) -> bool:
+        """Whether some worker could not store the nodes: else one worker moves fewer bytes than several."""
+        size = sum(self.estimates.weight_bytes[first:last]) + LIBRARY_BYTES
+        smallest = min((w.flash for w in self.cluster.workers if w.flash is not None), default=None)
+        return (smallest is not None and size > smallest) or self._asks_ram
+
+    def _singles(self) -> list[int]:
+        """Workers an edge may be whole on: all, or of many the four first."""
+        return self.order[:MANY] if len(self.order) <= MANY else self.order[:4]
+
+    def _is_next(self, label: Label, edge: Edge) -> bool:
+        """Whether a worker that begins to work alone is the first of those like it that have nothing to do yet.
+
+        Which of several equal workers it is makes no difference, so only one way is followed.
+        """
+        if edge.mode is not Mode.ONE or label.flash[edge.workers[0]]:
+            return True
+        kind = self.kinds[edge.workers[0]]
+        return all(label.flash[other] for other in range(edge.workers[0]) if self.kinds[other] == kind)
+
+    def _groups(self, mode: Mode) -> Iterator[tuple[int, ...]]:
+        total = len(self.order)
+        counts = {count for count in self.counts[mode] if count < total} | ({total} if total <= MANY else set())
+        for count in sorted(counts - {1}):
+            yield tuple(sorted(self.order[:count]))
+
+    def _ram_of(self, edge: Edge) -> int:
+        """RAM of the worker with most to do, from its blocks."""
+        if id(edge) not in self._ram:
+            largest = 0
+            for phase in edge.phases:
+                task = max(phase.tasks, key=lambda task: sum(hull(step.region).volume for step in task.steps))
+                alone = Plan(len(self.cluster.workers), (self._fed(task),), "")
+                largest = max(largest, self.accountant.of_worker(alone, self.cluster, task.worker).ram_bytes)
+            self._ram[id(edge)] = largest
+        return self._ram[id(edge)]
+
+    def _fed(self, task: Task) -> Phase:
+        return Phase("", self.accountant.inputs_of(task), (task,))
+
+    def _too_large(self, edge: Edge, ram: int) -> bool:
+        limits = [self.cluster.workers[worker].ram for worker in edge.workers]
+        return any(limit is not None and ram > limit for limit in limits)
+
+    def _stored(self, label: Label) -> bool:
+        workers = zip(label.flash, self.cluster.workers, strict=True)
+        return all(w.flash is None or used + (LIBRARY_BYTES if used else 0) <= w.flash for used, w in workers)
+
+    def _bound(self) -> float | None:
+        """What no plan goes below under the cost model: every input read leaves the coordinator, all outputs reach it;
+        all work is done once, shared without loss."""
+        network = self.network
+        read = [value for value in network.inputs if network.readers[value]]
+        ends = {value: volume((whole(network.shape(value)),)) for value in (*read, *network.outputs)}
+        if self.objective == "traffic":
+            return float(sum(ends.values()))
+        if self.objective == "ram":
+            return None
+        speed = sum(worker.mhz * 1e6 / max(1.0, self._work(index)) for index, worker in enumerate(self.cluster.workers))
+        sent = self.cluster.coordinator.link.seconds(sum(ends[value] for value in read)) if read else 0.0
+        return max(1 / speed, sent)
+
+    def _work(self, worker: int) -> float:
+        target = self.cluster.workers[worker].target
+        return sum(self.estimates.whole_instructions(node, target) for node in range(len(self.network.nodes)))
+
+    def _refusal(self, reached: int) -> LimitError:
+        """Why no way leads farther than a cut."""
+        if across := [each for each in self._rejected if each[1].first <= reached < each[1].last]:
+            ram, edge = min(across, key=lambda each: each[0])
+            room = max(self.cluster.workers[worker].ram or 0 for worker in edge.workers)
+            return LimitError(
+                f"a worker needs at least {ram:,} B of RAM for {self.network.nodes[edge.last - 1].name} and has "
+                f"{room:,} B: {ram - room:,} B are missing; more workers or more RAM would help"
+            )
+        sizes = self.estimates.weight_bytes
+        largest = max(range(len(sizes)), key=lambda node: sizes[node])
+        room = sum(max(0, w.flash - LIBRARY_BYTES) for w in self.cluster.workers if w.flash is not None)
+        unlimited = any(w.flash is None for w in self.cluster.workers)
+        if not unlimited and sum(sizes) > room:
+            return LimitError(
+                f"the model's weights take {sum(sizes):,} B and the workers have flash for {room:,} B: "
+                f"{sum(sizes) - room:,} B are missing; add a worker or one with more flash"
+            )
+        return LimitError(
+            f"no split found fits the workers' memory; the layer with most weights, "
+            f"{self.network.nodes[largest].name}, has {sizes[largest]:,} B; add workers, RAM or flash"
+        )
+
+
+def _words(label: Label, cluster: Cluster) -> str:
+    """How a way is cut, in a sentence."""
+    edges: list[Edge] = []
+    here: Label | None = label
+    while here is not None and here.edge is not None:
+        edges.append(here.edge)
+        here = here.before
+    parts = []
+    for (mode, workers), run in groupby(reversed(edges), lambda edge: (edge.mode, edge.workers)):
+        found = list(run)
+        how = f"whole on {cluster.workers[workers[0]].name}" if mode is Mode.ONE else f"{mode.value} on {len(workers)}"
+        parts.append(f"{found[0].first}-{found[-1].last - 1} {how}")
+    return f"steps {', '.join(parts)}"

@@ -1,0 +1,77 @@
+"""What a part of a node takes and stores, quickly: the search asks thousands of times.
+
+Instructions are those of whole rows in runs of four pixels, in proportion to rows and channels; what is written into a
+plan is counted from the blocks themselves.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.estimate.run_lengths import row_of_runs
+from tflite_fuse.fusion.instructions.counts import expected_instructions, stage_counts
+from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.fragments.blocks import CHUNK
+
+_TABLE_BYTES = 12
+"""Per output channel of a stage with weights: bias, multiplier, shift."""
+
+_BLOCK_BYTES = 64
+"""Of a stage and its tensor in a block's options, about."""
+
+
+class Estimates:
+    """Of the nodes of one network."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._instructions: dict[tuple[int, Target], float] = {}
+
+    def instructions(self, node: int, box: Box, target: Target) -> float:
+        """Of a box of a node's output."""
+        value = self.network.nodes[node].outputs[0]
+        return self.whole_instructions(node, target) * box.volume / max(1, prod(self.network.shape(value)))
+
+    def whole_instructions(self, node: int, target: Target) -> float:
+        """Of a whole node; 0 for an operator without stage, whose work is not known."""
+        key = node, target
+        if key not in self._instructions:
+            self._instructions[key] = self._count(node, target)
+        return self._instructions[key]
+
+    def _count(self, node: int, target: Target) -> float:
+        stage = self.network.nodes[node].stage
+        if stage is None:
+            return 0.0
+        tensors = self.network.values
+        output = tensors[stage.output]
+        runs: dict[int, int] = {1: 1}
+        if not accumulates(stage, tensors):
+            ends = row_of_runs(output.width, CHUNK)
+            runs = {}
+            for start, end in zip((0, *ends), ends, strict=False):
+                runs[end - start] = runs.get(end - start, 0) + output.height
+        return expected_instructions(stage_counts(stage, tensors, runs, target.conv_at_once), instruction_costs(target))
+
+    @cached_property
+    def weight_bytes(self) -> tuple[int, ...]:
+        """Of each node: weights, tables, options."""
+        found = []
+        for node in self.network.nodes:
+            weights = 0 if node.stage is None or node.stage.weights is None else int(node.stage.weights.size)
+            table = _TABLE_BYTES * self.network.shape(node.outputs[0])[2] if weights else 0
+            found.append(weights + table + _BLOCK_BYTES)
+        return tuple(found)
+
+    def flash(self, node: int, box: Box) -> int:
+        """Bytes of what a box of a node's output needs: the weights of its channels."""
+        channels = self.network.shape(self.network.nodes[node].outputs[0])[2]
+        return -(-self.weight_bytes[node] * box.shape[2] // max(1, channels))
+
+    def everything(self, node: int) -> Box:
+        """All of a node's output."""
+        return whole(self.network.shape(self.network.nodes[node].outputs[0]))

@@ -1,0 +1,269 @@
+"""The search: ways from the first cut to the last one, with what each costs and who holds what then.
+
+A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and what every device holds of
+the value that is alive there. Of labels that hold the same, one that is not better in anything is dropped, which loses
+nothing. Where more than the beam's width remain at a cut the worst are dropped too, which may lose the best plan; then
+the result is no more than the best one found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.costs.needs import HEADER_BYTES
+from tflite_fuse.split.cut.holdings import transfers
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
+from tflite_fuse.split.cut.regions import Region, whole
+from tflite_fuse.split.search.edges import Edge
+
+BEAM = 48
+"""Labels kept at a cut, and ..."""
+ALIKE = 6
+"""... of those in which the same devices hold the same."""
+
+Key = Callable[["Label"], tuple[float, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Label:
+    """A way to a cut.
+
+    Attributes:
+        before: the way to the cut before, None at the start.
+        edge: the last edge, None at the start.
+        seconds: every edge's transfers, then its slowest worker; edges one after another.
+        moved: bytes, each hop counted.
+        ram: the largest any worker needs, as far as it was asked for.
+        flash: of every worker.
+        held: who holds what of the value alive.
+    """
+
+    before: Label | None
+    edge: Edge | None
+    seconds: float
+    moved: int
+    ram: int
+    flash: tuple[int, ...]
+    held: Mapping[int, Mapping[int, Region]]
+
+
+class Joints:
+    """What travels where one edge follows another, about: the same for all ways that end alike.
+
+    Bytes are exact where workers are joined directly; of what goes through the coordinator for several, it may be sent
+    to it once where this counts it for each. The plans that come out are counted by themselves.
+    """
+
+    def __init__(self, network: Network, cluster: Cluster) -> None:
+        self.network, self.cluster = network, cluster
+        self._found: dict[tuple[int, int], tuple[float, int]] = {}
+        self._inside: dict[int, tuple[float, int]] = {}
+        self._boxes: dict[tuple[int, int], _Boxes] = {}
+        devices = (*cluster.workers, cluster.coordinator)
+        count = len(devices)
+        self._per_byte = np.array([device.link.seconds(1000) / 1000 for device in devices])
+        self._per_byte -= np.array([device.link.occupancy_ms_per_message / 1e6 for device in devices])
+        self._per_message = np.array([device.link.occupancy_ms_per_message / 1000 for device in devices])
+        self._latency = np.array([device.link.latency for device in devices])
+        self._relayed = np.ones((count, count), np.bool_)
+        for a, b in cluster.direct:
+            self._relayed[a, b] = self._relayed[b, a] = False
+        self._relayed[-1, :] = self._relayed[:, -1] = False
+
+    def extended(self, label: Label, edge: Edge, ram: int) -> Label:
+        """The way that goes on with an edge."""
+        key = id(label.edge), id(edge)
+        if key not in self._found:
+            self._found[key] = self._between(label, edge)
+        if id(edge) not in self._inside:
+            self._inside[id(edge)] = self._of_edge(edge)
+        (before, arriving), (inside, within) = self._found[key], self._inside[id(edge)]
+        flash = list(label.flash)
+        for worker, nbytes in edge.flash.items():
+            flash[worker] += nbytes
+        seconds, moved_bytes = label.seconds + before + inside, label.moved + arriving + within
+        return Label(label, edge, seconds, moved_bytes, max(label.ram, ram), tuple(flash), edge.held)
+
+    def _between(self, label: Label, edge: Edge) -> tuple[float, int]:
+        """Seconds and bytes of what an edge needs of values from before it."""
+        count = len(self._per_byte)
+        nbytes = np.zeros((count, count), np.int64)
+        for value, needed in edge.needs.items():
+            held = label.held.get(value)
+            if value in self.network.inputs or held is None:
+                held = {COORDINATOR: (whole(self.network.shape(value)),)}
+            have, want = self._as_boxes(value, held), self._as_boxes(value, needed)
+            np.add.at(nbytes, (have.devices[:, None], want.devices[None, :]), have.common(want))
+        np.fill_diagonal(nbytes, 0)
+        through = np.where(self._relayed, nbytes, 0)
+        nbytes -= through
+        nbytes[:-1, -1] += through.sum(axis=1)[:-1]
+        nbytes[-1, :-1] += through.sum(axis=0)[:-1]
+        if not nbytes.any():
+            return 0.0, 0
+        messages = -(-nbytes // PAYLOAD_BYTES)
+        frames = nbytes + messages * HEADER_BYTES
+        seconds = [
+            (frames.sum(axis=axis) * self._per_byte + messages.sum(axis=axis) * self._per_message).max()
+            for axis in (0, 1)
+        ]
+        used = (nbytes.sum(axis=0) + nbytes.sum(axis=1)) > 0
+        latency = self._latency[used].max() * (2 if through.any() else 1)
+        return float(max(seconds) + latency), int(nbytes.sum())
+
+    def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
+        key = value, id(parts)
+        if key not in self._boxes:
+            self._boxes[key] = _Boxes(parts)
+        return self._boxes[key]
+
+    def _of_edge(self, edge: Edge) -> tuple[float, int]:
+        """Seconds and bytes of what happens inside: transfers, and the slowest worker."""
+        cluster = self.cluster
+        seconds = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
+        seconds += sum(transfer_seconds(moved, cluster) for moved in edge.inside)
+        return seconds, sum(each.nbytes for moved in edge.inside for each in moved)
+
+
+class _Boxes:
+    """Who holds or needs which boxes of a value, as arrays."""
+
+    def __init__(self, parts: Mapping[int, Region]) -> None:
+        pairs = [(device, box) for device, region in parts.items() for box in region]
+        self.parts = parts  # kept alive: it is known by its id
+        self.devices = np.array([device for device, _ in pairs], np.int64)
+        ranges = [(box.rows, box.columns, box.channels) for _, box in pairs]
+        self.ranges = np.array(ranges, np.int64).reshape(len(pairs), 3, 2)
+
+    def common(self, other: _Boxes) -> npt.NDArray[np.int64]:
+        """Elements that each of these and each of the others have in common."""
+        low = np.maximum(self.ranges[:, None, :, 0], other.ranges[None, :, :, 0])
+        high = np.minimum(self.ranges[:, None, :, 1], other.ranges[None, :, :, 1])
+        found: npt.NDArray[np.int64] = np.maximum(high - low, 0).prod(axis=2)
+        return found
+
+
+def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tuple[Transfer, ...]:
+    """What an edge needs of values from before it."""
+    found: list[Transfer] = []
+    for value, needed in edge.needs.items():
+        held = label.held.get(value)
+        if value in network.inputs or held is None:
+            held = {COORDINATOR: (whole(network.shape(value)),)}
+        found += transfers(cluster, value, held, needed)
+    return tuple(found)
+
+
+def transfer_seconds(moved: Iterable[Transfer], cluster: Cluster) -> float:
+    """About how long transfers take together: the device with most to send or receive, and one latency."""
+    lanes: dict[tuple[str, int], float] = {}
+    latency = 0.0
+    for each in moved:
+        messages = -(-each.nbytes // PAYLOAD_BYTES)
+        nbytes = each.nbytes + messages * HEADER_BYTES
+        for lane in (("send", each.source), ("receive", each.target)):
+            link = cluster.device(lane[1]).link
+            more = link.seconds(nbytes) + (messages - 1) * link.occupancy_ms_per_message / 1000
+            lanes[lane] = lanes.get(lane, 0.0) + more
+            latency = max(latency, link.latency)
+    if not lanes:
+        return 0.0
+    relayed = {each.target for each in moved} & {COORDINATOR} and any(each.source == COORDINATOR for each in moved)
+    return max(lanes.values(), default=0.0) + latency * (2 if relayed else 1)
+
+
+def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
+    """Tasks of one worker that follow each other, with nothing travelling between, as one: it can fuse more."""
+    waiting: Phase | None = None
+    for phase in phases:
+        if waiting is not None and _one_after_other(waiting, phase, network):
+            first, second = waiting.tasks[0], phase.tasks[0]
+            steps = (*first.steps, *second.steps)
+            last = second.steps[-1].node
+            owned = tuple(
+                (value, region)
+                for value, region in (*first.owned, *second.owned)
+                if value in network.outputs or any(reader > last for reader in network.readers[value])
+            )
+            returned = (*waiting.returned, *phase.returned)
+            waiting = Phase(phase.name, waiting.transfers, (Task(first.worker, steps, owned),), returned)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = phase
+    if waiting is not None:
+        yield waiting
+
+
+def _one_after_other(first: Phase, second: Phase, network: Network) -> bool:
+    tasks = (*first.tasks, *second.tasks)
+    if len(first.tasks) != 1 or len(second.tasks) != 1 or second.transfers or tasks[0].worker != tasks[1].worker:
+        return False
+    steps = [step for task in tasks for step in task.steps]
+    return all(network.nodes[step.node].stage is not None for step in steps)
+
+
+def plan_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> Plan:
+    """The plan of a way to the last cut."""
+    chain: list[tuple[Label, Edge]] = []
+    here: Label | None = label
+    while here is not None and here.before is not None and here.edge is not None:
+        chain.append((here.before, here.edge))
+        here = here.before
+    phases: list[Phase] = []
+    for before, edge in reversed(chain):
+        moved = incoming(before, edge, network, cluster)
+        first, *rest = edge.phases
+        phases.append(Phase(first.name, (*moved, *first.transfers), first.tasks, first.returned))
+        phases += rest
+    return Plan(len(cluster.workers), tuple(_merged(phases, network)), strategy)
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Which labels are worth keeping at a cut.
+
+    Attributes:
+        key: the objective, then what decides between equals.
+        by_flash, by_ram: whether these are limited, so that a way that uses less may reach farther.
+    """
+
+    key: Key
+    by_flash: bool
+    by_ram: bool
+
+    def unbeaten(self, labels: Sequence[Label]) -> tuple[list[Label], bool]:
+        """The labels to keep, best first, and whether some were dropped that nothing beats."""
+        groups: dict[object, list[Label]] = {}
+        for label in sorted(labels, key=self.key):
+            groups.setdefault(None if label.edge is None else label.edge.holding, []).append(label)
+        kept: list[Label] = []
+        dropped = False
+        for group in groups.values():
+            found: list[Label] = []
+            for label in group:
+                if any(self._beats(other, label) for other in found):
+                    continue
+                if len(found) == ALIKE:
+                    dropped = True
+                    if sum(label.flash) < sum(found[-1].flash):
+                        found[-1] = label  # the best may lack the flash to reach the end
+                    continue
+                found.append(label)
+            kept += found
+        kept.sort(key=self.key)
+        return kept[:BEAM], dropped or len(kept) > BEAM
+
+    def _beats(self, one: Label, other: Label) -> bool:
+        """Of two that hold the same, the first being not worse by the objective."""
+        if self.by_ram and one.ram > other.ram:
+            return False
+        if self.by_ram and one.seconds > other.seconds:
+            return False
+        return not self.by_flash or all(a <= b for a, b in zip(one.flash, other.flash, strict=True))
