@@ -18,6 +18,7 @@ from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.fold_constants import FoldConstants
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, Cost, read_options
@@ -193,7 +194,7 @@ def pareto(
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
     name = "model" if isinstance(source, bytes) else str(source)
-    model = SinkTranspose().run(Straighten().run(model).model).model
+    model = SinkTranspose().run(Straighten().run(FoldConstants().run(model).model).model).model
     return front_report(name, placed_front(model, options), options.counted)
 
 

@@ -9,6 +9,7 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.original.functions import unite_types
+from tflite_fuse.proof.original.known import add_known_numbers
 from tflite_fuse.proof.original.moves import add_gathers
 from tflite_fuse.proof.original.transposes import add_untransposed_means
 from tflite_fuse.proof.original.values import Original
@@ -41,6 +42,7 @@ class Correspondence:
 
     def __post_init__(self) -> None:
         self.original = Original(self.before)
+        add_known_numbers(self.original)
         add_untransposed_means(self.original)
         add_gathers(self.original)
         unite_types(self.original)

@@ -146,6 +146,10 @@ class Original:
             return self._content[tensor]
         return self.model.buffers[self.tensors[tensor].buffer].data or b""
 
+    def know(self, tensor: int, content: bytes) -> None:
+        """A tensor that is computed was found to hold the same bytes in every inference."""
+        self._content[tensor] = content
+
     def numbers(self, tensor: int) -> tuple[int, ...]:
         """The values of an int32 constant."""
         if tensor < 0 or self.tensors[tensor].type != TensorType.INT32:

@@ -1,0 +1,108 @@
+"""Shape arithmetic becomes constants where its values are known, and only there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fusion.raw_models import RawModel, add_convolution, edgy_int8
+from tflite_fuse import api
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.fold_constants import FoldConstants
+from tflite_fuse.proof import validate
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import compare
+
+SHAPE = (1, 4, 6, 3)
+
+
+def whole(raw: RawModel, dims: tuple[int, ...]) -> int:
+    return raw.tensor(dims, type_=TensorType.INT32, quantization=None)
+
+
+def numbers(raw: RawModel, *values: int) -> int:
+    return raw.constant(np.array(values, np.int32))
+
+
+def dynamic_reshape(*, also_read: bool = False, first: int = 0) -> Model:
+    """A convolution, and what Keras makes of Reshape((-1,)): the batch is taken from the shape."""
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.1)
+    y = add_convolution(raw, x, SHAPE)
+    shape, batch, wanted = whole(raw, (4,)), whole(raw, ()), whole(raw, (2,))
+    raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT32)))
+    options = make_options("StridedSliceOptions", shrink_axis_mask=1)
+    raw.operator(
+        "STRIDED_SLICE", [shape, numbers(raw, first), numbers(raw, first + 1), numbers(raw, 1)], [batch], options
+    )
+    rest = raw.constant(np.array(72, np.int32))
+    raw.operator("PACK", [batch, rest], [wanted], make_options("PackOptions", values_count=2))
+    result = raw.tensor((1, 72), 0.3, -7)
+    raw.operator("RESHAPE", [y, wanted], [result], None)
+    return raw.build([x], [result, wanted] if also_read else [result])
+
+
+def names(model: Model) -> list[str]:
+    return [operator_name(model, operator) for operator in model.main.operators]
+
+
+def test_a_reshape_to_a_shape_that_is_computed_reads_a_constant() -> None:
+    result = FoldConstants().run(dynamic_reshape())
+    assert names(result.model) == ["CONV_2D", "RESHAPE"]
+    tensor = result.model.main.tensors[(result.model.main.operators[1].inputs or ())[1]]
+    assert np.frombuffer(result.model.buffers[tensor.buffer].data or b"", "<i4").tolist() == [1, 72]
+    assert "SHAPE_1 and 2 more" in result.notes[0]
+
+
+def test_what_the_model_gives_out_is_still_computed() -> None:
+    result = FoldConstants().run(dynamic_reshape(also_read=True))
+    assert names(result.model) == ["CONV_2D", "PACK", "RESHAPE"]
+
+
+def test_a_model_without_such_arithmetic_is_the_very_same() -> None:
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.1)
+    model = raw.build([x], [add_convolution(raw, x, SHAPE)])
+    assert FoldConstants().run(model).model is model
+
+
+@pytest.mark.parametrize("first", [4, -5, 2**31 - 2])
+def test_an_index_out_of_range_is_left_to_the_runtime(first: int) -> None:
+    assert "STRIDED_SLICE" in names(FoldConstants().run(dynamic_reshape(first=first)).model)
+
+
+@pytest.mark.parametrize("also_read", [False, True])
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_the_rewritten_model_is_proven_and_computes_the_same(also_read: bool) -> None:
+    data = serialize_model(dynamic_reshape(also_read=also_read))
+    rewritten = api.rewrite(data, verify=False, time_limit=3).model
+    assert "SHAPE" not in names(load_model(rewritten))
+    found = validate(data, rewritten)
+    assert found.proven, [str(finding) for finding in found.findings[:3]]
+    assert compare(data, rewritten, [[edgy_int8(np.random.default_rng(0), SHAPE)]]).bit_exact
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_arithmetic_of_shapes_gives_the_runtimes_numbers() -> None:
+    """The results are outputs in one model, and so computed; in the other they are constants that outputs read."""
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        raw = RawModel()
+        x = raw.tensor(SHAPE, 0.1)
+        known, codes = [whole(raw, (4,))], ["ADD", "SUB", "MUL"]
+        raw.operator("SHAPE", [x], known, make_options("ShapeOptions", out_type=int(TensorType.INT32)))
+        for name in rng.choice(codes, 4).tolist():
+            other = numbers(raw, *rng.integers(-9, 9, 4).tolist())
+            known.append(whole(raw, (4,)))
+            raw.operator(name, [known[-2], other], [known[-1]], make_options(name.title() + "Options"))
+        truth = tflm.run(serialize_model(raw.build([x], [known[-1]])), [[np.zeros(SHAPE, np.int8)]]).outputs[0][0]
+        result = whole(raw, (2, 2))
+        raw.operator("RESHAPE", [known[-1], numbers(raw, 2, 2)], [result], None)
+        flat = whole(raw, (4,))
+        raw.operator("RESHAPE", [result, numbers(raw, 4)], [flat], None)
+        folded = FoldConstants().run(raw.build([x], [flat])).model
+        tensor = folded.main.tensors[(folded.main.operators[-1].inputs or ())[0]]
+        assert np.frombuffer(folded.buffers[tensor.buffer].data or b"", "<i4").tolist() == truth.ravel().tolist()

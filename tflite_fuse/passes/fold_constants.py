@@ -1,0 +1,170 @@
+"""Shape arithmetic whose values are known becomes constants.
+
+    SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
+
+Shapes do not change at run time, so operators on whole numbers that start from shapes and constants compute the same
+in every inference. The operators behind them read a constant instead, those nobody needs any more are gone, and with
+them what the runtime keeps for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.memory.from_model import has_effects
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_buffer, prune, replace_main, replace_operators
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+
+Whole = npt.NDArray[np.int64]
+
+MOST_VALUES = 64
+"""Of a folded tensor: shapes are short, and a constant takes flash."""
+
+_DTYPES: Mapping[int, npt.DTypeLike] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
+
+
+@dataclass(frozen=True)
+class FoldConstants:
+    """Replace operators on whole numbers that are known by their results, and drop operators nobody reads."""
+
+    name: ClassVar[str] = "fold constants"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        known: dict[int, Whole] = {}
+        for index in range(len(model.main.operators)):
+            known |= _result(model, index, known)
+        folded = [i for i, op in enumerate(model.main.operators) if any(t in known for t in op.outputs or ())]
+        if not folded:
+            return PassResult(model, False)
+        rewritten = remove_plan(model) if has_plan(model) else model
+        for tensor, values in known.items():
+            rewritten = _with_values(rewritten, tensor, values)
+        kept = [op for index, op in enumerate(rewritten.main.operators) if index not in folded]
+        label = operator_label(model, folded[0])
+        more = f" and {len(folded) - 1} more" if len(folded) > 1 else ""
+        rewritten = prune(replace_operators(rewritten, kept))
+        return PassResult(rewritten, True, (f"{label}{more} compute known numbers: constants in their place",))
+
+
+def _with_values(model: Model, tensor: int, values: Whole) -> Model:
+    graph = model.main
+    dtype = _DTYPES[graph.tensors[tensor].type]
+    model, buffer = add_buffer(model, values.astype(dtype).tobytes())
+    tensors = (*graph.tensors[:tensor], replace(graph.tensors[tensor], buffer=buffer), *graph.tensors[tensor + 1 :])
+    return replace_main(model, replace(graph, tensors=tensors))
+
+
+def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, Whole]:
+    """The value of an operator's one output by its tensor, nothing where it is not known."""
+    operator, graph = model.main.operators[index], model.main
+    name, outputs = operator_name(model, operator), operator.outputs or ()
+    if name not in _FOLDS or len(outputs) != 1 or outputs[0] in graph.outputs or has_effects(model, graph, operator):
+        return {}
+    output = graph.tensors[outputs[0]]
+    if output.type not in _DTYPES or any(dim < 1 for dim in output.dims) or int(np.prod(output.dims)) > MOST_VALUES:
+        return {}
+    inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
+    if name == "SHAPE":
+        dims = graph.tensors[inputs[0]].dims if inputs else ()
+        found: Whole | None = np.array(dims, np.int64) if dims and min(dims) > 0 else None
+    else:
+        operands = [_values(model, tensor, known) for tensor in inputs]
+        types = {graph.tensors[tensor].type for tensor in inputs}
+        if not operands or any(operand is None for operand in operands) or not types <= set(_DTYPES):
+            return {}
+        try:
+            found = _FOLDS[name](get_options(operator), [operand for operand in operands if operand is not None])
+        except (IndexError, ValueError):  # what the runtime refuses, too
+            return {}
+    if found is None or found.size != np.prod(output.dims) or np.any(found.astype(_DTYPES[output.type]) != found):
+        return {}
+    return {outputs[0]: found.reshape(output.dims)}
+
+
+def _values(model: Model, tensor: int, known: Mapping[int, Whole]) -> Whole | None:
+    if tensor in known:
+        return known[tensor]
+    described = model.main.tensors[tensor]
+    data = model.buffers[described.buffer].data
+    dtype = _DTYPES.get(described.type)
+    if not data or dtype is None or described.is_variable or described.sparsity is not None:
+        return None
+    if len(data) > 8 * MOST_VALUES or len(data) % np.dtype(dtype).itemsize:
+        return None
+    values: Whole = np.frombuffer(data, dtype).astype(np.int64)
+    return values.reshape(described.dims) if values.size == np.prod(described.dims) else None
+
+
+# ---- Operators: from options and operands to a result, None where it is none of the usual forms ----
+
+Options = Mapping[str, Any]
+
+
+def _strided_slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    """Of a list, as Python slices it; a single element where the axis is dropped."""
+    values, begin, end, stride = operands
+    if values.ndim != 1 or not begin.size == end.size == stride.size == 1 or stride[0] < 1:
+        return None
+    if any(options.get(mask) for mask in ("ellipsis_mask", "new_axis_mask", "offset")):
+        return None
+    start = None if options.get("begin_mask") else int(begin.flat[0])
+    if options.get("shrink_axis_mask"):
+        return np.array(values[start or 0])
+    return values[slice(start, None if options.get("end_mask") else int(end.flat[0]), int(stride.flat[0]))]
+
+
+def _pack(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    return np.stack(operands) if all(operand.ndim == 0 for operand in operands) else None
+
+
+def _concatenation(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    return np.concatenate(operands) if all(operand.ndim == 1 for operand in operands) else None
+
+
+def _gather(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    values, indices = operands
+    if values.ndim != 1 or np.any(indices < 0) or options.get("batch_dims") or options.get("axis"):
+        return None
+    return np.asarray(values[indices])
+
+
+def _same(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    return operands[0]
+
+
+def _of_two(function: Callable[[Whole, Whole], Whole]) -> Callable[[Options, Sequence[Whole]], Whole | None]:
+    def fold(options: Options, operands: Sequence[Whole]) -> Whole | None:
+        first, second = operands
+        # Numbers of 32 bits: their sums and products are exact here.
+        small = np.all(np.abs(first) < 2**31) and np.all(np.abs(second) < 2**31)
+        return None if options.get("fused_activation_function") or not small else np.asarray(function(first, second))
+
+    return fold
+
+
+_FOLDS: Mapping[str, Callable[[Options, Sequence[Whole]], Whole | None]] = {
+    "ADD": _of_two(np.add),
+    "CAST": _same,
+    "CONCATENATION": _concatenation,
+    "EXPAND_DIMS": _same,
+    "GATHER": _gather,
+    "MAXIMUM": _of_two(np.maximum),
+    "MINIMUM": _of_two(np.minimum),
+    "MUL": _of_two(np.multiply),
+    "PACK": _pack,
+    "RESHAPE": _same,
+    "SHAPE": _same,
+    "SQUEEZE": _same,
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": _of_two(np.subtract),
+}
