@@ -50,13 +50,40 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
     (from) = (const void*)((const char*)(from) + (step));     \
   } while (0)
 
-/* Not memcpy: sanitizers check that the address is a multiple of 4, as the instruction wants it. */
-#define TFLITE_FUSE_LOAD_2(first, second, from, step)             \
-  do {                                                            \
-    const uint32_t* loaded_ = (const uint32_t*)(const void*)(from); \
-    (first) = loaded_[0];                                         \
-    (second) = loaded_[1];                                        \
-    (from) = (const void*)((const char*)(from) + (step));         \
+/* The loops of the convolution. Words are read through pointers: sanitizers check that their addresses are multiples of
+ * 4, as the instructions want them. `start` says how many quads there are, so that it is checked, too. */
+#define TFLITE_FUSE_START_2X2(quads) (quads)
+#define TFLITE_FUSE_START_2X1(quads) (quads)
+
+static inline void emulated_quad(int32_t* sum, const uint32_t* wide, uint32_t weights) {
+  *sum = tflite_fuse_mac_pair(*sum, wide[0], tflite_fuse_even(weights));
+  *sum = tflite_fuse_mac_pair(*sum, wide[1], tflite_fuse_odd(weights));
+}
+
+#define TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, start, end)               \
+  do {                                                                               \
+    for (uint32_t i_ = 0; i_ < (start); ++i_, (wide) += 4, (weights) += 8) {         \
+      const uint32_t* w_ = (const uint32_t*)(const void*)(weights);                  \
+      emulated_quad(&(a0), wide, w_[0]);                                             \
+      emulated_quad(&(a1), (wide) + 2, w_[0]);                                       \
+      emulated_quad(&(b0), wide, w_[1]);                                             \
+      emulated_quad(&(b1), (wide) + 2, w_[1]);                                       \
+    }                                                                                \
+    if ((wide) != (end)) {                                                           \
+      __builtin_trap();                                                              \
+    }                                                                                \
+  } while (0)
+
+#define TFLITE_FUSE_MAC_2X1(a, b, wide, weights, start, end)                         \
+  do {                                                                               \
+    for (uint32_t i_ = 0; i_ < (start); ++i_, (wide) += 2, (weights) += 8) {         \
+      const uint32_t* w_ = (const uint32_t*)(const void*)(weights);                  \
+      emulated_quad(&(a), wide, w_[0]);                                              \
+      emulated_quad(&(b), wide, w_[1]);                                              \
+    }                                                                                \
+    if ((wide) != (end)) {                                                           \
+      __builtin_trap();                                                              \
+    }                                                                                \
   } while (0)
 
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel) \
@@ -74,9 +101,3 @@ static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower)
 
 #define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
   ((bytes) = emulated_halves((pixels)[index] + (channel), (pixels)[index] + (channel)) & 0xFFFF)
-
-#define TFLITE_FUSE_LOAD_4(first, second, third, fourth, from)                   \
-  const uint32_t* first##_ = (const uint32_t*)(const void*)(from);               \
-  const uint32_t first = first##_[0], second = first##_[1], third = first##_[2]; \
-  const uint32_t fourth = first##_[3];                                           \
-  (from) += 16 / sizeof(*(from))

@@ -80,6 +80,12 @@ static inline void vstrbq_s8(int8_t* to, int8x16_t a) {
   }
 }
 
+static inline void vstrbq_s32(int8_t* to, int32x4_t a) {
+  for (int i = 0; i < 4; ++i) {
+    to[i] = (int8_t)a[i];
+  }
+}
+
 static inline void vstrbq_p_s32(int8_t* to, int32x4_t a, mve_pred16_t p) {
   for (int i = 0; i < 4; ++i) {
     if (p >> 4 * i & 1) {

@@ -17,14 +17,14 @@ from tflite_fuse.fusion.schedule.schedule import Schedule
 
 COUNTS = (*KINDS_COUNT, "columns", "runs")
 """What is counted of a block. ``pair``, ``single``: of two pixels or one that are left over beside the groups kernels
-compute together; ``part``: of pixels whose windows are too large to be made pairs of at once, on cores that make pairs;
+compute together; ``part``: of pixels whose windows are too large to be widened at once;
 ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: kinds that count no work of
 their own, values being those they read; ``columns``: pixels of inputs that runs look up."""
 
 
 def conv_at_once(core: str) -> int:
-    """Pixels the packed convolution computes together on a core, TFLITE_FUSE_CONV_AT_ONCE: 2 as pairs, 4 in plain C."""
-    return 2 if core in ("cortex-m7", "cortex-m4") else 4
+    """Pixels the packed convolution computes together on a core, TFLITE_FUSE_CONV_AT_ONCE: two on every core so far."""
+    return 2
 
 
 def block_counts(block: Block, plan: Schedule, at_once: int) -> dict[str, int]:

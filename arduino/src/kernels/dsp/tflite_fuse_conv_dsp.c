@@ -3,192 +3,176 @@
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* One quad of two channels: xe, xo: pixel 0, ye, yo: pixel 1. */
-#define MAC_QUAD_2X2()                       \
-  do {                                       \
-    uint32_t v, w;                           \
-    TFLITE_FUSE_LOAD_2(v, w, weights, 8);    \
-    const uint32_t ve = tflite_fuse_even(v); \
-    v = tflite_fuse_odd(v);                  \
-    a0 = tflite_fuse_mac_pair(a0, xe, ve);   \
-    a1 = tflite_fuse_mac_pair(a1, ye, ve);   \
-    a0 = tflite_fuse_mac_pair(a0, xo, v);    \
-    a1 = tflite_fuse_mac_pair(a1, yo, v);    \
-    const uint32_t we = tflite_fuse_even(w); \
-    w = tflite_fuse_odd(w);                  \
-    b0 = tflite_fuse_mac_pair(b0, xe, we);   \
-    b1 = tflite_fuse_mac_pair(b1, ye, we);   \
-    b0 = tflite_fuse_mac_pair(b0, xo, w);    \
-    b1 = tflite_fuse_mac_pair(b1, yo, w);    \
+/* ---- Pixels ---- */
+
+/* The word at `from`, of which 1...3 bytes are values; zeros behind. */
+static uint32_t load_rest(const int8_t* from, int32_t count) {
+  uint32_t word = (uint8_t)from[0];
+  if (count > 1) {
+    word |= (uint32_t)(uint8_t)from[1] << 8;
+  }
+  return count > 2 ? word | (uint32_t)(uint8_t)from[2] << 16 : word;
+}
+
+#define WIDEN(from, at)                        \
+  do {                                         \
+    uint32_t word_;                            \
+    TFLITE_FUSE_LOAD_1(word_, from, 4);        \
+    wide[at] = tflite_fuse_even(word_);        \
+    wide[(at) + 1] = tflite_fuse_odd(word_);   \
   } while (0)
 
-/* Two channels of two pixels. */
-#define FINISH_2X2()                                                                   \
-  do {                                                                                 \
-    if (entry < j->fast_end) {                                                         \
-      int8_t* output_0 = j->outputs[0];                                                \
-      int8_t* output_1 = j->outputs[1];                                                \
-      const tflite_fuse_scale a = tflite_fuse_scale_of(&entry[0], j->zero_point_half); \
-      output_0[0] = tflite_fuse_scale_down(a0, a);                                     \
-      output_1[0] = tflite_fuse_scale_down(a1, a);                                     \
-      const tflite_fuse_scale b = tflite_fuse_scale_of(&entry[1], j->zero_point_half); \
-      output_0[1] = tflite_fuse_scale_down(b0, b);                                     \
-      output_1[1] = tflite_fuse_scale_down(b1, b);                                     \
-      j->outputs[0] = output_0 + 2;                                                    \
-      j->outputs[1] = output_1 + 2;                                                    \
-    } else {                                                                           \
-      const int32_t all[] = {a0, a1, b0, b1};                                          \
-      tflite_fuse_conv_finish(j, entry, all, 2, 2);                                    \
-    }                                                                                  \
-    entry += 2;                                                                        \
-    TFLITE_FUSE_HIDE(entry);                                                           \
+#define WIDEN_REST(from, at)                             \
+  do {                                                   \
+    const uint32_t word_ = load_rest(from, count % 4);   \
+    wide[at] = tflite_fuse_even(word_);                  \
+    wide[(at) + 1] = tflite_fuse_odd(word_);             \
   } while (0)
 
-#define MAC_WIDE_QUAD()                       \
-  do {                                        \
-    TFLITE_FUSE_LOAD_4(xe, xo, ye, yo, wide); \
-    MAC_QUAD_2X2();                           \
-  } while (0)
+/* Per quad: pixel 0's values (0, 2), (1, 3), then pixel 1's. */
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+  for (const int8_t* end = p + (count & ~3); p != end; wide += 4) {
+    WIDEN(p, 0);
+    WIDEN(q, 2);
+  }
+  if (count % 4 != 0) {
+    WIDEN_REST(p, 0);
+    WIDEN_REST(q, 2);
+    wide += 4;
+  }
+  return wide;
+}
 
-#define MAC_WIDE_QUADS()                     \
-  do {                                       \
-    const uint32_t* const end = j->wide_end; \
-    if (j->quads % 4 != 0) {                 \
-      if (j->quads % 2 != 0) {               \
-        MAC_WIDE_QUAD();                     \
-      }                                      \
-      if (j->quads % 4 >= 2) {               \
-        MAC_WIDE_QUAD();                     \
-        MAC_WIDE_QUAD();                     \
-      }                                      \
-    }                                        \
-    while (wide != end) {                    \
-      MAC_WIDE_QUAD();                       \
-      MAC_WIDE_QUAD();                       \
-      MAC_WIDE_QUAD();                       \
-      MAC_WIDE_QUAD();                       \
-    }                                        \
-  } while (0)
+uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
+  for (const int8_t* end = p + (count & ~3); p != end; wide += 2) {
+    WIDEN(p, 0);
+  }
+  if (count % 4 != 0) {
+    WIDEN_REST(p, 0);
+    wide += 2;
+  }
+  return wide;
+}
 
-/* Two pixels whose pairs have been made. */
+/* How the loops over these values' quads are entered. */
+void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
+  const uint32_t quads = (uint32_t)values / 4;
+  j->start = pixels == 2 ? TFLITE_FUSE_START_2X2(quads) : TFLITE_FUSE_START_2X1(quads);
+}
+
+/* ---- Two pixels ---- */
+
+/* Two channels of two pixels that may be finished the fast way. */
+TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int32_t a0, int32_t a1,
+                                   int32_t b0, int32_t b1) {
+  const int32_t zero_point_half = j->zero_point_half;
+  int8_t *output_0 = j->outputs[0], *output_1 = j->outputs[1];
+  const tflite_fuse_scale a = tflite_fuse_scale_of(&entry[0], zero_point_half);
+  *output_0++ = tflite_fuse_scale_down(a0, a);
+  *output_1++ = tflite_fuse_scale_down(a1, a);
+  const tflite_fuse_scale b = tflite_fuse_scale_of(&entry[1], zero_point_half);
+  *output_0++ = tflite_fuse_scale_down(b0, b);
+  *output_1++ = tflite_fuse_scale_down(b1, b);
+  j->outputs[0] = output_0;
+  j->outputs[1] = output_1;
+}
+
 void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->channel;
-  do {
+  const uint32_t* const wide_end = j->wide_end;
+  for (; entry < j->fast_end; entry += 2) {
     const uint32_t* wide = j->wide;
     int32_t a0 = entry[0].bias, a1 = a0, b0 = entry[1].bias, b1 = b0;
-    MAC_WIDE_QUADS();
-    FINISH_2X2();
-    TFLITE_FUSE_HIDE(weights);
-  } while (entry < j->end);
+    TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, j->start, wide_end);
+    finish_2x2(j, entry, a0, a1, b0, b1);
+  }
+  for (; entry < j->end; entry += 2) {
+    int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
+    j->weights = weights;
+    tflite_fuse_conv_part(j, sums, 2);
+    tflite_fuse_conv_finish(j, entry, sums, 2, 2);
+    weights += 2 * j->values;
+  }
 }
 
-/* As above, but the sums are kept in memory between the parts. */
-void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped) {
-  const int8_t* weights = j->weights;
-  for (; channels > 0; channels -= 2, sums += 4, weights += skipped) {
+void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->weights;
+  const uint32_t* const wide_end = j->wide_end;
+  for (; channels > 0; channels -= 2) {
     const uint32_t* wide = j->wide;
+    const int8_t* weights = next;
+    next += 2 * j->values;
     int32_t a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3];
-    MAC_WIDE_QUADS();
-    sums[0] = a0;
-    sums[1] = a1;
-    sums[2] = b0;
-    sums[3] = b1;
+    TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, j->start, wide_end);
+    *sums++ = a0;
+    *sums++ = a1;
+    *sums++ = b0;
+    *sums++ = b1;
   }
 }
 
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
   const tflite_fuse_channel* entry = j->channel;
-  for (; channels > 0; channels -= 2, sums += 4) {
-    const int32_t a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3];
-    FINISH_2X2();
+  for (; channels > 0; channels -= 2, sums += 4, entry += 2) {
+    if (entry < j->fast_end) {
+      finish_2x2(j, entry, sums[0], sums[1], sums[2], sums[3]);
+    } else {
+      tflite_fuse_conv_finish(j, entry, sums, 2, 2);
+    }
   }
 }
 
-#define MAC_QUAD_OF_1(v, w)                              \
-  do {                                                   \
-    uint32_t xe, xo;                                     \
-    TFLITE_FUSE_LOAD_2(xe, xo, wide, 8);                 \
-    const uint32_t ve = tflite_fuse_even(v);             \
-    a = tflite_fuse_mac_pair(a, xe, ve);                 \
-    a = tflite_fuse_mac_pair(a, xo, tflite_fuse_odd(v)); \
-    const uint32_t we = tflite_fuse_even(w);             \
-    b = tflite_fuse_mac_pair(b, xe, we);                 \
-    b = tflite_fuse_mac_pair(b, xo, tflite_fuse_odd(w)); \
-  } while (0)
+/* ---- One pixel ---- */
 
-#define MAC_TWO_QUADS_OF_1()                     \
-  do {                                           \
-    TFLITE_FUSE_LOAD_4(v0, w0, v1, w1, weights); \
-    MAC_QUAD_OF_1(v0, w0);                       \
-    MAC_QUAD_OF_1(v1, w1);                       \
-  } while (0)
+TFLITE_FUSE_INLINE void finish_2x1(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int32_t a, int32_t b) {
+  int8_t* output = j->outputs[0];
+  *output++ = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+  *output++ = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
+  j->outputs[0] = output;
+}
 
-#define MAC_QUADS_OF_1()                        \
-  do {                                         \
-    const uint32_t* const end = j->wide_end;   \
-    if (j->quads % 4 != 0) {                   \
-      if (j->quads % 2 != 0) {                 \
-        uint32_t v, w;                         \
-        TFLITE_FUSE_LOAD_2(v, w, weights, 8);  \
-        MAC_QUAD_OF_1(v, w);                   \
-      }                                        \
-      if (j->quads % 4 >= 2) {                 \
-        MAC_TWO_QUADS_OF_1();                  \
-      }                                        \
-    }                                          \
-    while (wide != end) {                      \
-      MAC_TWO_QUADS_OF_1();                    \
-      MAC_TWO_QUADS_OF_1();                    \
-    }                                          \
-  } while (0)
-
-/* Two channels of one pixel. */
-#define FINISH_2X1()                                                                                \
-  do {                                                                                              \
-    if (entry < j->fast_end) {                                                                      \
-      int8_t* output = j->outputs[0];                                                               \
-      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));   \
-      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));   \
-      j->outputs[0] = output + 2;                                                                   \
-    } else {                                                                                        \
-      const int32_t all[] = {a, b};                                                                 \
-      tflite_fuse_conv_finish(j, entry, all, 2, 1);                                                 \
-    }                                                                                               \
-    entry += 2;                                                                                     \
-    TFLITE_FUSE_HIDE(entry);                                                                        \
-  } while (0)
-
-/* One pixel whose pairs have been made. */
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->channel;
-  do {
+  const uint32_t* const wide_end = j->wide_end;
+  for (; entry < j->fast_end; entry += 2) {
     const uint32_t* wide = j->wide;
     int32_t a = entry[0].bias, b = entry[1].bias;
-    MAC_QUADS_OF_1();
-    FINISH_2X1();
-    TFLITE_FUSE_HIDE(weights);
-  } while (entry < j->end);
+    TFLITE_FUSE_MAC_2X1(a, b, wide, weights, j->start, wide_end);
+    finish_2x1(j, entry, a, b);
+  }
+  for (; entry < j->end; entry += 2) {
+    int32_t sums[] = {entry[0].bias, entry[1].bias};
+    j->weights = weights;
+    tflite_fuse_conv_part_single(j, sums, 2);
+    tflite_fuse_conv_finish(j, entry, sums, 2, 1);
+    weights += 2 * j->values;
+  }
 }
 
-/* As above, but the sums are kept in memory between the parts. */
-void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped) {
-  const int8_t* weights = j->weights;
-  for (; channels > 0; channels -= 2, sums += 2, weights += skipped) {
+void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->weights;
+  const uint32_t* const wide_end = j->wide_end;
+  for (; channels > 0; channels -= 2) {
     const uint32_t* wide = j->wide;
+    const int8_t* weights = next;
+    next += 2 * j->values;
     int32_t a = sums[0], b = sums[1];
-    MAC_QUADS_OF_1();
-    sums[0] = a;
-    sums[1] = b;
+    TFLITE_FUSE_MAC_2X1(a, b, wide, weights, j->start, wide_end);
+    *sums++ = a;
+    *sums++ = b;
   }
 }
 
 void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
   const tflite_fuse_channel* entry = j->channel;
-  for (; channels > 0; channels -= 2, sums += 2) {
-    const int32_t a = sums[0], b = sums[1];
-    FINISH_2X1();
+  for (; channels > 0; channels -= 2, sums += 2, entry += 2) {
+    if (entry < j->fast_end) {
+      finish_2x1(j, entry, sums[0], sums[1]);
+    } else {
+      tflite_fuse_conv_finish(j, entry, sums, 2, 1);
+    }
   }
 }
 

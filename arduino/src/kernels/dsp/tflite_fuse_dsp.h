@@ -14,7 +14,8 @@
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION
-#elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_UNALIGNED) && defined(__thumb2__) && defined(__GNUC__)
+#elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_UNALIGNED) && defined(__thumb2__) && defined(__OPTIMIZE__)
+/* Without optimization, GCC and Clang keep registers for themselves that the loops below need. */
 #define TFLITE_FUSE_DSP 1
 
 /* A 32-bit word is a pair of int16 (low, high) or four int8 (0...3, from low to high). */
@@ -79,20 +80,63 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
 #define TFLITE_FUSE_LOAD_1(word, from, step) \
   __asm__ volatile("ldr %0, [%1], %2" : "=r"(word), "+r"(from) : "i"(step) : "memory")
 
-/* Two words at *from, a multiple of 4, which moves on by `step` bytes, a constant. */
-#define TFLITE_FUSE_LOAD_2(first, second, from, step) \
-  __asm__ volatile("ldrd %0, %1, [%2], %3" : "=r"(first), "=r"(second), "+r"(from) : "i"(step) : "memory")
+/* The loops of the convolution: quads of weights of two channels meet values of two pixels or one, made pairs before.
+ *
+ * Some quads a turn; of a first turn, `add pc` skips those that are too many: all instructions there have four bytes.
+ * Three registers are left to the compiler, r7 not counted, which code may need for its frames: the end of the pairs
+ * stays in memory. quads: > 0. */
 
-/* Declares and loads the four words at *from, a multiple of 4, which moves on. In registers no compiler reserves. */
-#define TFLITE_FUSE_LOAD_4(first, second, third, fourth, from)       \
-  register uint32_t first __asm__("r8");                             \
-  register uint32_t second __asm__("r9");                            \
-  register uint32_t third __asm__("r10");                            \
-  register uint32_t fourth __asm__("r12");                           \
-  __asm__ volatile("ldmia %4!, {%0, %1, %2, %3}"                     \
-                   : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth), "+r"(from) \
-                   :                                                 \
-                   : "memory")
+/* Four quads a turn. A quad, v and w: r8, r9 are the first pixel's pairs, r10, r12 the second one's. */
+#define TFLITE_FUSE_START_2X2(quads) ((0u - (quads)) % 4 * (14 * 4))
+
+#define TFLITE_FUSE_QUAD_2X2_                                                                                   \
+  "ldmia.w %[wide]!, {r8, r9, r10, r12}\n\tldrd %[v], %[w], [%[weights]], #8\n\t"                               \
+  "sxtb16 %[t], %[v]\n\tsmlad %[a0], r8, %[t], %[a0]\n\tsmlad %[a1], r10, %[t], %[a1]\n\t"                      \
+  "sxtb16 %[v], %[v], ror #8\n\tsmlad %[a0], r9, %[v], %[a0]\n\tsmlad %[a1], r12, %[v], %[a1]\n\t"              \
+  "sxtb16 %[t], %[w]\n\tsmlad %[b0], r8, %[t], %[b0]\n\tsmlad %[b1], r10, %[t], %[b1]\n\t"                      \
+  "sxtb16 %[w], %[w], ror #8\n\tsmlad %[b0], r9, %[w], %[b0]\n\tsmlad %[b1], r12, %[w], %[b1]\n\t"
+
+#define TFLITE_FUSE_MAC_2X2(a0_, a1_, b0_, b1_, wide_, weights_, start_, end_)                                  \
+  do {                                                                                                          \
+    uint32_t v_, w_, t_ = start_;                                                                               \
+    __asm__ volatile(                                                                                           \
+        "add pc, %[t]\n\tnop\n1:\n\t"                                                                           \
+        TFLITE_FUSE_QUAD_2X2_ TFLITE_FUSE_QUAD_2X2_ TFLITE_FUSE_QUAD_2X2_ TFLITE_FUSE_QUAD_2X2_                 \
+        "ldr %[t], %[end]\n\tcmp %[t], %[wide]\n\tbne 1b"                                                       \
+        : [a0] "+r"(a0_), [a1] "+r"(a1_), [b0] "+r"(b0_), [b1] "+r"(b1_), [wide] "+r"(wide_),                   \
+          [weights] "+r"(weights_), [t] "+r"(t_), [v] "=&r"(v_), [w] "=&r"(w_)                                  \
+        : [end] "m"(end_)                                                                                       \
+        : "r8", "r9", "r10", "r12", "cc", "memory");                                                            \
+  } while (0)
+
+/* Eight quads a turn, two by two; the lowest bit of `start`: an odd one comes before. */
+#define TFLITE_FUSE_START_2X1(quads) \
+  (((quads) == 1 ? 4 * (19 * 4) : (0u - (quads) / 2) % 4 * (19 * 4)) * 2 + (quads) % 2)
+
+#define TFLITE_FUSE_HALF_QUAD_2X1_(sum, even, odd, quad)                                                        \
+  "sxtb16 %[t], " quad "\n\tsmlad %[" sum "], " even ", %[t], %[" sum "]\n\t"                                   \
+  "sxtb16 " quad ", " quad ", ror #8\n\tsmlad %[" sum "], " odd ", " quad ", %[" sum "]\n\t"
+
+#define TFLITE_FUSE_2_QUADS_2X1_                                                                                \
+  "ldmia.w %[weights]!, {r8, r9, r10, r12}\n\tldrd r3, r4, [%[wide]], #8\n\t"                                   \
+  TFLITE_FUSE_HALF_QUAD_2X1_("a", "r3", "r4", "r8") TFLITE_FUSE_HALF_QUAD_2X1_("b", "r3", "r4", "r9")           \
+  "ldrd r3, r4, [%[wide]], #8\n\t"                                                                              \
+  TFLITE_FUSE_HALF_QUAD_2X1_("a", "r3", "r4", "r10") TFLITE_FUSE_HALF_QUAD_2X1_("b", "r3", "r4", "r12")
+
+#define TFLITE_FUSE_MAC_2X1(a_, b_, wide_, weights_, start_, end_)                                              \
+  do {                                                                                                          \
+    uint32_t t_ = start_;                                                                                       \
+    __asm__ volatile(                                                                                           \
+        "lsrs %[t], %[t], #1\n\tbcc 2f\n\t"                                                                     \
+        "ldrd r3, r4, [%[wide]], #8\n\tldrd r8, r9, [%[weights]], #8\n\tmov r12, %[t]\n\t"                      \
+        TFLITE_FUSE_HALF_QUAD_2X1_("a", "r3", "r4", "r8") TFLITE_FUSE_HALF_QUAD_2X1_("b", "r3", "r4", "r9")     \
+        "mov %[t], r12\n2:\n\tadd pc, %[t]\n\tnop\n1:\n\t"                                                      \
+        TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_     \
+        "cmp %[end], %[wide]\n\tbne 1b"                                                                         \
+        : [a] "+r"(a_), [b] "+r"(b_), [wide] "+r"(wide_), [weights] "+r"(weights_), [t] "+r"(t_)                \
+        : [end] "r"(end_)                                                                                       \
+        : "r3", "r4", "r8", "r9", "r10", "r12", "cc", "memory");                                                \
+  } while (0)
 
 /* pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                               \

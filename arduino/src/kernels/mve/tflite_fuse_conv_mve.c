@@ -26,7 +26,10 @@ typedef struct {
 
 /* Fills the last vector with zeros, over what is written next. */
 static void copy(int8_t* to, const int8_t* from, int32_t count) {
-  for (; count > 0; count -= LANES, to += LANES, from += LANES) {
+  for (; count >= LANES; count -= LANES, to += LANES, from += LANES) {
+    vstrbq_s8(to, vldrbq_s8(from));
+  }
+  if (count > 0) {
     vstrbq_s8(to, vldrbq_z_s8(from, vctp8q((uint32_t)count)));
   }
 }
@@ -98,7 +101,45 @@ static TFLITE_FUSE_NOINLINE void add_tap(const job* j, const int8_t* const* tap,
   }
 }
 
+/* The sums of four channels of one pixel: its values, and the weights of two channels each. */
+TFLITE_FUSE_INLINE int32x4_t sums_of(const job* j, const int8_t* x, const int8_t* v, const int8_t* w) {
+  int32_t a = 0, b = 0, c = 0, d = 0;
+  for (int32_t i = j->vectors; i > 0; --i, x += LANES, v += 2 * LANES, w += 2 * LANES) {
+    const int8x16_t values = vldrbq_s8(x);
+    const int32x4x2_t first = vld2q_s32((const int32_t*)(const void*)v);
+    const int32x4x2_t second = vld2q_s32((const int32_t*)(const void*)w);
+    MAC_16(values, first.val[0], first.val[1], second.val[0], second.val[1]);
+  }
+  if (j->has_rest) {
+    const int8x16_t values = vldrbq_z_s8(x, j->rest);
+    const int32_t* first = (const int32_t*)(const void*)v;
+    const int32_t* second = (const int32_t*)(const void*)w;
+    const uint32x4_t offsets = j->rest_offsets;
+    MAC_16(values, vldrwq_gather_offset_s32(first, offsets), vldrwq_gather_offset_s32(first + 1, offsets),
+           vldrwq_gather_offset_s32(second, offsets), vldrwq_gather_offset_s32(second + 1, offsets));
+  }
+  return (int32x4_t){a, b, c, d};
+}
+
 /* ---- All channels of some pixels ---- */
+
+/* Of windows in one piece, from sums to outputs without a detour through memory; layout DOWN. */
+static TFLITE_FUSE_NOINLINE void compute_down(const job* j, int8_t* const* outputs) {
+  const tflite_fuse_call* call = j->call;
+  const tflite_fuse_channel* entry = call->table;
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const int32_t channels = call->output->channels, pair_bytes = 2 * j->weights;
+  const int8_t* weights = call->weights;
+  for (int32_t channel = 0; channel < channels; channel += 4, entry += 4, weights += 2 * pair_bytes) {
+    const int32_t some = channels - channel;
+    const int8_t* others = some > 2 ? weights + pair_bytes : weights;
+    const tflite_fuse_mve_scale scale = tflite_fuse_mve_scale_of(entry, some);
+    for (int32_t p = 0; p < j->pixels; ++p) {
+      const int32x4_t sums = vaddq_s32(sums_of(j, j->list[p], weights, others), scale.bias);
+      tflite_fuse_store_4(outputs[p] + channel, tflite_fuse_scale_4_down(sums, scale, range), some);
+    }
+  }
+}
 
 static void compute(const job* j, int8_t* const* outputs) {
   const int32_t channels = j->call->output->channels, tap_bytes = 2 * j->weights, pair_bytes = tap_bytes * j->taps;
@@ -135,6 +176,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   job j;
   j.call = call;
   j.taps = is_copied ? 1 : taps;
+  const bool is_down = j.taps == 1 && stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
   set_length(&j, is_copied ? values : call->inputs[0]->channels);
   for (int32_t i = 0; i < call->count; i += most) {
     const int8_t* const* window = call->windows[0] + i * stage->stride_width;
@@ -147,7 +189,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
     } else {
       list_taps(&j, window);
     }
-    compute(&j, call->outputs + i);
+    (is_down ? compute_down : compute)(&j, call->outputs + i);
   }
 }
 

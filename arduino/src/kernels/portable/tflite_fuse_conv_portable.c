@@ -1,146 +1,154 @@
-/* The inner loops of the packed convolution in plain C: four pixels by two channels, or two pixels or one by four
- * channels. */
+/* The inner loops of the packed convolution in plain C: two pixels or one by four channels.
+ *
+ * Two pixels' values go into one word, p + q * 2^16, and one multiplication by a weight makes both products. What two
+ * words give is split at once: the sum of two products of int8 lies in -32512...32768, so that adding 2^15 - 1 leaves
+ * nothing but q's sum in the upper half. 256 is taken off that half first, or 32768 would be out of its range. The words
+ * themselves are added up, too: less q's sum in the upper half, p's remains, modulo 2^32 as all sums are. */
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
+enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
+
+/* ---- Pixels ---- */
+
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+  for (; count >= 4; count -= 4, p += 4, q += 4, wide += 4) {
+    wide[0] = (uint32_t)p[0] + ((uint32_t)q[0] << 16);
+    wide[1] = (uint32_t)p[1] + ((uint32_t)q[1] << 16);
+    wide[2] = (uint32_t)p[2] + ((uint32_t)q[2] << 16);
+    wide[3] = (uint32_t)p[3] + ((uint32_t)q[3] << 16);
+  }
+  for (int32_t i = 0; count > 0 && i < 4; ++i) {
+    *wide++ = i < count ? (uint32_t)p[i] + ((uint32_t)q[i] << 16) : 0;
+  }
+  return wide;
+}
+
+/* Values as they are. */
+uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
+  int8_t* to = (int8_t*)wide;
+  for (; count >= 4; count -= 4, p += 4, to += 4) {
+    to[0] = p[0];
+    to[1] = p[1];
+    to[2] = p[2];
+    to[3] = p[3];
+  }
+  for (int32_t i = 0; count > 0 && i < 4; ++i) {
+    *to++ = i < count ? p[i] : 0;
+  }
+  return (uint32_t*)(void*)to;
+}
+
+/* What has been taken off the second pixel's sums. */
+void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
+  (void)pixels;
+  j->start = (uint32_t)values / 2 * OFF;
+}
+
 /* ---- From sums to bytes ---- */
 
-#define SCALE_OF(channel) tflite_fuse_scale_of(channel, j->zero_point_half)
-
-/* The two next channels of a pixel. */
-TFLITE_FUSE_INLINE void finish_two(tflite_fuse_conv_job* j, int32_t pixel, int32_t a, int32_t b, tflite_fuse_scale to_a,
-                                   tflite_fuse_scale to_b) {
-  int8_t* output = j->outputs[pixel];
-  j->outputs[pixel] = output + 2;
-  output[0] = tflite_fuse_finish_down(a, to_a, INT8_MIN, INT8_MAX);
-  output[1] = tflite_fuse_finish_down(b, to_b, INT8_MIN, INT8_MAX);
-}
-
-/* ---- Four pixels ---- */
-
-#define MAC_VALUE_OF_4(i)                                \
-  do {                                                   \
-    const int32_t x0 = p0[i], x1 = p1[i], x2 = p2[i], x3 = p3[i]; \
-    const int32_t v = weights[i];                        \
-    a0 = tflite_fuse_mac(a0, x0, v);                     \
-    a1 = tflite_fuse_mac(a1, x1, v);                     \
-    a2 = tflite_fuse_mac(a2, x2, v);                     \
-    a3 = tflite_fuse_mac(a3, x3, v);                     \
-    TFLITE_FUSE_SETTLE(a0, a1, a2, a3);                  \
-    const int32_t w = weights[4 + (i)];                  \
-    b0 = tflite_fuse_mac(b0, x0, w);                     \
-    b1 = tflite_fuse_mac(b1, x1, w);                     \
-    b2 = tflite_fuse_mac(b2, x2, w);                     \
-    b3 = tflite_fuse_mac(b3, x3, w);                     \
-    TFLITE_FUSE_SETTLE(b0, b1, b2, b3);                  \
-  } while (0)
-
-void tflite_fuse_conv_group(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->weights;
-  const tflite_fuse_channel* entry = j->channel;
-  do {
-    const int8_t* const* tap = j->taps;
-    int32_t a0 = entry[0].bias, a1 = a0, a2 = a0, a3 = a0;
-    int32_t b0 = entry[1].bias, b1 = b0, b2 = b0, b3 = b0;
-    do {
-      const int8_t *p0 = tap[0], *p1 = tap[1], *p2 = tap[2], *p3 = tap[3];
-      const int8_t* end = p0 + j->depth;
-      tap += 4;
-      for (; p0 != end; p0 += 4, p1 += 4, p2 += 4, p3 += 4, weights += 8) {
-        MAC_VALUE_OF_4(0);
-        MAC_VALUE_OF_4(1);
-        MAC_VALUE_OF_4(2);
-        MAC_VALUE_OF_4(3);
-      }
-      if (j->rest != 0) {
-        for (end = p0 + j->rest; p0 != end; ++p0, ++p1, ++p2, ++p3, ++weights) {
-          MAC_VALUE_OF_4(0);
-        }
-        weights += 8 - j->rest;
-      }
-    } while (tap != j->taps_end);
-    if (entry < j->fast_end) {
-      const tflite_fuse_scale to_a = SCALE_OF(&entry[0]), to_b = SCALE_OF(&entry[1]);
-      finish_two(j, 0, a0, b0, to_a, to_b);
-      finish_two(j, 1, a1, b1, to_a, to_b);
-      finish_two(j, 2, a2, b2, to_a, to_b);
-      finish_two(j, 3, a3, b3, to_a, to_b);
-    } else {
-      const int32_t sums[] = {a0, a1, a2, a3, b0, b1, b2, b3};
-      tflite_fuse_conv_finish(j, entry, sums, 2, 4);
-    }
-    entry += 2;
-    TFLITE_FUSE_HIDE(entry);
-    TFLITE_FUSE_HIDE(weights);
-  } while (entry < j->end);
-}
+#define FINISH(sum, channel) tflite_fuse_finish_down(sum, channel, INT8_MIN, INT8_MAX)
 
 /* ---- Two pixels ---- */
 
-#define MAC_VALUE_OF_2(i)                        \
-  do {                                           \
-    const int32_t x = p[i], y = q[i];            \
-    const int32_t v = weights[i], w = weights[4 + (i)]; \
-    a0 = tflite_fuse_mac(a0, x, v);              \
-    a1 = tflite_fuse_mac(a1, y, v);              \
-    b0 = tflite_fuse_mac(b0, x, w);              \
-    b1 = tflite_fuse_mac(b1, y, w);              \
-    TFLITE_FUSE_SETTLE(a0, a1, b0, b1);          \
-    const int32_t t = others[i], u = others[4 + (i)]; \
-    c0 = tflite_fuse_mac(c0, x, t);              \
-    c1 = tflite_fuse_mac(c1, y, t);              \
-    d0 = tflite_fuse_mac(d0, x, u);              \
-    d1 = tflite_fuse_mac(d1, y, u);              \
-    TFLITE_FUSE_SETTLE(c0, c1, d0, d1);          \
+/* Of one channel: its words added up, and the second pixel's sum. */
+typedef struct {
+  uint32_t words, upper;
+} two_sums;
+
+TFLITE_FUSE_INLINE void mac_two(two_sums* sums, uint32_t x, uint32_t y, int32_t v, int32_t w) {
+  const uint32_t products = x * (uint32_t)v + y * (uint32_t)w;
+  sums->words += products;
+  sums->upper += (uint32_t)((int32_t)(products + (uint32_t)SPLIT) >> 16);
+}
+
+#define MAC_TWO_VALUES(i)                                                     \
+  do {                                                                        \
+    const uint32_t x = wide[i], y = wide[(i) + 1];                            \
+    mac_two(&a, x, y, weights[i], weights[(i) + 1]);                          \
+    TFLITE_FUSE_SETTLE(a.words, a.upper, x, y);                               \
+    mac_two(&b, x, y, weights[4 + (i)], weights[4 + (i) + 1]);                \
+    TFLITE_FUSE_SETTLE(b.words, b.upper, x, y);                               \
+    mac_two(&c, x, y, others[i], others[(i) + 1]);                            \
+    TFLITE_FUSE_SETTLE(c.words, c.upper, x, y);                               \
+    mac_two(&d, x, y, others[4 + (i)], others[4 + (i) + 1]);                  \
+    TFLITE_FUSE_SETTLE(d.words, d.upper, x, y);                               \
   } while (0)
 
-/* Where there are but two more channels, these twice. */
-void tflite_fuse_conv_pair(tflite_fuse_conv_job* j) {
+TFLITE_FUSE_INLINE two_sums start_of(const tflite_fuse_conv_job* j, int32_t first, int32_t second) {
+  const two_sums start = {(uint32_t)first + ((uint32_t)second << 16), (uint32_t)second + j->start};
+  return start;
+}
+
+/* Adds what the weights of four channels give. */
+#define MAC_WIDE()                                             \
+  do {                                                         \
+    const uint32_t *wide = j->wide, *const end = j->wide_end;  \
+    do {                                                       \
+      MAC_TWO_VALUES(0);                                       \
+      MAC_TWO_VALUES(2);                                       \
+      wide += 4;                                               \
+      weights += 8;                                            \
+      others += 8;                                             \
+    } while (wide != end);                                     \
+  } while (0)
+
+TFLITE_FUSE_INLINE int32_t first_of(two_sums sums) { return (int32_t)(sums.words - (sums.upper << 16)); }
+
+/* Two channels that may be finished the fast way. */
+TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, two_sums a, two_sums b) {
+  const tflite_fuse_scale to_a = tflite_fuse_scale_of(&entry[0], j->zero_point_half);
+  const tflite_fuse_scale to_b = tflite_fuse_scale_of(&entry[1], j->zero_point_half);
+  int8_t *p = j->outputs[0], *q = j->outputs[1];
+  p[0] = FINISH(first_of(a), to_a);
+  q[0] = FINISH((int32_t)a.upper, to_a);
+  p[1] = FINISH(first_of(b), to_b);
+  q[1] = FINISH((int32_t)b.upper, to_b);
+  j->outputs[0] = p + 2;
+  j->outputs[1] = q + 2;
+}
+
+void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->channel;
-  do {
-    const int32_t second = j->end - entry > 2 ? 2 : 0;
-    const int8_t* others = weights + (second != 0 ? 2 * j->values : 0);
-    const int8_t* const* tap = j->taps;
-    int32_t a0 = entry[0].bias, a1 = a0, b0 = entry[1].bias, b1 = b0;
-    int32_t c0 = entry[second].bias, c1 = c0, d0 = entry[second + 1].bias, d1 = d0;
-    do {
-      const int8_t *p = tap[0], *q = tap[1];
-      const int8_t* end = p + j->depth;
-      tap += 2;
-      for (; p != end; p += 4, q += 4, weights += 8, others += 8) {
-        MAC_VALUE_OF_2(0);
-        MAC_VALUE_OF_2(1);
-        MAC_VALUE_OF_2(2);
-        MAC_VALUE_OF_2(3);
-      }
-      if (j->rest != 0) {
-        for (end = p + j->rest; p != end; ++p, ++q, ++weights, ++others) {
-          MAC_VALUE_OF_2(0);
-        }
-        weights += 8 - j->rest;
-        others += 8 - j->rest;
-      }
-    } while (tap != j->taps_end);
-    if (entry + second < j->fast_end) {
-      const tflite_fuse_scale to_a = SCALE_OF(&entry[0]), to_b = SCALE_OF(&entry[1]);
-      finish_two(j, 0, a0, b0, to_a, to_b);
-      finish_two(j, 1, a1, b1, to_a, to_b);
-      if (second != 0) {
-        const tflite_fuse_scale to_c = SCALE_OF(&entry[2]), to_d = SCALE_OF(&entry[3]);
-        finish_two(j, 0, c0, d0, to_c, to_d);
-        finish_two(j, 1, c1, d1, to_c, to_d);
-      }
-    } else {
-      const int32_t sums[] = {a0, a1, b0, b1, c0, c1, d0, d1};
-      tflite_fuse_conv_finish(j, entry, sums, second + 2, 2);
-    }
-    entry += 4;
+  for (; j->fast_end - entry >= 4; entry += 4) {
+    const int8_t* others = weights + 2 * j->values;
+    two_sums a = start_of(j, entry[0].bias, entry[0].bias), b = start_of(j, entry[1].bias, entry[1].bias);
+    two_sums c = start_of(j, entry[2].bias, entry[2].bias), d = start_of(j, entry[3].bias, entry[3].bias);
+    MAC_WIDE();
+    finish_2x2(j, entry, a, b);
+    finish_2x2(j, entry + 2, c, d);
     weights = others;
-    TFLITE_FUSE_HIDE(entry);
-    TFLITE_FUSE_HIDE(weights);
-  } while (entry < j->end);
+  }
+  for (; entry < j->end; entry += 2, weights += 2 * j->values) {
+    int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
+    j->weights = weights;
+    tflite_fuse_conv_part(j, sums, 2);
+    tflite_fuse_conv_finish(j, entry, sums, 2, 2);
+  }
+}
+
+/* Two channels that are left over are computed twice, the second time in vain. */
+void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->weights;
+  for (; channels > 0; channels -= 4, sums += 8) {
+    const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
+    int32_t in_vain[4] = {0, 0, 0, 0};
+    int32_t* more = channels > 2 ? sums + 4 : in_vain;
+    two_sums a = start_of(j, sums[0], sums[1]), b = start_of(j, sums[2], sums[3]);
+    two_sums c = start_of(j, more[0], more[1]), d = start_of(j, more[2], more[3]);
+    next += 4 * j->values;
+    MAC_WIDE();
+    sums[0] = first_of(a), sums[1] = (int32_t)a.upper;
+    sums[2] = first_of(b), sums[3] = (int32_t)b.upper;
+    more[0] = first_of(c), more[1] = (int32_t)c.upper;
+    more[2] = first_of(d), more[3] = (int32_t)d.upper;
+  }
+}
+
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
+  tflite_fuse_conv_finish(j, j->channel, sums, channels, 2);
 }
 
 /* ---- One pixel ---- */
@@ -155,46 +163,59 @@ void tflite_fuse_conv_pair(tflite_fuse_conv_job* j) {
     TFLITE_FUSE_SETTLE(a, b, c, d);              \
   } while (0)
 
-/* As above. */
+#define MAC_SINGLE()                                                                           \
+  do {                                                                                         \
+    const int8_t *p = (const int8_t*)j->wide, *const end = (const int8_t*)j->wide_end;         \
+    do {                                                                                       \
+      MAC_VALUE_OF_1(0);                                                                       \
+      MAC_VALUE_OF_1(1);                                                                       \
+      MAC_VALUE_OF_1(2);                                                                       \
+      MAC_VALUE_OF_1(3);                                                                       \
+      p += 4;                                                                                  \
+      weights += 8;                                                                            \
+      others += 8;                                                                             \
+    } while (p != end);                                                                        \
+  } while (0)
+
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->channel;
-  do {
-    const int32_t second = j->end - entry > 2 ? 2 : 0;
-    const int8_t* others = weights + (second != 0 ? 2 * j->values : 0);
-    const int8_t* const* tap = j->taps;
-    int32_t a = entry[0].bias, b = entry[1].bias, c = entry[second].bias, d = entry[second + 1].bias;
-    do {
-      const int8_t* p = *tap++;
-      const int8_t* end = p + j->depth;
-      for (; p != end; p += 4, weights += 8, others += 8) {
-        MAC_VALUE_OF_1(0);
-        MAC_VALUE_OF_1(1);
-        MAC_VALUE_OF_1(2);
-        MAC_VALUE_OF_1(3);
-      }
-      if (j->rest != 0) {
-        for (end = p + j->rest; p != end; ++p, ++weights, ++others) {
-          MAC_VALUE_OF_1(0);
-        }
-        weights += 8 - j->rest;
-        others += 8 - j->rest;
-      }
-    } while (tap != j->taps_end);
-    if (entry + second < j->fast_end) {
-      finish_two(j, 0, a, b, SCALE_OF(&entry[0]), SCALE_OF(&entry[1]));
-      if (second != 0) {
-        finish_two(j, 0, c, d, SCALE_OF(&entry[2]), SCALE_OF(&entry[3]));
-      }
-    } else {
-      const int32_t sums[] = {a, b, c, d};
-      tflite_fuse_conv_finish(j, entry, sums, second + 2, 1);
-    }
-    entry += 4;
+  for (; j->fast_end - entry >= 4; entry += 4) {
+    const int8_t* others = weights + 2 * j->values;
+    int32_t a = entry[0].bias, b = entry[1].bias, c = entry[2].bias, d = entry[3].bias;
+    MAC_SINGLE();
+    int8_t* output = j->outputs[0];
+    j->outputs[0] = output + 4;
+    output[0] = FINISH(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+    output[1] = FINISH(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
+    output[2] = FINISH(c, tflite_fuse_scale_of(&entry[2], j->zero_point_half));
+    output[3] = FINISH(d, tflite_fuse_scale_of(&entry[3], j->zero_point_half));
     weights = others;
-    TFLITE_FUSE_HIDE(entry);
-    TFLITE_FUSE_HIDE(weights);
-  } while (entry < j->end);
+  }
+  for (; entry < j->end; entry += 2, weights += 2 * j->values) {
+    int32_t sums[] = {entry[0].bias, entry[1].bias};
+    j->weights = weights;
+    tflite_fuse_conv_part_single(j, sums, 2);
+    tflite_fuse_conv_finish(j, entry, sums, 2, 1);
+  }
+}
+
+void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->weights;
+  for (; channels > 0; channels -= 4, sums += 4) {
+    const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
+    int32_t in_vain[2] = {0, 0};
+    int32_t* more = channels > 2 ? sums + 2 : in_vain;
+    int32_t a = sums[0], b = sums[1], c = more[0], d = more[1];
+    next += 4 * j->values;
+    MAC_SINGLE();
+    sums[0] = a, sums[1] = b;
+    more[0] = c, more[1] = d;
+  }
+}
+
+void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
+  tflite_fuse_conv_finish(j, j->channel, sums, channels, 1);
 }
 
 #endif

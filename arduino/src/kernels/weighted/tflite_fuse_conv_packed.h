@@ -1,4 +1,4 @@
-/* What the parts of the convolution with packed weights share: the work on one group of pixels, and its inner loops. */
+/* What the parts of the convolution with packed weights share: the work on one pixel or two, and its inner loops. */
 #ifndef TFLITE_FUSE_CONV_PACKED_H_
 #define TFLITE_FUSE_CONV_PACKED_H_
 
@@ -6,25 +6,22 @@
 #include "../tflite_fuse_packed.h"
 
 /* Pixels computed together. */
-#if TFLITE_FUSE_DSP
 enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
+
+/* Words that a quad of one pixel's values takes when it is widened; two pixels' take four. */
+#if TFLITE_FUSE_DSP
+enum { TFLITE_FUSE_QUAD_OF_1_WORDS = 2 };
 #else
-enum { TFLITE_FUSE_CONV_AT_ONCE = 4 };
+enum { TFLITE_FUSE_QUAD_OF_1_WORDS = 1 };
 #endif
 
-/* The work on one group of pixels, all channels. */
+/* The work on one or two pixels, all channels. */
 typedef struct {
-  int32_t depth;  /* values per tap, a multiple of 4 */
-  int32_t values; /* of a window, as weights count them */
-#if !TFLITE_FUSE_DSP
-  const int8_t* const* taps; /* per tap one pointer per pixel */
-  const int8_t* const* taps_end;
-  int32_t rest; /* 0...3 more values per tap, whose four weights end with zeros */
-#else
-  const uint32_t* wide; /* per quad: pixel 0 values (0, 2), (1, 3), then pixel 1 */
+  int32_t depth;        /* values per tap */
+  int32_t values;       /* of a window, as weights count them */
+  const uint32_t* wide; /* values, widened */
   const uint32_t* wide_end;
-  uint32_t quads; /* of the pairs */
-#endif
+  uint32_t start;        /* what tflite_fuse_conv_start found out */
   const int8_t* weights; /* of the next channels */
   const tflite_fuse_channel* channel;
   const tflite_fuse_channel* fast_end; /* channels before it may be finished the fast way */
@@ -38,23 +35,23 @@ typedef struct {
 void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, const int32_t* sums,
                              int32_t channels, int32_t pixels);
 
-#if TFLITE_FUSE_DSP
-/* The inner loops, of values that have been made pairs: all channels of two pixels, of one. */
+/* Brings `count` values of two pixels, or of one, into the form the inner loops read, with zeros to a whole quad; returns
+ * the word behind. */
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count);
+uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
+
+/* Sets what the inner loops need to know of so many widened values of each pixel. */
+void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels);
+
+/* The inner loops, of widened values: all channels of two pixels, of one. */
 void tflite_fuse_conv_wide(tflite_fuse_conv_job* j);
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
 
-/* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs;
- * `skipped`: bytes of a pair's weights that belong to other parts. Sums start
- * with the biases; when all parts are added, `finish_parts` writes outputs. */
-void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped);
+/* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs. Sums
+ * start with the biases; when all parts are added, `finish_parts` writes outputs. */
+void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
-void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t skipped);
+void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
-#else
-/* The inner loops: all channels of TFLITE_FUSE_CONV_AT_ONCE pixels, of two, of one. */
-void tflite_fuse_conv_group(tflite_fuse_conv_job* j);
-void tflite_fuse_conv_pair(tflite_fuse_conv_job* j);
-void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
-#endif
 
 #endif
