@@ -241,4 +241,5 @@ def _done(model: Model, chosen: Candidate) -> Iterator[str]:
         how = f"in {shape}" if recomputes else "without recompute"
         less = f"; {-block.extra_macs:,} MACs fewer, as pixels no operator reads are skipped" * (block.extra_macs < 0)
         scratch = block.plan.schedule.scratch_bytes
-        yield f"{where} fused {how}: {scratch:,} B of scratch instead of whole inner tensors{less}"
+        whole = "" if labels[0] == labels[-1] else " instead of whole inner tensors"
+        yield f"{where} fused {how}: {scratch:,} B of scratch{whole}{less}"

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Rewrite and verify every model of a folder, and print what came of each.
+
+    scripts/bench_corpus.py DIR [--inputs 4] [--time-limit 10]
+
+Columns: the arena before, after, and with streamed inputs (bytes, head and tail on a 32-bit target); before over after;
+whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
+and the runtime's own data cannot go; and what most operators that stayed outside blocks gave as reason. Under the table
+stands the geometric mean over models with int8 or uint8 input and at least one block. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.report.report import Report
+
+LONGEST_REASON = 90
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model; what could not be had is None.
+
+    Attributes:
+        name: its path below the folder.
+        report: of the rewrite with resident inputs.
+        streamed: arena with streamed inputs.
+        ceiling: most that a resident rewrite could gain.
+        counts: whether it counts for the mean.
+        reason: why not more, or why it was refused.
+    """
+
+    name: str
+    report: Report | None
+    streamed: int | None
+    ceiling: float | None
+    counts: bool
+    reason: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Before over after."""
+        return None if self.report is None else self.report.before.arena_bytes / self.report.after.arena_bytes
+
+    def cells(self) -> tuple[str, ...]:
+        """For the table."""
+        report, ratio = self.report, self.ratio
+        if report is None or ratio is None:
+            return (self.name, *("-",) * 6, self.reason)
+        exact = "yes" if report.verified is not None else "unchanged" if report.unchanged else "not run"
+        ceiling = "-" if self.ceiling is None else f"{self.ceiling:.2f}"
+        streamed = "-" if self.streamed is None else f"{self.streamed:,}"
+        sizes = f"{report.before.arena_bytes:,}", f"{report.after.arena_bytes:,}", streamed
+        return (self.name, *sizes, f"{ratio:.2f}", exact, ceiling, self.reason)
+
+
+def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
+    """One model, rewritten twice."""
+    try:
+        report = tflite_fuse.rewrite(path, inputs=inputs, time_limit=time_limit).report
+        model = load_model(path)
+    except TfliteFuseError as error:
+        return Row(name, None, None, None, False, f"refused: {error}")
+    image = sum(tensor_nbytes(model.main.tensors[tensor]) for tensor in model.main.inputs)
+    ceiling = report.before.arena_bytes / (image + report.after.tail_bytes)
+    return Row(name, report, _streamed(path, inputs, time_limit), ceiling, _counts(model, report), _why(report))
+
+
+def _streamed(path: Path, inputs: int, time_limit: float) -> int | None:
+    try:
+        mode = InputMode.STREAMED.value
+        report = tflite_fuse.rewrite(path, input_mode=mode, inputs=inputs, time_limit=time_limit).report
+    except TfliteFuseError:
+        return None
+    return report.after.arena_bytes
+
+
+def _counts(model: Model, report: Report) -> bool:
+    kinds = {model.main.tensors[tensor].type for tensor in model.main.inputs}
+    return bool(report.blocks) and kinds <= {TensorType.INT8, TensorType.UINT8}
+
+
+def _why(report: Report) -> str:
+    """The reason most operators outside blocks have, or why the file is unchanged."""
+    if report.unchanged is not None:
+        return report.unchanged
+    told = [note.split(" not fused: ", 1)[1] for note in report.notes if " not fused: " in note]
+    common = Counter(told).most_common(1)
+    return f"{common[0][1]} x {common[0][0]}" if common else ""
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """As Markdown, with the mean."""
+    yield "| model | before | after | streamed | ratio | exact | ceiling | why not more |"
+    yield "|---|--:|--:|--:|--:|---|--:|---|"
+    for row in rows:
+        *cells, reason = row.cells()
+        yield f"| {' | '.join(cells)} | {reason[:LONGEST_REASON]} |"
+    ratios = [row.ratio for row in rows if row.counts and row.ratio is not None]
+    worse = sum(1 for row in rows if row.ratio is not None and row.ratio < 1)
+    refused = sum(1 for row in rows if row.report is None)
+    yield ""
+    if ratios:
+        mean = exp(sum(map(log, ratios)) / len(ratios))
+        yield f"{mean:.2f}x is the geometric mean of the {len(ratios)} models with int8 or uint8 input and a block."
+    yield f"{len(rows)} models: {refused} refused, {worse} larger than before."
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--inputs", type=int, default=4, help="to verify every model on")
+    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds each search may take")
+    arguments = parser.parse_args()
+    paths = sorted(arguments.folder.rglob("*.tflite"))
+    rows = []
+    for path in paths:
+        rows.append(measured(path, str(path.relative_to(arguments.folder)), arguments.inputs, arguments.time_limit))
+        print("\t".join(rows[-1].cells()), flush=True)
+    print()
+    print("\n".join(table(rows)))
+
+
+if __name__ == "__main__":
+    main()
