@@ -36,9 +36,10 @@ class PlainPull:
         if span[0] >= span[1]:
             return EMPTY
         length = (self.block.tensors[tensor].height, self.block.tensors[tensor].width)[axis]
-        low = max(span[0] * stage.stride[axis] - stage.padding[axis], 0)
-        high = min((span[1] - 1) * stage.stride[axis] - stage.padding[axis] + stage.extent[axis], length)
-        return (low, high) if low < high else EMPTY
+        first = span[0] * stage.stride[axis] - stage.padding[axis]
+        behind = (span[1] - 1) * stage.stride[axis] - stage.padding[axis] + stage.extent[axis]
+        seen = [i for i in range(length) if first <= i * stage.spread[axis] < behind]
+        return (seen[0], seen[-1] + 1) if seen else EMPTY
 
     def _tile(self, rows: Span, columns: Span) -> None:
         tensors = self.block.tensors

@@ -16,6 +16,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
 from tflite_fuse.fusion.block.kinds.elementwise.offset import OffsetParameters
 from tflite_fuse.fusion.block.kinds.elementwise.scale import ScaleParameters
 from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
+from tflite_fuse.fusion.block.kinds.moving.resize import ResizeParameters, bilinear, nearest, smallest_window
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,
@@ -28,6 +29,9 @@ from tflite_fuse.fusion.block.stages import (
 )
 
 WINDOWED = (StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
+
+
+UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
 
 
 class BlockMaker:
@@ -59,7 +63,7 @@ class BlockMaker:
         self.newest = self.add_tensor(shape)
         low = self.rng.randint(-128, 20) if self.rng.random() < 0.3 else -128
         high = self.rng.randint(low, 127) if self.rng.random() < 0.3 else 127
-        if stage.kind in (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS):
+        if stage.kind in UNCLAMPED:
             low, high = -128, 127
         self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
 
@@ -213,6 +217,57 @@ class BlockMaker:
         shape = (self.source.height, self.source.width, count)
         self.add_stage(Stage(StageKind.CHANNELS, (self.newest,), -1, parameters=found), shape)
 
+    def resizing(self) -> None:
+        """Places that go up at any rate, and windows that hold them, now and then wider than need be."""
+        axes, shape = [], []
+        for length in (self.source.height, self.source.width):
+            size = self.rng.randint(1, min(2 * length + 2, 20))
+            places = bilinear if self.rng.random() < 0.5 else nearest
+            corners = self.rng.random() < 0.3
+            found, rate = places(length, size, corners, not corners and self.rng.random() < 0.5)
+            stride, spread, padding, extent = smallest_window(found, rate)
+            more, behind = self.rng.choice([0, 0, 0, spread]), self.rng.choice([0, 0, 0, spread])
+            axes.append((tuple(found.tolist()), extent + more + behind, stride, spread, padding + more))
+            shape.append(size)
+        (rows, *tall), (columns, *wide) = axes
+        kernel, stride, spread, padding = zip(tall, wide, strict=True)
+        parameters = ResizeParameters(rows, columns)
+        stage = Stage(
+            StageKind.RESIZE,
+            (self.newest,),
+            -1,
+            kernel_size=kernel,
+            stride=stride,
+            spread=spread,
+            padding=padding,
+            parameters=parameters,
+        )
+        self.add_stage(stage, (shape[0], shape[1], self.source.channels))
+
+    def transposed(self) -> None:
+        """Any kernel and distance: now and then windows that meet no pixel at all."""
+        axes, shape = [], []
+        for length in (self.source.height, self.source.width):
+            kernel, spread = self.rng.choice([1, 2, 2, 3, 3, 4, 5]), self.rng.choice([1, 2, 2, 2, 3])
+            padding = self.rng.randint(0, kernel - 1)
+            shape.append(max(1, min((length - 1) * spread + 1 + padding - self.rng.randint(0, kernel - 1), 20)))
+            axes.append((kernel, spread, padding))
+        (tall, down, top), (wide, across, left) = axes
+        out, channels = self.rng.choice([1, 2, 3, 5]), self.source.channels
+        weights = self.weights(out, tall, wide, channels)
+        stage = Stage(
+            StageKind.TRANSPOSE_CONV,
+            (self.newest,),
+            -1,
+            kernel_size=(tall, wide),
+            spread=(down, across),
+            padding=(top, left),
+            weights=weights,
+            bias=self.bias(out),
+            requantization=self.requantization(out, weights.size // out),
+        )
+        self.add_stage(stage, (shape[0], shape[1], out))
+
     def tail(self) -> None:
         if self.rng.random() < 0.6:
             depth = self.source.pixels
@@ -265,6 +320,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
+    steps += [maker.resizing, maker.transposed]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

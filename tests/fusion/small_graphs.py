@@ -38,6 +38,28 @@ class GraphMaker:
         stage = Stage(kind, (source,), len(self.tensors), kernel_size=kernel, stride=stride, padding=(top, left))
         return self._append(stage, height, width, channels)
 
+    def larger(
+        self, source: int, kernel: tuple[int, int], stride: tuple[int, int], spread: tuple[int, int], channels: int = 0
+    ) -> int:
+        """TRANSPOSE_CONV to so many channels, or RESIZE: every window sees a pixel if the kernel spans the spread."""
+        extent = self.tensors[source]
+        padding = [(length - 1) // 2 for length in kernel]
+        height, width = (
+            max(1, (length * apart - 1) // step + 1)
+            for length, apart, step in zip((extent.height, extent.width), spread, stride, strict=True)
+        )
+        kind = StageKind.TRANSPOSE_CONV if channels else StageKind.RESIZE
+        stage = Stage(
+            kind,
+            (source,),
+            len(self.tensors),
+            kernel_size=kernel,
+            stride=stride,
+            spread=spread,
+            padding=(padding[0], padding[1]),
+        )
+        return self._append(stage, height, width, channels or extent.channels)
+
     def pad(self, source: int, border: int) -> int:
         """PAD by ``border`` pixels on every side."""
         extent = self.tensors[source]
@@ -84,6 +106,9 @@ def random_chain(random: Random, length: int) -> LayerGraph:
     maker = GraphMaker(random.randint(4, 10), random.randint(4, 12), random.randint(1, 3))
     source = 0
     for _ in range(length):
+        if maker.tensors[source].pixels < 100 and random.random() < 0.25:
+            source = _any_larger(random, maker, source)
+            continue
         kernel, stride = _pick_pair(random, (1, 1, 3, 3, 2, 5)), _pick_pair(random, (1, 1, 2, 3))
         pads = [random.randint(0, kernel[axis] - 1) for axis in (0, 0, 1, 1)]
         extent = maker.tensors[source]
@@ -101,6 +126,9 @@ def random_graph(random: Random, length: int) -> LayerGraph:
     latest = 0
     for _ in range(length):
         twins = _equal_extents(maker)
+        if maker.tensors[latest].pixels < 100 and random.random() < 0.25:
+            latest = _any_larger(random, maker, latest)
+            continue
         if twins and random.random() < 0.4:
             pair = random.choice(twins)
             alike = maker.tensors[pair[0]].channels == maker.tensors[pair[1]].channels
@@ -126,6 +154,14 @@ def inverted_residuals(widths: tuple[int, ...] = (4, 4, 6), size: int = 12) -> L
     pooled = maker.accumulate(StageKind.GLOBAL_AVERAGE, current, maker.tensors[current].channels)
     maker.accumulate(StageKind.FULLY_CONNECTED, pooled, 5)
     return maker.graph()
+
+
+def _any_larger(random: Random, maker: GraphMaker, source: int) -> int:
+    spread = _pick_pair(random, (1, 2, 2, 2, 3))
+    if random.random() < 0.5:
+        return maker.larger(source, _pick_pair(random, (1, 2, 3, 4)), (1, 1), spread, random.randint(1, 3))
+    kernel = spread[0] * random.randint(1, 2), spread[1] * random.randint(1, 2)
+    return maker.larger(source, kernel, _pick_pair(random, (1, 1, 2)), spread)
 
 
 def _pick_pair(random: Random, values: tuple[int, ...]) -> tuple[int, int]:

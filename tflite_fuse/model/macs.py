@@ -62,9 +62,11 @@ def _depthwise(graph: SubGraph, operator: Operator) -> int:
 
 
 def _transposed(graph: SubGraph, operator: Operator) -> int:
-    """Filter [Cout, kh, kw, Cin]: each input element is multiplied into kh·kw·Cout sums."""
-    weights, source = graph.read_by(operator, 1), graph.read_by(operator, 2)
-    return prod(source.dims) * prod(weights.dims[:3]) if weights and source else 0
+    """Filter [Cout, kh, kw, Cin]: of its taps every output pixel meets one in so many as the strides say."""
+    weights, output = graph.read_by(operator, 1), graph.written_by(operator)
+    options = get_options(operator)
+    steps = int(prod(step for name in ("stride_h", "stride_w") if isinstance(step := options.get(name, 1), int)))
+    return prod(output.dims[:-1]) * (prod(weights.dims) // max(1, steps)) if weights and output else 0
 
 
 def _fully_connected(graph: SubGraph, operator: Operator) -> int:

@@ -104,6 +104,14 @@ class ModelBuilder(WeightedOperators):
             x, self._emit("RESHAPE", (x.index, int32_constant("new_shape", shape)), values, options, name)
         )
 
+    def resize(self, x: Ref, size: tuple[int, int], *, bilinear: bool = False, name: str | None = None) -> Ref:
+        """RESIZE_NEAREST_NEIGHBOR or RESIZE_BILINEAR to so many rows and columns."""
+        self._need_image(x)
+        operator = "RESIZE_BILINEAR" if bilinear else "RESIZE_NEAREST_NEIGHBOR"
+        options = make_options("ResizeBilinearOptions" if bilinear else "ResizeNearestNeighborOptions")
+        values = numerics.resize(self._values(x), size, bilinear)
+        return self._share(x, self._emit(operator, (x.index, int32_constant("size", size)), values, options, name))
+
     def softmax(self, x: Ref, beta: float = 1.0, *, name: str | None = None) -> Ref:
         """SOFTMAX over the last axis, output scale 1/256, zero point −128."""
         options = make_options("SoftmaxOptions", beta=beta)

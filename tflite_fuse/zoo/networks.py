@@ -116,3 +116,59 @@ def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
         x = inverted_residual(b, x, channels, 4)
         heads.append(b.conv(b.depthwise(x, 3, activation="RELU6"), 6))
     return b.build(heads)
+
+
+def u_network(
+    size: int = 96,
+    channels: tuple[int, ...] = (8, 16, 32, 64),
+    *,
+    transposed: bool = True,
+    classes: int = 2,
+    seed: int = 0,
+) -> Model:
+    """Two convolutions and a pool per level down, and up again beside what each level began with: segmentation.
+
+    (U-Net, Ronneberger et al. 2015; with SAME padding, so that nothing is cropped.)
+
+    Args:
+        size: rows and columns of the image, a multiple of two for every level but the last.
+        channels: of the levels.
+        transposed: images are made larger by TRANSPOSE_CONV, else by RESIZE_BILINEAR and a convolution.
+        classes: channels of the result.
+    """
+    b = ModelBuilder(seed)
+    x = b.input((1, size, size, 3))
+    skips = []
+    for width in channels[:-1]:
+        x = _two_convolutions(b, x, width)
+        skips.append(x)
+        x = b.max_pool(x, 2, 2)
+    x = _two_convolutions(b, x, channels[-1])
+    for width, skip in zip(reversed(channels[:-1]), reversed(skips), strict=True):
+        if transposed:
+            x = b.transpose_conv(x, width, activation="RELU")
+        else:
+            x = b.conv(b.resize(x, (2 * x.shape[1], 2 * x.shape[2]), bilinear=True), width, activation="RELU")
+        x = _two_convolutions(b, b.concat([x, skip]), width)
+    return b.build([b.conv(x, classes)])
+
+
+def _two_convolutions(b: ModelBuilder, x: Ref, filters: int) -> Ref:
+    return b.conv(b.conv(x, filters, 3, activation="RELU"), filters, 3, activation="RELU")
+
+
+def neck_network(size: int = 64, channels: int = 8, *, bilinear: bool = False, seed: int = 0) -> Model:
+    """A detector whose coarser maps are made larger and joined with the finer ones (as in YOLO's necks)."""
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), channels, 3, 2, activation="RELU6")
+    maps = []
+    for _ in range(3):
+        x = inverted_residual(b, x, x.shape[3] + channels, 3, stride=2)
+        maps.append(x)
+    x, heads = maps.pop(), []
+    heads.append(b.conv(x, 6))
+    for finer in reversed(maps):
+        larger = b.resize(b.conv(x, channels), (finer.shape[1], finer.shape[2]), bilinear=bilinear)
+        x = b.conv(b.concat([larger, finer]), channels, 3, activation="RELU6")
+        heads.append(b.conv(x, 6))
+    return b.build(heads)

@@ -85,6 +85,32 @@ def _columns(image: FloatArray, window: Window) -> FloatArray:
     return np.ascontiguousarray(view.transpose(0, 1, 3, 4, 2)).reshape(*view.shape[:2], -1)
 
 
+def transpose_conv2d(x: FloatArray, weights: FloatArray, stride: Pair) -> FloatArray:
+    """Every input pixel into the output pixels its filter reaches, [n, h · stride, w · stride, channels]; SAME."""
+    count, height, width, _ = x.shape
+    channels, tall, wide, _ = weights.shape
+    down, across = stride
+    sums = np.zeros((count, height * down + tall, width * across + wide, channels), np.float32)
+    for ky in range(tall):
+        for kx in range(wide):
+            sums[:, ky : ky + height * down : down, kx : kx + width * across : across] += x @ weights[:, ky, kx, :].T
+    top, left = max(0, tall - down) // 2, max(0, wide - across) // 2
+    return sums[:, top : top + height * down, left : left + width * across]
+
+
+def resize(x: FloatArray, size: Pair, bilinear: bool) -> FloatArray:
+    """The nearest pixel above and to the left, or values between four; corners and centres are left alone."""
+    for axis, length in enumerate(size, 1):
+        places = np.arange(length) * x.shape[axis] / length
+        low = places.astype(np.intp)
+        high = np.minimum(low + 1, x.shape[axis] - 1)
+        share = (places - low if bilinear else np.zeros(length)).astype(np.float32)
+        shape = [length if each == axis else 1 for each in range(4)]
+        share = share.reshape(shape)
+        x = np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share
+    return x
+
+
 def depthwise_conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:
     """Each input channel under its own ``multiplier`` filters, summed tap by tap."""
     rows, columns = window.output_size(x.shape[1], x.shape[2])

@@ -63,6 +63,38 @@ class WeightedOperators(Recorder):
             lambda weights: numerics.conv2d(values, weights, window),
         )
 
+    def transpose_conv(
+        self,
+        x: Ref,
+        filters: int,
+        kernel: Size = 2,
+        stride: Size = 2,
+        activation: str = "NONE",
+        *,
+        per_channel: bool = True,
+        bias: bool = True,
+        name: str | None = None,
+    ) -> Ref:
+        """TRANSPOSE_CONV, SAME, of (1, h, w, cin) to (1, h · stride, w · stride, filters)."""
+        self._need_image(x)
+        window = Window(pair_of(kernel, "a kernel"), pair_of(stride, "a stride"))
+        rows, columns = x.shape[1] * window.stride[0], x.shape[2] * window.stride[1]
+        need_affordable(rows * columns * filters)
+        values = self._values(x)
+        options = make_options(
+            "TransposeConvOptions",
+            padding=SAME,
+            stride_h=window.stride[0],
+            stride_w=window.stride[1],
+            fused_activation_function=activation_code(activation),
+        )
+        return self._weighted(
+            ("TRANSPOSE_CONV", options, activation, name),
+            x,
+            ((filters, *window.kernel, x.shape[3]), 0, per_channel, bias),
+            lambda weights: numerics.transpose_conv2d(values, weights, window.stride),
+        )
+
     def depthwise(
         self,
         x: Ref,
@@ -137,10 +169,12 @@ class WeightedOperators(Recorder):
         need_affordable(prod(shape))
         drawn, outputs = spread_weights(shape, axis, per_channel, with_bias, forward, self._rng)
         base = name or self._name(kind)
-        operands: list[Operand] = [x.index]
-        operands.append(
-            Constant(f"{base}/weights", shape, TensorType.INT8, drawn.values.tobytes(), drawn.scales.tolist(), axis)
+        filters = Constant(
+            f"{base}/weights", shape, TensorType.INT8, drawn.values.tobytes(), drawn.scales.tolist(), axis
         )
+        operands: list[Operand] = [x.index, filters]
+        if kind == "TRANSPOSE_CONV":
+            operands = [int32_constant("output_shape", (1, *outputs.shape[1:])), filters, x.index]
         if with_bias:
             operands.append(Bias(f"{base}/bias", drawn, x.index))
         elif kind == "FULLY_CONNECTED":

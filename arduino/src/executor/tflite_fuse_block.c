@@ -18,21 +18,13 @@ typedef struct {
 static bool is_empty(span s) { return s.from >= s.to; }
 
 /* The part of an input axis of `length` positions under the windows of `outputs`. */
-static span under(span outputs, int32_t stride, int32_t pad, int32_t extent, int32_t length) {
+static span under(span outputs, tflite_fuse_axis axis, int32_t length) {
   span seen = {0, 0};
   if (!is_empty(outputs)) {
-    seen.from = tflite_fuse_max(outputs.from * stride - pad, 0);
-    seen.to = tflite_fuse_min((outputs.to - 1) * stride - pad + extent, length);
+    seen.from = tflite_fuse_max(tflite_fuse_first(&axis, outputs.from), 0);
+    seen.to = tflite_fuse_min(tflite_fuse_end(&axis, outputs.to - 1), length);
   }
   return seen;
-}
-
-static span rows_under(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input, span outputs) {
-  return under(outputs, stage->stride_height, stage->pad_top, tflite_fuse_extent_height(stage), input->height);
-}
-
-static span columns_under(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input, span outputs) {
-  return under(outputs, stage->stride_width, stage->pad_left, tflite_fuse_extent_width(stage), input->width);
 }
 
 /* Until a tile starts, `y` of a cursor is the first row of its region. */
@@ -82,8 +74,8 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     for (int32_t i = 0; i < stage->input_count; ++i) {
       const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
       if (input->producer != TFLITE_FUSE_NONE) {
-        widen(&m->cursors[input->producer], rows_under(stage, input, rows_of(cursor)),
-              columns_under(stage, input, columns_of(cursor)));
+        widen(&m->cursors[input->producer], under(rows_of(cursor), tflite_fuse_rows_of(stage), input->height),
+              under(columns_of(cursor), tflite_fuse_columns_of(stage), input->width));
       }
     }
     cursor->x = cursor->x0;
@@ -98,9 +90,9 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
-  const int32_t bottom = cursor->y * stage->stride_height - stage->pad_top + tflite_fuse_extent_height(stage);
-  const int32_t right = (cursor->x + cursor->count - 1) * stage->stride_width - stage->pad_left +
-                        tflite_fuse_extent_width(stage);
+  const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
+  const int32_t bottom = tflite_fuse_end(&rows, cursor->y);
+  const int32_t right = tflite_fuse_end(&columns, cursor->x + cursor->count - 1);
   const int32_t* index = &block->stage_inputs[stage->first_input];
   for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
     const tflite_fuse_tensor* input = &block->tensors[*index];
@@ -113,9 +105,9 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
     if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
       continue;
     }
-    const int32_t top = bottom - tflite_fuse_extent_height(stage);
-    const int32_t left = cursor->x * stage->stride_width - stage->pad_left;
-    const bool sees_padding_alone = right <= 0 || top >= input->height || left >= input->width;
+    const int32_t top = tflite_fuse_first(&rows, cursor->y), left = tflite_fuse_first(&columns, cursor->x);
+    const bool sees_padding_alone =
+        right <= 0 || top >= tflite_fuse_min(bottom, input->height) || left >= tflite_fuse_min(right, input->width);
     if (!sees_padding_alone) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
       maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);

@@ -67,4 +67,9 @@ static inline int64_t reach(int32_t size, int32_t stride, int32_t kernel, int32_
   return (int64_t)(size - 1) * stride + (int64_t)(kernel - 1) * dilation - pad;
 }
 
+/* The same in the units of an axis, before padding. */
+static inline int64_t reach_of(const tflite_fuse_axis* axis, int32_t size) {
+  return (int64_t)(size - 1) * axis->stride + axis->extent - 1;
+}
+
 #endif

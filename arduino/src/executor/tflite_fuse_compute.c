@@ -66,15 +66,22 @@ static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r
 
 /* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
  * by row, or column by column if several pixels are computed together. */
-static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, const tflite_fuse_call* call,
+static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
-  const int32_t rows = stage->kernel_height, columns = call->columns, dilation = stage->dilation_height;
-  const int32_t first = x * stage->stride_width - stage->pad_left;
+  int32_t rows = stage->kernel_height, dilation = stage->dilation_height;
+  int32_t first = x * stage->stride_width - stage->pad_left, row = y * stage->stride_height - stage->pad_top;
+  if (tflite_fuse_entry_of(stage)->spreads) {
+    first = tflite_fuse_position(first, stage->dilation_width);
+    row = tflite_fuse_position(row, stage->dilation_height);
+    rows = tflite_fuse_window_rows(stage);
+    dilation = 1;
+    call->y = y, call->x = x, call->first_row = row, call->first_column = first;
+  }
+  const int32_t columns = call->columns;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
   const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
-  int32_t row = y * stage->stride_height - stage->pad_top;
   if (rows == 1 && inside == columns && row >= 0 && row < input->height) {
     return point_to_slots(pointers, 1, &r, slot_of(&r, row, first), columns);
   }

@@ -47,12 +47,14 @@ bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite
   return tflite_fuse_entries_are_sound(stage, table, entries, room);
 }
 
+static bool leaves_axis(tflite_fuse_axis axis, int32_t size, int32_t length) {
+  return tflite_fuse_first(&axis, 0) < 0 || tflite_fuse_end(&axis, size - 1) > length;
+}
+
 static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
-  return stage->pad_top > 0 || stage->pad_left > 0 ||
-         reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0) >=
-             input->height ||
-         reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0) >= input->width;
+  return leaves_axis(tflite_fuse_rows_of(stage), output->height, input->height) ||
+         leaves_axis(tflite_fuse_columns_of(stage), output->width, input->width);
 }
 
 static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int64_t end) {

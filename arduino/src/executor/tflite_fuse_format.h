@@ -98,7 +98,11 @@ enum tflite_fuse_kind {
   /* Every channel times a factor of its own, another one below zero. */
   TFLITE_FUSE_KIND_SCALE = 15,
   /* Every channel plus a number of its own. */
-  TFLITE_FUSE_KIND_OFFSET = 16
+  TFLITE_FUSE_KIND_OFFSET = 16,
+  /* Another number of rows and columns. */
+  TFLITE_FUSE_KIND_RESIZE = 17,
+  /* A window on the input's pixels spread out. */
+  TFLITE_FUSE_KIND_TRANSPOSE_CONV = 18
 };
 
 /* Where a tensor of a block lives. */

@@ -17,7 +17,9 @@
   row(SQUARED_DIFFERENCE, squared_difference) \
   row(CHANNELS, channels)                \
   row(SCALE, scale)                      \
-  row(OFFSET, offset)
+  row(OFFSET, offset)                    \
+  row(RESIZE, resize)                    \
+  row(TRANSPOSE_CONV, transpose_conv)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

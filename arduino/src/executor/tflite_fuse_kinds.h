@@ -17,6 +17,8 @@
  *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not
  *     1, windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
  *     Taps outside the image point to `pad`.
+ *     Of a stage that spreads its input out: all pixels under the windows, rows of `columns` pointers from pixel
+ *     (first_row, first_column) on; output pixel 0 is (y, x).
  * windows[1]: the second operand of kinds with two, one pointer per output pixel.
  * outputs: one pointer per output pixel. */
 typedef struct {
@@ -31,6 +33,7 @@ typedef struct {
   int32_t columns;
   int32_t count;
   int32_t at_once; /* neighbouring pixels computed together */
+  int32_t y, x, first_row, first_column; /* of stages that spread their input out */
 } tflite_fuse_call;
 
 /* What a stage sums up over its whole input before it writes its one output pixel. */
@@ -48,6 +51,7 @@ typedef struct {
   uint8_t packed_pixels;          /* neighbouring pixels computed together if weights are packed, if more than one */
   bool has_window;                /* kernel, stride and dilation may differ from 1, taps may fall outside the image */
   bool has_padding;               /* the same of the padding */
+  bool spreads;                   /* dilation is that of the input: windows lie on its pixels spread out */
   bool keeps_channels;            /* inputs have as many channels as the output */
   bool keeps_extent;              /* and as many rows and columns */
 

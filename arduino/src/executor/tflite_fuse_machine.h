@@ -32,12 +32,48 @@ static inline int32_t tflite_fuse_cursor_bytes(int32_t spatial_stages) {
   return (int32_t)tflite_fuse_round_up(spatial_stages * TFLITE_FUSE_CURSOR_BYTES, TFLITE_FUSE_POINTER_BYTES);
 }
 
-/* Rows and columns of the input that one output pixel spans. */
-static inline int32_t tflite_fuse_extent_height(const tflite_fuse_stage* stage) {
-  return (stage->kernel_height - 1) * stage->dilation_height + 1;
+/* ---- Windows: which rows and columns of its input a stage looks at. Nobody else works that out. ---- */
+
+/* One axis, in units of which `spread` make a step from one input position to the next: windows start `pad` before the
+ * input, `stride` apart, and reach over `extent`. */
+typedef struct {
+  int32_t stride, pad, extent, spread;
+} tflite_fuse_axis;
+
+static inline tflite_fuse_axis tflite_fuse_axis_of(const tflite_fuse_stage* stage, int32_t kernel, int32_t stride,
+                                                   int32_t dilation, int32_t pad) {
+  const bool spreads = tflite_fuse_entry_of(stage)->spreads;
+  const tflite_fuse_axis axis = {stride, pad, spreads ? kernel : (kernel - 1) * dilation + 1, spreads ? dilation : 1};
+  return axis;
 }
-static inline int32_t tflite_fuse_extent_width(const tflite_fuse_stage* stage) {
-  return (stage->kernel_width - 1) * stage->dilation_width + 1;
+static inline tflite_fuse_axis tflite_fuse_rows_of(const tflite_fuse_stage* stage) {
+  return tflite_fuse_axis_of(stage, stage->kernel_height, stage->stride_height, stage->dilation_height,
+                             stage->pad_top);
+}
+static inline tflite_fuse_axis tflite_fuse_columns_of(const tflite_fuse_stage* stage) {
+  return tflite_fuse_axis_of(stage, stage->kernel_width, stage->stride_width, stage->dilation_width, stage->pad_left);
+}
+
+/* The first input position not before a unit. */
+static inline int32_t tflite_fuse_position(int32_t unit, int32_t spread) {
+  if (spread == 1) {
+    return unit;
+  }
+  return unit > 0 ? (unit + spread - 1) / spread : -(-unit / spread);
+}
+
+/* The first input position under the window of an output position, and the one behind the last. */
+static inline int32_t tflite_fuse_first(const tflite_fuse_axis* axis, int32_t position) {
+  return tflite_fuse_position(position * axis->stride - axis->pad, axis->spread);
+}
+static inline int32_t tflite_fuse_end(const tflite_fuse_axis* axis, int32_t position) {
+  return tflite_fuse_position(position * axis->stride - axis->pad + axis->extent, axis->spread);
+}
+
+/* Rows a window looks at, at most. */
+static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
+  const int32_t spread = tflite_fuse_entry_of(stage)->spreads ? stage->dilation_height : 1;
+  return (stage->kernel_height + spread - 1) / spread;
 }
 
 static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { return tensor->height * tensor->width; }
@@ -118,17 +154,18 @@ static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, int3
   return as_many ? count : count - left_over + at_once;
 }
 
-/* Columns under the windows of `count` >= 1 neighbouring output pixels. */
+/* Columns under the windows of `count` >= 1 neighbouring output pixels, at most. */
 static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
+  const tflite_fuse_axis axis = tflite_fuse_columns_of(stage);
   const int32_t looked_at = tflite_fuse_looked_at(stage, at_once, count);
-  return (looked_at - 1) * stage->stride_width + tflite_fuse_extent_width(stage);
+  return tflite_fuse_position((looked_at - 1) * axis.stride + axis.extent, axis.spread);
 }
 
 /* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`: to those, to a second
  * operand's pixels and to the outputs. */
 static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_entry* entry,
                                            int32_t columns, int32_t count) {
-  return stage->kernel_height * columns + count * entry->operands;
+  return tflite_fuse_window_rows(stage) * columns + count * entry->operands;
 }
 
 /* Checks a block whose parts have been found; sets reserved_bytes. */

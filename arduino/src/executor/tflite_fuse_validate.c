@@ -61,13 +61,12 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
 }
 
 static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
-  const int64_t extent_width = (int64_t)(stage->kernel_width - 1) * stage->dilation_width + 1;
-  const int64_t bottom =
-      reach(output->height, stage->stride_height, stage->kernel_height, stage->dilation_height, 0);
-  const int64_t right = reach(output->width, stage->stride_width, stage->kernel_width, stage->dilation_width, 0);
-  return bottom < TFLITE_FUSE_MAX_POSITION && right < TFLITE_FUSE_MAX_POSITION &&
-         stage->kernel_height * extent_width <= TFLITE_FUSE_MAX_TAPS &&
-         stage->kernel_height * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
+  const tflite_fuse_axis down = tflite_fuse_rows_of(stage), across = tflite_fuse_columns_of(stage);
+  const int64_t rows = tflite_fuse_window_rows(stage);
+  return reach_of(&down, output->height) < TFLITE_FUSE_MAX_POSITION &&
+         reach_of(&across, output->width) < TFLITE_FUSE_MAX_POSITION &&
+         rows * tflite_fuse_position(across.extent, across.spread) <= TFLITE_FUSE_MAX_TAPS &&
+         rows * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
 }
 
 /* Whether the inputs have the shape the kind asks for. */
@@ -115,7 +114,7 @@ static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* st
   uint64_t work = 0;
   if (stage->input_count > 0) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
-    const int64_t under_window = (int64_t)stage->kernel_height * tflite_fuse_extent_width(stage);
+    const int64_t under_window = (int64_t)tflite_fuse_window_rows(stage) * tflite_fuse_columns(stage, 1, 1);
     per_pixel += (uint64_t)tflite_fuse_bounded(under_window, output->channels);
     per_pixel += (uint64_t)tflite_fuse_weight_bytes(stage, input, output);
     work = (uint64_t)tflite_fuse_pixels(input) * (uint64_t)(STEPS_PER_PIXEL + (int64_t)input->channels);

@@ -49,8 +49,11 @@ def test_all_multiply_accumulates_are_counted(at_once: int) -> None:
         plain = sum(
             macs
             for stage, macs in zip(block.stages, plan.stage_macs, strict=True)
-            if stage.kind in (StageKind.CONV, StageKind.DEPTHWISE)
-            and not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS)
+            if stage.kind is StageKind.TRANSPOSE_CONV
+            or (
+                stage.kind in (StageKind.CONV, StageKind.DEPTHWISE)
+                and not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS)
+            )
         )
         assert counts["plain macs"] == plain
 

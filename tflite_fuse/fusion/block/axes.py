@@ -9,7 +9,7 @@ per layer however many tilings there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,20 +62,44 @@ class Ranges:
 class AxisWindow:
     """How a stage looks at one axis of its input: the one place that says which positions a window covers.
 
-    Counts before 0 are padding, as are those behind the input's last one.
+    Counts before 0 are padding, as are those behind the input's last one. Where images are made larger, the input's
+    positions lie ``spread`` apart, and the window steps and reaches in units between them: the window of the output's
+    position p covers the input's position i if ``p * stride - padding <= i * spread < p * stride - padding + extent``.
     """
 
     stride: int
     padding: int
     extent: int
+    spread: int = 1
 
     def first(self, position: Count) -> Count:
         """The first input position under the window of an output position."""
-        return position * self.stride - self.padding
+        if self.spread == 1:
+            return position * self.stride - self.padding
+        return -((self.padding - position * self.stride) // self.spread)
 
     def end(self, end: Count) -> Count:
         """Behind the last input position that output positions before ``end`` see, of which there is one at least."""
-        return end * self.stride + (self.extent - self.stride - self.padding)
+        behind = end * self.stride + (self.extent - self.stride - self.padding)
+        return behind if self.spread == 1 else (behind - 1) // self.spread + 1
+
+    def most(self, count: Count) -> Count:
+        """The most input positions that ``count`` neighbouring output positions span."""
+        return -(-((count - 1) * self.stride + self.extent) // self.spread)
+
+    @property
+    def ahead(self) -> int:
+        """How far behind where it stands a window ends, in the units it steps in."""
+        return self.extent - 1 - self.padding
+
+    @property
+    def returns(self) -> bool:
+        """Whether the next output position may see all that this one sees."""
+        return self.stride < self.spread
+
+    def padded(self, more: int) -> AxisWindow:
+        """The same behind so many more input positions of padding."""
+        return replace(self, padding=self.padding + more * self.spread)
 
 
 PIXEL = AxisWindow(1, 0, 1)
@@ -87,7 +111,8 @@ Windows = tuple[AxisWindow, AxisWindow]
 
 def stage_windows(stage: Stage) -> Windows:
     """How a stage looks at its inputs' rows and columns."""
-    rows, columns = (AxisWindow(*axis) for axis in zip(stage.stride, stage.padding, stage.extent, strict=True))
+    axes = zip(stage.stride, stage.padding, stage.extent, stage.spread, strict=True)
+    rows, columns = (AxisWindow(*axis) for axis in axes)
     return rows, columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.entry import StageCheck, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import (
@@ -109,13 +110,16 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
 
 def _check_window(check: StageCheck, window: Window) -> None:
     stage, output = check.stage, check.output
-    numbers = (*stage.kernel_size, *stage.stride, *stage.dilation)
-    most = MAX_WINDOW if window is Window.SLIDING else 1
+    numbers = (*stage.kernel_size, *stage.stride, *stage.dilation, *stage.spread)
+    most = MAX_WINDOW if window in (Window.SLIDING, Window.SPREAD) else 1
     check.require(all(1 <= number <= most for number in numbers), f"has an impossible window {numbers}")
+    unused = stage.dilation if window is Window.SPREAD else stage.spread
+    check.require(unused == (1, 1), f"has an impossible window {numbers}")
     pads = 0 if window is Window.PIXEL else MAX_WINDOW
     check.require(all(0 <= number <= pads for number in stage.padding), f"has impossible padding {stage.padding}")
-    widest = max(stage.extent[1], stage.stride[1])
-    check.require(stage.kernel_size[0] * widest <= MAX_TAPS, f"spans more than {MAX_TAPS} pixels at once")
+    rows, columns = stage_windows(stage)
+    tall, wide = (stage.kernel_size[0] if rows.spread == 1 else rows.most(1)), max(columns.most(1), stage.stride[1])
+    check.require(tall * wide <= MAX_TAPS, f"spans more than {MAX_TAPS} pixels at once")
     sides = zip((output.height, output.width), stage.stride, stage.extent, strict=True)
     reach = max((size - 1) * stride + extent for size, stride, extent in sides)
     check.require(reach <= 1 << 30, "reaches farther than 2^30 rows or columns")

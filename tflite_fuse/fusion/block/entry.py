@@ -44,6 +44,7 @@ class Window(Enum):
     PIXEL = "the one at the same place"
     SHIFTED = "the one at the same place less the padding; none outside the input"
     SLIDING = "a kernel's taps, with stride, dilation and padding; none outside the input"
+    SPREAD = "those under a window on the input spread out, with stride and padding; none outside the input"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ class StageKind(IntEnum):
     """Every channel times a factor of its own, another one below zero."""
     OFFSET = 16
     """Every channel plus a number of its own."""
+    RESIZE = 17
+    """Another number of rows and columns."""
+    TRANSPOSE_CONV = 18
+    """A window on the input's pixels spread out."""
 
 
 class Storage(IntEnum):

@@ -73,6 +73,8 @@ class Stage:
         kernel_size, stride, dilation: (height, width); (1, 1) where they do not apply.
         padding: (top, left); bottom and right follow from the output's extent. Taps outside the input contribute
             nothing (CONV, DEPTHWISE, pools) or ``pad_value`` (PAD).
+        spread: (height, width); of kinds that make images larger: the input's pixels lie so many rows and columns apart
+            under the window, with nothing between, and stride, padding and kernel count in those.
         depth_multiplier: DEPTHWISE only: output channel c reads input channel c // depth_multiplier.
         activation_min, activation_max: output clamp, −128…127.
         weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
@@ -90,6 +92,7 @@ class Stage:
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
+    spread: tuple[int, int] = (1, 1)
     depth_multiplier: int = 1
     activation_min: int = -128
     activation_max: int = 127
@@ -101,7 +104,7 @@ class Stage:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of the input that one output pixel spans (dilation counted)."""
+        """Rows and columns that one output pixel's window spans (dilation counted, the input spread out)."""
         return (
             (self.kernel_size[0] - 1) * self.dilation[0] + 1,
             (self.kernel_size[1] - 1) * self.dilation[1] + 1,

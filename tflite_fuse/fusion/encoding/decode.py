@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
-from tflite_fuse.fusion.block.entry import StoredTables
+from tflite_fuse.fusion.block.entry import StoredTables, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import MAX_BYTES
 from tflite_fuse.fusion.block.packing import WeightLayout
@@ -136,13 +136,15 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
     kind = KINDS[StageKind(desc.kind)]
     if not kind.inputs[0] <= len(inputs) <= kind.inputs[1]:
         raise BlockError(f"Stage {index} of the fused block reads {len(inputs)} tensors.")
+    apart = desc.dilation_height, desc.dilation_width
     stage = Stage(
         kind=kind.number,
         inputs=inputs,
         output=desc.output,
         kernel_size=(desc.kernel_height, desc.kernel_width),
         stride=(desc.stride_height, desc.stride_width),
-        dilation=(desc.dilation_height, desc.dilation_width),
+        dilation=(1, 1) if kind.window is Window.SPREAD else apart,
+        spread=apart if kind.window is Window.SPREAD else (1, 1),
         padding=(desc.pad_top, desc.pad_left),
         depth_multiplier=desc.depth_multiplier,
         activation_min=desc.activation_min,

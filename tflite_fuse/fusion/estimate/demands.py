@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -40,17 +41,34 @@ class Grid:
 
 @dataclass(frozen=True)
 class Reach:
-    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead."""
+    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead.
+
+    All three count parts of a position, ``per`` of which are one: more than one where a stage between makes images
+    larger. Then positions lie within these bounds, not at them.
+    """
 
     scale: int = 1
     behind: int = 0
     ahead: int = 0
+    per: int = 1
 
     def through(self, window: AxisWindow) -> Reach:
         """The reach a stage needs of its input, given that of its output."""
-        return Reach(
-            self.scale * window.stride, self.behind * window.stride + window.padding, window.end(self.ahead + 1) - 1
-        )
+        scale, behind = self.scale * window.stride, self.behind * window.stride + window.padding * self.per
+        ahead, per = self.ahead * window.stride + window.ahead * self.per, self.per * window.spread
+        shared = gcd(scale, behind, ahead, per)
+        return Reach(scale // shared, behind // shared, ahead // shared, per // shared)
+
+    @property
+    def rate(self) -> tuple[int, int]:
+        """Positions per position of the driven tensor, as a fraction in lowest terms."""
+        shared = gcd(self.scale, self.per)
+        return self.scale // shared, self.per // shared
+
+    def in_units(self, per: int) -> Reach:
+        """The same in parts of a position, a multiple of its own."""
+        more = per // self.per
+        return Reach(self.scale * more, self.behind * more, self.ahead * more, per)
 
 
 Reaches = tuple[Reach, Reach]
@@ -79,10 +97,7 @@ class Consumer:
 
     def behind_padding(self, padding: tuple[int, int]) -> Consumer:
         """The same stage with so many more rows and columns of padding before its input."""
-        rows, columns = (
-            AxisWindow(window.stride, window.padding + more, window.extent)
-            for window, more in zip(self.windows, padding, strict=True)
-        )
+        rows, columns = (window.padded(more) for window, more in zip(self.windows, padding, strict=True))
         return Consumer(self.layer, (rows, columns), self.reaches)
 
 

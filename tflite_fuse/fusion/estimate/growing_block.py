@@ -174,6 +174,8 @@ class GrowingBlock:
         elif layer.stage is None:
             return False
         else:
+            if any(window.spread > 1 for window in self.graph.windows[index]):
+                self.sharing = None  # The closed form of what is spent knows no images that are made larger.
             self._follow(index, demand, inside)
             if layer.macs:
                 self.macs = self.macs + self.work.of_layer(index, layer, demand)

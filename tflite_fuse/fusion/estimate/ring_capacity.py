@@ -13,6 +13,8 @@ another has pulled; or at the start of a tile, when one has pulled all it needs 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import floor, lcm
 
 import numpy as np
 
@@ -57,11 +59,14 @@ class Rings:
 
 def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
     """The reaches of a tensor: what all its consumers need."""
-    rows, columns = (
-        Reach(asked[0].scale, max(each.behind for each in asked), max(each.ahead for each in asked))
-        for asked in zip(*(consumer.asked for consumer in consumers), strict=True)
-    )
+    rows, columns = (_joint(asked) for asked in zip(*(consumer.asked for consumer in consumers), strict=True))
     return rows, columns
+
+
+def _joint(asked: Sequence[Reach]) -> Reach:
+    per = lcm(*(each.per for each in asked))
+    alike = [each.in_units(per) for each in asked]
+    return Reach(alike[0].scale, max(each.behind for each in alike), max(each.ahead for each in alike), per)
 
 
 def ring_pixels(
@@ -78,14 +83,49 @@ def ring_pixels(
     region = height * width
     if len(consumers) == 1:
         rows, columns = consumers[0].windows
-        separations: list[tuple[IntArray | int, IntArray]] = [(rows.extent - 1, columns.end(chunk) - columns.first(0))]
-    elif any(len({consumer.asked[axis].scale for consumer in consumers}) > 1 for axis in (0, 1)):
+        across = width if rows.returns else columns.most(chunk)
+        separations: list[tuple[IntArray | int, IntArray]] = [(rows.most(1) - 1, across)]
+    elif any(len({consumer.asked[axis].rate for consumer in consumers}) > 1 for axis in (0, 1)):
         return np.broadcast_to(region, np.broadcast_shapes(region.shape, chunk.shape))
+    elif any(_is_made_larger(consumer) for consumer in consumers):
+        separations = [(_rows_between(consumers, join), width)]
     else:
         separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
     held = [lag * width + np.minimum(width, span) for lag, span in separations]
     pixels: IntArray = np.minimum(region, np.maximum.reduce(held))
     return pixels
+
+
+def _is_made_larger(consumer: Consumer) -> bool:
+    """Whether images are made larger by a stage that reads a tensor, or between it and where its paths meet."""
+    return any(window.spread > 1 for window in consumer.windows) or any(
+        reach.per > 1 for reach in (*consumer.asked, *consumer.reaches)
+    )
+
+
+def _rows_between(consumers: Sequence[Consumer], join: Reaches) -> int:
+    """Full rows between the slowest consumer and the newest pixel, at most, in both of these moments.
+
+    Where images are made larger, positions lie anywhere within the bounds of reaches, and a row may be needed again for
+    the next one: rows count whole.
+    """
+    meeting = join[0]
+    newest = max(Fraction(consumer.asked[0].ahead, consumer.asked[0].per) for consumer in consumers)
+    oldest = []
+    for consumer in consumers:
+        reach, window = consumer.reaches[0], consumer.windows[0]
+        filled = Fraction(reach.ahead, reach.per) - Fraction(reach.scale * meeting.per, reach.per * meeting.scale)
+        oldest.append((filled * window.stride - window.padding) / window.spread)
+    asked = consumers[0].asked[0]
+    first = Fraction(meeting.ahead + meeting.behind, meeting.per) * asked.scale * meeting.per
+    first /= asked.per * meeting.scale
+    begun = max(
+        Fraction(quick.asked[0].ahead, quick.asked[0].per) + Fraction(slow.asked[0].behind, slow.asked[0].per)
+        for quick in consumers
+        for slow in consumers
+        if quick is not slow
+    )
+    return max(0, floor(newest - min(oldest)), floor(begun - first))
 
 
 def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[IntArray, IntArray]:

@@ -57,11 +57,12 @@ class RowMix:
             from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
         """
         (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+        rate = max(1, rows.stride // rows.spread)
         columns = columns if from_edge else replace(columns, padding=0)
         for ends, share in self.rows:
-            found[runs_pulled(ends, columns, length, chunk)] += share / rows.stride
-        if rows.stride > 1:
-            found[row_of_runs(length, chunk)] += 1 - 1 / rows.stride
+            found[runs_pulled(ends, columns, length, chunk)] += share / rate
+        if rate > 1:
+            found[row_of_runs(length, chunk)] += 1 - 1 / rate
         return RowMix(tuple(found.items()))
 
     def cost(self, run_costs: tuple[int, ...]) -> float:

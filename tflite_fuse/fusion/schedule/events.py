@@ -223,7 +223,7 @@ def _seen(
     (height, width), (rows, columns) = extents, windows
     top, bottom = rows.first(row), rows.end(row + 1)
     left, right = columns.first(column), columns.end(column + count)
-    seen = (bottom > 0) & (top < height) & (right > 0) & (left < width)
+    seen = (bottom > 0) & (top < height) & (right > 0) & (left < width) & (top < bottom) & (left < right)
     first = np.maximum(top, 0) * width + np.maximum(left, 0)
     end = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
     return np.where(seen, first, FAR), np.where(seen, end, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, sum_bytes
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
@@ -42,7 +43,8 @@ def window_pointers(stage: Stage) -> int:
     Kinds that read two tensors at once need one more.
     """
     fewest, _ = KINDS[stage.kind].inputs
-    return stage.kernel_size[0] * stage.extent[1] + fewest
+    rows, columns = stage_windows(stage)
+    return (stage.kernel_size[0] if rows.spread == 1 else rows.most(1)) * columns.most(1) + fewest
 
 
 def reserved_bytes(spatial_stages: int, pointers: int) -> int:

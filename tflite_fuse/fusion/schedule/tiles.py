@@ -7,7 +7,7 @@ block differ only in where they lie; ``Tiles.classes`` groups those that do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class Axis:
         padding = [
             np.where(
                 (extents[stage.output] > 0) & (extents[index] > 0),
-                self.ranges[index].low - window.first(self.ranges[stage.output].low),
+                self.ranges[index].low * window.spread - self.ranges[stage.output].low * window.stride + window.padding,
                 0,
             )
             for stage, window, index in reads
@@ -157,6 +157,6 @@ class Axis:
         kinds, counts = np.unique(np.stack(extents + padding), axis=1, return_counts=True)
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
             found = zip(reads, column[len(extents) :], strict=True)
-            looks = iter(AxisWindow(window.stride, before, window.extent) for (_, window, _), before in found)
+            looks = iter(replace(window, padding=before) for (_, window, _), before in found)
             windows = tuple(tuple(next(looks) for _ in stage.inputs) for stage, _ in self.looking)
             yield tuple(column[: len(extents)]), windows, count

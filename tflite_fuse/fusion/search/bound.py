@@ -219,7 +219,9 @@ def _window_pixels(
         (written.height, written.width),
         strict=True,
     ):
-        moved = replace(window, padding=window.padding + more)
+        if window.spread > 1:
+            continue  # Windows on an input spread out may see nothing.
+        moved = window.padded(more)
         seen = _taps_inside(moved, taps, dilation, length, count)
         total *= int(seen.max() if complete else seen.min())
     return total
@@ -255,7 +257,9 @@ def _reads_all(graph: LayerGraph, reader: int, tensor: int, whole: Sequence[bool
         return True
     written = graph.tensors[layer.outputs[0]]
     return all(
-        window.stride <= window.extent and (count - 1) * window.stride - window.padding + window.extent >= length
+        window.spread == 1
+        and window.stride <= window.extent
+        and (count - 1) * window.stride - window.padding + window.extent >= length
         for window, length, count in zip(
             stage_windows(layer.stage), (source.height, source.width), (written.height, written.width), strict=True
         )

@@ -73,11 +73,22 @@ def program_of(options: Options) -> Program:
     return Program(options.header, options.tensors, options.stages, inputs)
 
 
-def reach(stage: StageDesc, axis: int) -> tuple[int, int, int]:
-    """Stride, padding and extent of a stage's windows along rows (0) or columns (1)."""
-    if axis == 0:
-        return stage.stride_height, stage.pad_top, (stage.kernel_height - 1) * stage.dilation_height + 1
-    return stage.stride_width, stage.pad_left, (stage.kernel_width - 1) * stage.dilation_width + 1
+SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
+"""Kinds whose dilation is the distance of the input's pixels, not of the taps."""
+
+
+def reach(stage: StageDesc, axis: int) -> tuple[int, int, int, int]:
+    """Stride, padding and extent of a stage's windows along rows (0) or columns (1), and the step between input pixels.
+
+    All count in units of which so many make that step.
+    """
+    stride, pad, kernel, apart = (
+        (stage.stride_height, stage.pad_top, stage.kernel_height, stage.dilation_height),
+        (stage.stride_width, stage.pad_left, stage.kernel_width, stage.dilation_width),
+    )[axis]
+    if stage.kind in SPREADING:
+        return stride, pad, kernel, apart
+    return stride, pad, (kernel - 1) * apart + 1, 1
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,11 @@ class Axis:
         return bool((np.cumsum(seen)[:length] > 0).all())
 
 
+def _up(units: Ints, apart: int) -> Ints:
+    """The first input pixel that does not lie before a unit."""
+    return np.asarray(-(-units // apart))
+
+
 def spans(program: Program, axis: int) -> Axis:
     """The spans of all bands (axis 0) or strips (axis 1), in order."""
     lengths = [(tensor.height, tensor.width)[axis] for tensor in program.tensors]
@@ -111,11 +127,11 @@ def spans(program: Program, axis: int) -> Axis:
                 low[t], high[t] = np.zeros_like(starts), np.full_like(starts, lengths[t])
     for s in reversed(program.spatial):
         stage = program.stages[s]
-        stride, pad, extent = reach(stage, axis)
+        stride, pad, extent, apart = reach(stage, axis)
         below, above = low[stage.output], high[stage.output]
         for t in program.inputs[s]:
-            first = np.maximum(below * stride - pad, 0)
-            last = np.minimum((above - 1) * stride - pad + extent, lengths[t])
+            first = np.maximum(_up(below * stride - pad, apart), 0)
+            last = np.minimum(_up((above - 1) * stride - pad + extent, apart), lengths[t])
             seen = (below < above) & (first < last)
             low[t] = np.where(seen, np.minimum(low[t], first), low[t])
             high[t] = np.where(seen, np.maximum(high[t], last), high[t])
@@ -129,7 +145,7 @@ class Tile:
     Attributes:
         extents: rows and columns computed of every tensor; (0, 0) for none.
         origins: for every spatial stage and each of its inputs, row and column of the first window, counted from the
-            first row and column of the input's region; negative on padding.
+            first row and column of the input's region, in the units of ``reach``; negative on padding.
         count: how many such tiles there are.
     """
 
@@ -162,10 +178,10 @@ def _kinds(program: Program, axis: Axis, number: int) -> dict[_Kind, int]:
         extents = tuple(max(0, b - a) for a, b in zip(low, high, strict=True))
         origins = []
         for s in program.spatial:
-            stride, pad, _ = reach(program.stages[s], number)
+            stride, pad, _, apart = reach(program.stages[s], number)
             written = program.stages[s].output
             origins.append(
-                tuple(low[written] * stride - pad - low[t] if extents[written] and extents[t] else 0
+                tuple(low[written] * stride - pad - low[t] * apart if extents[written] and extents[t] else 0
                       for t in program.inputs[s])
             )  # fmt: skip
         kind = (extents, tuple(origins))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tflite_fuse.fusion.block.enums import StageKind, Storage
 from tflite_fuse.fusion.block.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
 from tflite_fuse.fusion.encoding.structs import NONE
-from tflite_fuse.proof.block.regions import Program
+from tflite_fuse.proof.block.regions import Program, reach
 from tflite_fuse.proof.block.tape import is_source
 
 _ALIGNMENT = 4
@@ -24,8 +24,11 @@ def reserved(program: Program) -> int:
     most = 0
     for s, stage in enumerate(program.stages):
         if not is_source(program, s):
-            columns = (stage.kernel_width - 1) * stage.dilation_width + 1
-            most = max(most, stage.kernel_height * columns + (2 if stage.kind == StageKind.ADD else 1))
+            _, _, tall, apart = reach(stage, 0)
+            _, _, wide, beside = reach(stage, 1)
+            rows = stage.kernel_height if apart == 1 else _up(tall, apart) // apart
+            columns = _up(wide, beside) // beside
+            most = max(most, rows * columns + (2 if stage.kind == StageKind.ADD else 1))
     cursors = _up(CURSOR_BYTES * len(program.spatial), POINTER_BYTES)
     return cursors + (POINTER_BYTES * most if most > STACK_POINTERS else 0)
 

@@ -18,6 +18,7 @@ from tflite_fuse.proof.block.constants import (
     packed_by_quads,
     weight_places,
 )
+from tflite_fuse.proof.block.regions import reach
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.scales import scaled
 from tflite_fuse.proof.original.values import Original
@@ -162,6 +163,9 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     spread = 128 * np.abs(sums).sum(axis=1)
     table, down = _expected_table(view, meaning, bias, low, high, spread)
     layout = layout_of(view.kind, view.desc, source, down is not None)
+    if view.kind is StageKind.TRANSPOSE_CONV:
+        # Which weights meet a pixel depends on where they stand, so zero points are not folded into its biases.
+        table[:, 0] = meaning.bias
     if layout != view.desc.weight_layout:
         yield Difference("weight layout", layout, view.desc.weight_layout)
         return
@@ -257,6 +261,10 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
             count = int((stored != meaning.answers).sum())
             yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
         view.count("answers", len(meaning.answers))
+    elif meaning.places:
+        places = view.constants.table(desc.table_offset, len(meaning.places), "table")
+        yield from _array_differences("place of a row or column", np.array(meaning.places, np.int64), places)
+        view.count("places", len(meaning.places))
     elif meaning.channels:
         wanted = np.array([meaning.pad, *meaning.channels], np.int64)
         taken = view.constants.take(desc.table_offset, 2 * len(wanted), "table").view("<i2").astype(np.int64)
@@ -301,7 +309,9 @@ def sees_outside(view: StageView) -> bool:
     source = view.inputs[0]
     together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN
     together = together and not packed_by_quads(view.kind, source)
-    bottom = (output.height - 1) * desc.stride_height + (desc.kernel_height - 1) * desc.dilation_height + 1
-    right = (output.width - 1) * desc.stride_width + (desc.kernel_width - 1) * desc.dilation_width + 1
-    leaves = desc.pad_top > 0 or desc.pad_left > 0 or bottom > source.height or right > source.width
-    return together or leaves
+    for axis, length, size in ((0, source.height, output.height), (1, source.width, output.width)):
+        stride, pad, extent, apart = reach(desc, axis)
+        # The first input pixel under the first window, and the last one under the last.
+        first, last = -(pad // apart), ((size - 1) * stride - pad + extent - 1) // apart
+        together |= first < 0 or last >= length
+    return together

@@ -154,11 +154,12 @@ def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: In
     stage, tensor = program.stages[s], program.inputs[s][number]
     (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
     out_width = max(1, tile.extents[stage.output][1])
-    stride_y, _, extent_y = reach(stage, 0)
-    stride_x, _, extent_x = reach(stage, 1)
-    top, left = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
-    bottom, right = top + extent_y, (end - 1) % out_width * stride_x + left_0 + extent_x
-    inside = (bottom > 0) & (top < height) & (right > 0) & (left < width)
+    (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = reach(stage, 0), reach(stage, 1)
+    above, before = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
+    behind_columns = (end - 1) % out_width * stride_x + left_0 + extent_x
+    top, bottom = -(-above // apart_y), -(-(above + extent_y) // apart_y)
+    left, right = -(-before // apart_x), -(-behind_columns // apart_x)
+    inside = (bottom > 0) & (top < height) & (right > 0) & (left < width) & (top < bottom) & (left < right)
     oldest = np.maximum(top, 0) * width + np.maximum(left, 0)
     behind = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
     return np.where(inside, oldest, NEVER), np.where(inside, behind, 0)

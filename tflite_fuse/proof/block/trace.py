@@ -13,7 +13,7 @@ from tflite_fuse.fusion.block.enums import ElementType, StageKind, Storage
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
 from tflite_fuse.proof.block.constants import Constants
 from tflite_fuse.proof.block.options import Options
-from tflite_fuse.proof.block.regions import Program, program_of
+from tflite_fuse.proof.block.regions import SPREADING, Program, program_of
 from tflite_fuse.proof.block.replay import ScheduleProof, replay
 from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.proof.certificate import BlockProof, Finding
@@ -33,7 +33,7 @@ _ARITIES = {
 MOST_PIXELS_ALONE = 1 << 22
 """Pixels of all tensors of a block whose extents are not those of the original's tensors."""
 
-_WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
+_WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL, *SPREADING)
 
 
 @dataclass

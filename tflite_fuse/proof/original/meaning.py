@@ -26,7 +26,8 @@ class Meaning:
         result: the tensor it writes.
         images: of the sources, None where bytes count and not how they are arranged.
         output: image of the result, None where it follows from the source's rows and columns.
-        kernel, stride, dilation, padding: (rows, columns); padding is above and to the left.
+        kernel, stride, dilation, padding: (rows, columns); padding is above and to the left. Dilation is that of the
+            input where images are made larger.
         multiplier_of_depth: output channels per input channel of a DEPTHWISE.
         clamp: least and greatest output value.
         weights: int8 [output channels, tap rows, tap columns, input channels the filter reads].
@@ -36,6 +37,7 @@ class Meaning:
         table: the bytes of the table of a SCALE or OFFSET.
         answers: the 256 values a LOOKUP gives for -128 ... 127.
         channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
+        places: where rows, then columns of a RESIZE lie in its input, in 1024ths of a pixel.
         pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills.
         folds: whether zeros around its input may become its own padding.
     """
@@ -60,13 +62,16 @@ class Meaning:
     table: bytes = b""
     answers: npt.NDArray[np.int64] | None = None
     channels: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
     pad: int | None = None
     folds: bool = False
 
     @property
     def pointwise(self) -> bool:
         """Whether rows and columns are none of its business: pixels are computed one by one."""
-        return self.kernel == self.stride == (1, 1) and self.padding == (0, 0) and self.kind is not StageKind.PAD
+        if self.kind in (StageKind.PAD, StageKind.RESIZE, StageKind.TRANSPOSE_CONV):
+            return False
+        return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 
 
 def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning | None:

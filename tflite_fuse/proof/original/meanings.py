@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tflite_fuse.fusion.block.enums import StageKind
-from tflite_fuse.proof.original import by_channel, with_weights, without_weights
+from tflite_fuse.proof.original import by_channel, larger, with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
@@ -18,12 +18,13 @@ from tflite_fuse.proof.original.values import Original, Step
 def meaning_of(original: Original, step: Step) -> Meaning | None:
     """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
     find = _MEANINGS.get(step.name)
-    if find is None or len(step.outputs) != 1 or step.operand(0) < 0 or not original.computes_in_int8(step):
+    if find is None or len(step.outputs) != 1 or not original.computes_in_int8(step):
         return None
-    read = max(
-        range(min(2, len(step.inputs))), key=lambda position: original.activation(step.operand(position)) is not None
-    )
-    if original.activation(step.operand(read)) is None or original.activation(step.outputs[0]) is None:
+    places = (2,) if step.name == "TRANSPOSE_CONV" else range(min(2, len(step.inputs)))
+    read = [step.operand(place) for place in places]
+    if min(read, default=-1) < 0 or all(original.activation(tensor) is None for tensor in read):
+        return None
+    if original.activation(step.outputs[0]) is None:
         return None
     return find(original, step)
 
@@ -53,6 +54,9 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "QUANTIZE": without_weights.quantize,
     "RELU": without_weights.relu,
     "RELU6": without_weights.relu6,
+    "RESIZE_BILINEAR": larger.resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": larger.resize_nearest,
     "SQUARED_DIFFERENCE": without_weights.squared_difference,
     "SUB": without_weights.subtract,
+    "TRANSPOSE_CONV": larger.transposed_convolution,
 }

@@ -17,8 +17,8 @@ def _windowed(
     original: Original, step: Step, kind: StageKind, weights: npt.NDArray[np.int8], depth: int
 ) -> Meaning | None:
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
-    clamp, bias = fused_clamp(original, step), _bias(original, step, len(weights))
-    ratios = _filter_ratios(original, step, len(weights))
+    clamp, bias = fused_clamp(original, step), bias_of(original, step, len(weights))
+    ratios = filter_ratios(original, step, len(weights))
     if source is None or output is None or clamp is None or bias is None or ratios is None:
         return None
     kernel = (int(weights.shape[1]), int(weights.shape[2]))
@@ -36,18 +36,20 @@ def _windowed(
     )  # fmt: skip
 
 
-def _filter_ratios(original: Original, step: Step, channels: int) -> npt.NDArray[np.float64] | None:
+def filter_ratios(original: Original, step: Step, channels: int, place: int = 0) -> npt.NDArray[np.float64] | None:
+    """What a sum of products is scaled by, for each output channel; ``place`` is that of the input."""
     scales = original.scales(step.operand(1))
     if scales is None or len(scales) not in (1, channels):
         return None
     spread = np.repeat(scales, channels) if len(scales) == 1 else scales
-    return product_ratio(affine(original, step.inputs[0])[0], spread, affine(original, step.outputs[0])[0])
+    return product_ratio(affine(original, step.inputs[place])[0], spread, affine(original, step.outputs[0])[0])
 
 
-def _bias(original: Original, step: Step, channels: int) -> Int64s | None:
-    if step.operand(2) < 0:
+def bias_of(original: Original, step: Step, channels: int, place: int = 2) -> Int64s | None:
+    """The bias, zeros where it is left out; None where it has another length."""
+    if step.operand(place) < 0:
         return np.zeros(channels, np.int64)
-    values = np.array(original.numbers(step.operand(2)), np.int64)
+    values = np.array(original.numbers(step.operand(place)), np.int64)
     return values if len(values) == channels else None
 
 
@@ -82,7 +84,7 @@ def fully_connected(original: Original, step: Step) -> Meaning | None:
     if weights is None or scales is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
         return None
     channels, depth = weights.shape
-    bias = _bias(original, step, channels)
+    bias = bias_of(original, step, channels)
     elements = prod(original.tensors[step.inputs[0]].dims)
     if bias is None or elements != depth or prod(original.tensors[step.outputs[0]].dims) != channels:
         return None

@@ -14,10 +14,12 @@ from tflite_fuse.fusion.block.kinds.elementwise.scale import SCALE
 from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
 from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
+from tflite_fuse.fusion.block.kinds.moving.resize import RESIZE
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
+from tflite_fuse.fusion.block.kinds.weighted.transposed import TRANSPOSE_CONV
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
 
@@ -40,6 +42,8 @@ KINDS: Mapping[StageKind, Kind] = {
         CHANNELS,
         SCALE,
         OFFSET,
+        RESIZE,
+        TRANSPOSE_CONV,
     )
 }
 

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Networks whose images are made larger again: the arena under TFLM as they are, rewritten, and with a streamed input.
+
+bench_networks.py [--inputs N]: one line per network, every row compared in TFLM. The last column is what no rewrite
+with a resident input goes above: before over (input + tail).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.zoo import networks
+
+NETWORKS: dict[str, Callable[[], Model]] = {
+    "U-Net 96 x 96, TRANSPOSE_CONV": lambda: networks.u_network(96),
+    "U-Net 96 x 96, RESIZE_BILINEAR": lambda: networks.u_network(96, transposed=False),
+    "detector's neck, 96 x 96": lambda: networks.neck_network(96),
+}
+
+
+def row(name: str, model: Model, inputs: int) -> str:
+    """One line of the table."""
+    data = serialize_model(model)
+    resident = tflite_fuse.rewrite(data, verify=True, inputs=inputs).report
+    streamed = tflite_fuse.rewrite(data, verify=True, inputs=inputs, input_mode="streamed").report
+    before, after = resident.before.arena_bytes, resident.after.arena_bytes
+    kept = sum(tensor_nbytes(model.main.tensors[tensor]) for tensor in model.main.inputs)
+    ceiling = before / (kept + resident.after.tail_bytes)
+    return (
+        f"| {name} | {before:,} | {after:,} | {before / after:.2f} | {streamed.after.arena_bytes:,} "
+        f"| {before / streamed.after.arena_bytes:.2f} | {resident.compute_factor:.2f} | {ceiling:.2f} |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=4)
+    inputs = parser.parse_args().inputs
+    print("| network | TFLM | rewritten | ratio | streamed | ratio | F | ceiling |\n|---|--:|--:|--:|--:|--:|--:|--:|")
+    for name, build in NETWORKS.items():
+        print(row(name, build(), inputs), flush=True)
+
+
+if __name__ == "__main__":
+    main()
