@@ -26,12 +26,12 @@ from tflite_fuse.runtime.watched import watched
 
 
 def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, MutationScore]:
-    """How many borders inside the rewritten model has, and what running it says."""
+    """How many tensors are compared beside the outputs, and what running it says."""
     model, after = load_model(path), load_model(api.rewrite(path, verify=False).model)
-    same = validate(model, after).same
-    borders = [a for a, _ in watched((model, after), same)]
-    inputs = directed(model, generate_inputs(model, count, seed), borders, seed)
-    return len(borders), mutation_score((model, after), same, inputs, weights, seed)
+    certificate = validate(model, after)
+    tensors = watched((model, after), certificate).first
+    inputs = directed(model, generate_inputs(model, count, seed), tensors, seed)
+    return len(tensors), mutation_score((model, after), certificate, inputs, weights, seed)
 
 
 def main() -> None:
@@ -42,14 +42,14 @@ def main() -> None:
     parser.add_argument("--weights", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    print("| model | borders | altered | caught | share | never vary | alter nothing | s |")
+    print("| model | tensors | altered | caught | share | never vary | alter nothing | s |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     files = [each for path in asked.models for each in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
     for path in files:
         started = time.monotonic()
-        borders, found = score(path, asked.inputs, asked.weights, asked.seed)
+        tensors, found = score(path, asked.inputs, asked.weights, asked.seed)
         share = "" if found.share is None else f"{100 * found.share:.1f} %"
-        numbers = f"{borders} | {found.altered} | {found.caught} | {share} | {found.constant} | {found.silent}"
+        numbers = f"{tensors} | {found.altered} | {found.caught} | {share} | {found.constant} | {found.silent}"
         print(f"| {path.stem} | {numbers} | {time.monotonic() - started:.0f} |", flush=True)
 
 

@@ -265,8 +265,7 @@ def verify(
     samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs, seed)
     try:
         if data is None:
-            borders = watched((first, second), certificate.same)
-            samples = directed(first, samples, [tensor for tensor, _ in borders], seed)
+            samples = directed(first, samples, watched((first, second), certificate).first, seed)
         found = compare(
             first_bytes,
             second_bytes,
@@ -274,7 +273,7 @@ def verify(
             names=(names[0], names[1]),
             models=(first, second),
             progress=_counted(progress),
-            watch=certificate.same,
+            watch=certificate,
         )
     except (ModelError, RuntimeUnavailableError) as error:
         if not certificate.proven:
@@ -283,7 +282,7 @@ def verify(
     found = replace(found, certificate=shown, seed=seed if data is None else None, unconfined=tflm.unconfined())
     if not mutants or found.fault is not None:
         return found
-    return replace(found, score=mutation_score((first, second), certificate.same, samples, mutants, seed))
+    return replace(found, score=mutation_score((first, second), certificate, samples, mutants, seed))
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:

@@ -81,7 +81,7 @@ def rewrite_model(
         return _as_it_was(model, data, before, options, needs)
     files = data if sound else serialize_model(remove_plan(model)), output
     seed = crc32(data) if seed is None else seed
-    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate.same)
+    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate)
     outside = outside_inputs(rewritten)
     report = Report(
         before=before,

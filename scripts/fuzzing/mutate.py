@@ -20,7 +20,7 @@ from tflite_fuse.model.file import serialize_model
 
 _WILD = (0, 1, -1, 2, 3, 127, 128, 255, 256, 1000, 32767, 65535, 65536, 1 << 20, 1 << 24, 1 << 28, 2**31 - 1, -(2**31))
 _NAMES = ("", "\x1b[31m", "a\nb", "n" * 5000, "\udcff", "x\x00y", "é漢\u202e")
-_LONGEST_VECTOR = 100
+_LONGEST_VECTOR = 40
 
 
 def mutated(rng: Random, data: bytes, model: s.Model) -> bytes:

@@ -88,7 +88,7 @@ def test_what_no_runtime_runs_is_proven_alone(original: bytes) -> None:
     assert result.report.verified is None and result.report.proven.blocks
     found = tflite_fuse.verify(strange, result.model)
     assert found.not_run and found.inputs == 0 and found.fault is None
-    with pytest.raises((ModelError, RuntimeUnavailableError)):
+    with pytest.raises((VerificationError, RuntimeUnavailableError)):
         tflite_fuse.rewrite(strange, verify=True)
 
 

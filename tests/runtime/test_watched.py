@@ -47,26 +47,27 @@ def damaged(model: Model, at: int) -> Model:
 
 
 def test_borders_are_tensors_at_blocks_that_both_models_have(pair: tuple[Model, Model]) -> None:
-    found = watched(pair, validate(*pair).same)
-    assert found and all(a not in pair[0].main.outputs for a, _ in found)
-    assert [pair[0].main.tensors[a].name for a, _ in found] == [pair[1].main.tensors[b].name for _, b in found]
+    found = watched(pair, validate(*pair))
+    assert len(found.first) == 5 and not set(found.first) & set(pair[0].main.outputs)
+    names = [pair[0].main.tensors[tensor].name for tensor in found.first]
+    assert names == [found.opened.main.tensors[tensor].name for tensor in found.second]
 
 
 def test_a_difference_that_no_output_shows_is_found_between_blocks(pair: tuple[Model, Model]) -> None:
     original, inputs = pair[0], generate_inputs(pair[0], 1)
     found = []
     for wrong in (damaged(pair[1], at) for at in range(12)):
-        files, same = (serialize_model(original), serialize_model(wrong)), validate(original, wrong).same
+        files, proof = (serialize_model(original), serialize_model(wrong)), validate(original, wrong)
         if compare(*files, inputs).bit_exact:
-            found.append(compare(*files, inputs, watch=same).first_difference)
+            found.append(compare(*files, inputs, watch=proof).first_difference)
     seen = [each for each in found if each is not None]
     assert seen and all(each.inside and str(each).startswith("tensor ") for each in seen)
 
 
 def test_what_is_compared_inside_is_counted(pair: tuple[Model, Model]) -> None:
     files, inputs = [serialize_model(model) for model in pair], generate_inputs(pair[0], 3)
-    found = compare(*files, inputs, watch=validate(*pair).same)
-    assert found.bit_exact and found.inside == len(watched(pair, validate(*pair).same)) > 0
+    found = compare(*files, inputs, watch=validate(*pair))
+    assert found.bit_exact and found.inside == len(watched(pair, validate(*pair)).first) > 0
     assert compare(*files, inputs).inside == 0
 
 
@@ -75,7 +76,7 @@ def test_a_keyword_model_whose_first_weights_are_zero_does_not_pass_by_running(p
     original = load_model(path)
     wrong = with_constant(load_model(tflite_fuse.rewrite(path, verify=False).model), lambda values: values.fill(0))
     inputs = generate_inputs(original, 4)
-    found = compare(path.read_bytes(), serialize_model(wrong), inputs, watch=validate(original, wrong).same)
+    found = compare(path.read_bytes(), serialize_model(wrong), inputs, watch=validate(original, wrong))
     assert not found.bit_exact
 
 
@@ -106,23 +107,23 @@ def test_a_model_that_computes_too_much_keeps_its_inputs(monkeypatch: pytest.Mon
 
 def test_the_score_counts_every_weight_once(pair: tuple[Model, Model]) -> None:
     inputs = directed(pair[0], generate_inputs(pair[0], 24))
-    found = mutation_score(pair, validate(*pair).same, inputs, 30)
+    found = mutation_score(pair, validate(*pair), inputs, 30)
     assert found.inputs == 24 and found.altered + found.constant + found.silent == 30
     assert 0 < found.caught <= found.altered and found.share == found.caught / found.altered
     assert f"{found.altered} alter a value" in str(found)
-    assert mutation_score(pair, validate(*pair).same, inputs, 30) == found
+    assert mutation_score(pair, validate(*pair), inputs, 30) == found
 
 
 def test_one_dull_input_notices_less_than_many(pair: tuple[Model, Model]) -> None:
-    same = validate(*pair).same
-    one = mutation_score(pair, same, generate_inputs(pair[0], 1)[:1] and [generate_inputs(pair[0], 9)[2]], 30)
-    many = mutation_score(pair, same, generate_inputs(pair[0], 24), 30)
+    proof = validate(*pair)
+    one = mutation_score(pair, proof, generate_inputs(pair[0], 1)[:1] and [generate_inputs(pair[0], 9)[2]], 30)
+    many = mutation_score(pair, proof, generate_inputs(pair[0], 24), 30)
     assert one.caught < many.caught
 
 
 def test_a_model_without_blocks_has_no_score() -> None:
     model = two_halves()
-    found = mutation_score((model, model), validate(model, model).same, generate_inputs(model, 2), 5)
+    found = mutation_score((model, model), validate(model, model), generate_inputs(model, 2), 5)
     assert found.share is None and found.altered == found.constant == found.silent == 0
 
 

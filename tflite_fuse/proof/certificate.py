@@ -53,6 +53,7 @@ class BlockProof:
         version: of its options' format.
         tile_height, tile_width, chunk: how it runs.
         counts: what was compared: stages, weights, table entries, runs of pixels replayed and so on.
+        values: tensors of the block, and those of the original that hold the same bytes if its stages are sound.
     """
 
     operator: str
@@ -62,6 +63,7 @@ class BlockProof:
     tile_width: int
     chunk: int
     counts: dict[str, int] = field(default_factory=dict)
+    values: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tflite_fuse.runtime.mutation import MutationScore
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
-from tflite_fuse.runtime.watched import Pairs, watched_copies
+from tflite_fuse.runtime.watched import exposed, watched
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
@@ -41,7 +41,7 @@ class Comparison:
     run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
     inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
     the second model is a rewrite of the first: what was proven without running them. ``inside`` is the number of
-    tensors at borders of blocks that were compared beside the outputs, ``seed`` that of the inputs if they were drawn,
+    tensors at and in blocks that were compared beside the outputs, ``seed`` that of the inputs if they were drawn,
     ``unconfined`` says which rights the runtime kept, ``score`` what changes of weights the run would have noticed.
     """
 
@@ -100,7 +100,7 @@ def compare(
     known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
     runtime: Runtime = tflm,
-    watch: Pairs = (),
+    watch: Certificate | None = None,
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
@@ -119,8 +119,8 @@ def compare(
         known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
         runtime: what runs them.
-        watch: tensors of the first model and of the second that should hold the same bytes. Those at the borders of
-            blocks are compared, too, in copies of both models that give them as outputs and have no arena plan.
+        watch: where the second was made of the first, what is known of its tensors: those at and in blocks are
+            compared, too, in copies of both models that give them as outputs.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
@@ -132,12 +132,12 @@ def compare(
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b)) if models is None else models
     check_signatures(models, names)
-    copies = watched_copies(models, watch)
-    if copies is not None:
+    more = watched(models, watch)
+    if more.first:
+        copies = exposed(models[0], more.first), b, exposed(more.opened, more.second)
+        inside = [_tensor_name(models[0], tensor) for tensor in more.first]
         try:
-            return _Comparing(models, (copies.first, b, copies.second), names, known, runtime, copies.names).run(
-                inputs, progress
-            )
+            return _Comparing(models, copies, names, known, runtime, inside).run(inputs, progress)
         except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared
             pass
     return _Comparing(models, (a, b), names, known, runtime).run(inputs, progress)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.runtime import tflm
@@ -33,7 +34,8 @@ Results = list[Array]
 
 
 def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
-    """The given inputs, the last third of them replaced by better ones; all as they were if a model computes too much.
+    """The given inputs, the last third of them replaced by better ones; all as they were if a model
+    computes too much, or does not run.
 
     Args:
         model: the original.
@@ -42,23 +44,23 @@ def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int
         seed: of the search.
 
     Raises:
-        ModelError: the runtime refuses the model.
-        RuntimeUnavailableError: there is none.
+        RuntimeUnavailableError: there is no runtime.
     """
     kept, random = (list(map(list, part)) for part in (given[: -(len(given) // 3)], given[-(len(given) // 3) :]))
     runs = WORK * len(given) // max(1, sum(operator_macs(model)))
     if len(given) < 3 or runs < 2 * len(given):
         return list(map(list, given))
-    with tflm.session(exposed(model, watch)) as worker:
+    try:
+        with tflm.session(exposed(model, watch)) as worker:
 
-        def run(arrays: Inputs) -> Results:
-            feed = make_feed(model, arrays)
-            return worker.infer(feed.inputs, feed.outside)
+            def run(arrays: Inputs) -> Results:
+                feed = make_feed(model, arrays)
+                return worker.infer(feed.inputs, feed.outside)
 
-        search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
-        for each in random:
-            kept.append(search.best_of(each) if search.runs < runs else each)
-    return kept
+            search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
+            return kept + [search.best_of(each) if search.runs < runs else each for each in random]
+    except ModelError:  # whoever compares on them says why
+        return list(map(list, given))
 
 
 class _Search:

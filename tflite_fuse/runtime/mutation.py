@@ -21,10 +21,11 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
-from tflite_fuse.runtime.watched import Pairs, exposed
+from tflite_fuse.runtime.watched import exposed, watched
 
 _CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "DEPTHWISE_CONV_2D": -1}
 
@@ -36,7 +37,7 @@ class MutationScore:
     Attributes:
         inputs: on how many inputs each was tried.
         altered: changes under which the operator's own output differs for some input.
-        caught: those of them that show at the border of the block.
+        caught: those of them that show in what is compared: the outputs of the block and what it gives when open.
         constant: changes that altered nothing, in a channel that had one value throughout.
         silent: other changes that altered nothing.
     """
@@ -68,7 +69,7 @@ class MutationScore:
 
 @dataclass(frozen=True)
 class _Piece:
-    """What a block replaces: operators of the original, its tensors that they are fed with, and that they give."""
+    """What a block replaces: operators of the original, its tensors that they are fed with, and that are compared."""
 
     operators: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -76,13 +77,13 @@ class _Piece:
 
 
 def mutation_score(
-    models: tuple[Model, Model], same: Pairs, inputs: Sequence[Sequence[Array]], count: int, seed: int = 0
+    models: tuple[Model, Model], certificate: Certificate, inputs: Sequence[Sequence[Array]], count: int, seed: int = 0
 ) -> MutationScore:
-    """Change weights one at a time and look whether comparing at the borders of blocks shows it.
+    """Change weights one at a time and look whether what is compared at and in blocks shows it.
 
     Args:
         models: an original without state, and a rewrite that computes the same.
-        same: tensors of both that hold the same bytes.
+        certificate: of the two.
         inputs: of the original.
         count: how many weights.
         seed: which ones.
@@ -94,7 +95,8 @@ def mutation_score(
     original = remove_plan(models[0])
     rng = np.random.default_rng(seed)
     found = np.zeros(4, np.int64)
-    pieces = list(_pieces(original, models[1], {b: a for a, b in same}))
+    seen = watched(models, certificate).first
+    pieces = list(_pieces(original, models[1], {b: a for a, b in certificate.same}, set(seen)))
     every = [(piece, index, _weights(original, index)) for piece in pieces for index in piece.operators]
     weighted = [(piece, index, weights.size) for piece, index, weights in every if weights is not None]
     sizes = np.array([size for *_, size in weighted], np.float64)
@@ -106,7 +108,7 @@ def mutation_score(
     return MutationScore(len(inputs), *map(int, found))
 
 
-def _pieces(original: Model, rewritten: Model, origin: dict[int, int]) -> Iterator[_Piece]:
+def _pieces(original: Model, rewritten: Model, origin: dict[int, int], seen: set[int]) -> Iterator[_Piece]:
     graph = original.main
     writer = {t: index for index, operator in enumerate(graph.operators) for t in operator.outputs or ()}
     known = {(each.custom_options or b"") for each in graph.operators}
@@ -124,8 +126,9 @@ def _pieces(original: Model, rewritten: Model, origin: dict[int, int]) -> Iterat
                 operators.add(writer[tensor])
                 todo += [t for t in graph.operators[writer[tensor]].inputs or () if t >= 0]
         read = {t for t in reads if t in writer or t in graph.inputs}
+        inner = {t for index in operators for t in graph.operators[index].outputs or ()} & seen
         if operators:
-            yield _Piece(tuple(sorted(operators)), tuple(sorted(read)), outputs)
+            yield _Piece(tuple(sorted(operators)), tuple(sorted(read)), tuple(sorted({*outputs, *inner})))
 
 
 def _weights(model: Model, index: int) -> npt.NDArray[np.int8] | None:

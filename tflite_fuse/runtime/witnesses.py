@@ -14,13 +14,14 @@ from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
-from tflite_fuse.runtime.watched import Pairs, watched
+from tflite_fuse.runtime.watched import watched
 
 NAMES = "model A", "model B"
 
@@ -49,7 +50,7 @@ def hear(
     inputs: int,
     seed: int,
     progress: Callable[[int, int], None] | None,
-    watch: Pairs = (),
+    watch: Certificate | None = None,
 ) -> Testimony:
     """Run an original and what was made of it.
 
@@ -61,7 +62,7 @@ def hear(
         inputs: on how many inputs.
         seed: of the random ones among them, and of the search for telling ones.
         progress: told of every one.
-        watch: tensors of both that should hold the same bytes, compared as well (see ``compare``).
+        watch: what is known of tensors of both (see ``compare``).
 
     Raises:
         VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
@@ -76,7 +77,7 @@ def hear(
     given: Sequence[Sequence[Array]] = ()
     try:
         given = generate_inputs(models[0], inputs, seed)
-        given = directed(models[0], given, [tensor for tensor, _ in watched(models, watch)], seed)
+        given = directed(models[0], given, watched(models, watch).first, seed)
         oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=watch)
     except ModelError as error:
         if _runs(models[0], files[0], given[:1]):
@@ -94,7 +95,7 @@ def hear(
         return Testimony(None, f"not possible on this machine: {error}")
     _refuse_difference(oracle)
     rights = tflm.unconfined()
-    inside = f", comparing {oracle.inside} tensors between blocks as well" if oracle.inside else ""
+    inside = f", comparing {oracle.inside} tensors between and in blocks as well" if oracle.inside else ""
     notes = [f"run on inputs of seed {seed}{inside}"]
     notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
     notes += [] if oracle.warning is None else [oracle.warning]

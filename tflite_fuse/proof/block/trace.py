@@ -66,9 +66,8 @@ class BlockTrace:
         numbers = sum(map(len, (header, *options.tensors, *options.stages, options.stage_inputs)))
         counts = {"options": numbers, **self.counts, "runs of pixels": self.schedule.runs}
         names = tuple(dict.fromkeys(self.replaces))
-        return BlockProof(
-            self.label, names, options.version, header.tile_height, header.tile_width, header.chunk, counts
-        )
+        runs = header.tile_height, header.tile_width, header.chunk
+        return BlockProof(self.label, names, options.version, *runs, counts, tuple(self.values.items()))
 
 
 def trace_block(
