@@ -22,7 +22,8 @@ REAL_OF_ONE = (
 REAL_OF_TWO = {"ADD": "AddOptions", "DIV": "DivOptions", "MAXIMUM": "", "MINIMUM": "", "MUL": "MulOptions"}
 REAL_OF_TWO |= {"SQUARED_DIFFERENCE": "", "SUB": "SubOptions"}
 
-CONSTANT_OF_TWO = {"ADD": "AddOptions", "MUL": "MulOptions", "SQUARED_DIFFERENCE": ""}
+CONSTANT_OF_TWO = {"ADD": "AddOptions", "MAXIMUM": "", "MINIMUM": "", "MUL": "MulOptions", "SQUARED_DIFFERENCE": ""}
+CONSTANT_OF_TWO |= {"SUB": "SubOptions"}
 
 
 def real(model: RawModel, like: int) -> int:

@@ -124,6 +124,21 @@ def test_a_constant_for_every_channel_is_a_stage_and_one_for_all_a_table(name: s
     assert kinds(whole(model)) == [kind, StageKind.LOOKUP]
 
 
+@pytest.mark.parametrize("name", ["MAXIMUM", "MINIMUM"])
+def test_a_bound_is_a_table_if_it_is_one_constant(name: str) -> None:
+    raw = RawModel()
+    x, y = raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05)
+    outputs = [raw.tensor(SHAPE, 0.05) for _ in range(3)]
+    for other, output in zip(
+        (number(raw, 7), y, raw.constant(np.arange(8, dtype=np.int8), [0.05])), outputs, strict=True
+    ):
+        raw.operator(name, [x, other], [output], None)
+    first, second, third = fusability(raw.build([x, y], outputs))
+    assert first is None
+    assert second is not None and "computed" in second
+    assert third is not None and "different values" in third
+
+
 def test_a_prelu_whose_slope_is_computed_is_refused() -> None:
     raw = RawModel()
     x, alpha, output = raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05), raw.tensor(SHAPE, 0.05)

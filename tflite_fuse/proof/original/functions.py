@@ -168,6 +168,14 @@ def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
     return _activated(original, step, scaled(total, parts[4], parts[5]) + out_point)
 
 
+def _maximum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    return np.where(x > y, x, y)
+
+
+def _minimum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    return np.where(x < y, x, y)
+
+
 def _prelu(original: Original, step: Step, x: Int64s, alpha: Int64s) -> Int64s | None:
     (scale, point), (alpha_scale, alpha_point), (out_scale, out_point) = _parameters(original, step, 0, 1)
     above = _rescaled(x - point, scale / out_scale)
@@ -291,6 +299,8 @@ _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
     "HARD_SWISH": _hard_swish,
     "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _curve(_logistic_curve, 23, -128),
+    "MAXIMUM": _maximum,
+    "MINIMUM": _minimum,
     "MUL": _mul,
     "PRELU": _prelu,
     "QUANTIZE": _quantize,
