@@ -81,6 +81,9 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     known = KnownBlocks()
     rows, notes = memory_table(model, known)
     found = figures(model, data, arena_in_file(model, data, known), known)
+    rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
+    if rights:
+        notes = (*notes, f"the runtime that measured it ran with rights it does not need: {rights}")
     return Inspection(name, found, rows, notes, outside_inputs(model))
 
 

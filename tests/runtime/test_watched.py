@@ -149,3 +149,11 @@ def test_a_rewrite_names_its_seed_which_the_file_gives_or_the_user() -> None:
     first, again, other = (tflite_fuse.rewrite(data, inputs=3, seed=seed).report.notes for seed in (None, None, 5))
     assert first == again != other
     assert any(note.startswith("run on inputs of seed 5, comparing ") for note in other)
+
+
+def test_rights_the_runtime_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tflm, "unconfined", lambda: "it may open files")
+    data = serialize_model(two_halves())
+    assert any("it may open files" in note for note in tflite_fuse.inspect(data).notes)
+    assert tflite_fuse.verify(data, data, inputs=1).unconfined == "it may open files"
+    assert any("it may open files" in note for note in tflite_fuse.rewrite(data, inputs=1).report.notes)
