@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.fusion.raw_models import RawModel
 from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome, seal
 from tflite_fuse import api
-from tflite_fuse.errors import LimitError
+from tflite_fuse.errors import LimitError, TfliteFuseError
 from tflite_fuse.model.edit import replace_operators, set_metadata
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.operators import make_options
@@ -243,3 +244,17 @@ def test_operators_with_effects_stay_in_order() -> None:
     without = [op for op in model.main.operators if op is not model.main.operators[-1]]
     names = [finding.where for finding in validate(model, replace_operators(model, without)).findings]
     assert "operators" in names
+
+
+def test_a_constant_of_whole_numbers_and_a_byte_is_no_defect() -> None:
+    b = ModelBuilder(seed=2)
+    model = b.build([b.conv(b.pad(b.input((1, 6, 6, 2)), (1, 1, 1, 1)), 2, 3, padding="VALID")])
+    pad = next(op for op in model.main.operators if len(op.inputs or ()) == 2)
+    at = model.main.tensors[(pad.inputs or ())[1]].buffer
+    buffers = [
+        replace(each, data=(each.data or b"") + b"\0") if i == at else each for i, each in enumerate(model.buffers)
+    ]
+    damaged = replace(model, buffers=tuple(buffers))
+    with suppress(TfliteFuseError):
+        api.rewrite(serialize_model(damaged), verify=False)
+    assert validate(damaged, damaged).proven
