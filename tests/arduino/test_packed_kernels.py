@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.encoding.test_fuzz_options import LITTLE_WORK, run_sanitized
-from tests.fusion.packed_blocks import BUILDS, deep_block, one_column_block, packed_block
-from tests.fusion.random_blocks import random_config
-from tests.fusion.witness import check, check_random, plan
-from tflite_fuse.fusion.block.stages import StageKind
+from tests.fusion.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
+from tests.fusion.random_blocks import random_config, random_operands
+from tests.fusion.witness import check, check_random, plan, reference, run
+from tflite_fuse.fusion.block.stages import Int8Array, StageKind
 from tflite_fuse.fusion.encoding.encode import encode
 from tflite_fuse.fusion.encoding.options import read_options
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
@@ -53,6 +55,33 @@ def test_dilated_windows_of_one_column(library: HostLibrary) -> None:
         rng = Random(seed)
         block = one_column_block(rng)
         check(library, block, random_config(rng, block), rng)
+
+
+def test_products_at_the_ends_of_their_range(library: HostLibrary) -> None:
+    """In plain C two products share a word: the largest, of -128 and -128 twice, is the only one of 2^15."""
+    for seed in range(60):
+        rng, noise = Random(seed), np.random.default_rng(seed)
+        maker = PackedMaker(rng)
+        maker.conv()
+        block = maker.finish(extra_outputs=False)
+
+        def at_the_ends(values: Int8Array, share: float, noise: np.random.Generator = noise) -> Int8Array:
+            return np.where(noise.random(values.shape) < share, -128, 127).astype(np.int8)
+
+        full = rng.choice([0.0, 0.5, 1.0])
+        stages = tuple(
+            stage if stage.weights is None else replace(stage, weights=at_the_ends(stage.weights, full))
+            for stage in block.stages
+        )
+        block = replace(block, stages=stages)
+        share = rng.choice([0.5, 1.0])
+        inputs, externals, sources = (
+            [at_the_ends(values, share) for values in operands] for operands in random_operands(rng, block)
+        )
+        encoded = encode(block, plan(block, random_config(rng, block)))
+        found = run(library, encoded, (inputs, externals, sources))
+        wanted = reference(block, (inputs, externals, sources))
+        assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
 def test_any_blocks(library: HostLibrary) -> None:
