@@ -7,12 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.fusion import table_models
-from tests.fusion.raw_models import edgy_int8, seeds
+from tests.fusion.raw_models import RawModel, edgy_int8, seeds
 from tests.runtime.reference.test_against_tflm import assert_same_bytes
 from tflite_fuse import api
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import compare
@@ -26,6 +28,21 @@ def test_a_graph_of_one_value_is_one_table(model: Model, seed: int) -> None:
     (stage,) = extract(model, range(len(model.main.operators))).block.stages
     assert stage.kind is StageKind.LOOKUP
     assert_same_bytes(model, seed)
+
+
+@pytest.mark.parametrize("after", ["MUL", "MINIMUM"])
+def test_what_is_too_large_for_float32_is_its_largest_number_or_infinite(after: str) -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 256), 0.05, 3)
+    real = [raw.tensor((1, 256), type_=TensorType.FLOAT32, quantization=None) for _ in range(5)]
+    raw.operator("DEQUANTIZE", [x], [real[0]], None)
+    raw.operator("DIV", [real[0], raw.constant(np.array(1e-38, np.float32))], [real[1]], make_options("DivOptions"))
+    options = make_options("MulOptions") if after == "MUL" else None
+    raw.operator(after, [real[1], raw.constant(np.array(1e-38, np.float32))], [real[2]], options)
+    raw.operator("TANH", [real[2]], [real[3]], None)
+    output = raw.tensor((1, 256), 1 / 128)
+    raw.operator("QUANTIZE", [real[3]], [output], None)
+    assert_same_bytes(raw.build([x], [output]), 0, count=8)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -91,7 +91,11 @@ def _of_pairs(function: Callable[[float, float], float], first: Floats, second: 
 
 
 def _activated(step: Step, values: Floats | None) -> Floats | None:
-    bounds = {0: (-np.inf, np.inf), 1: (0, np.inf), 2: (-1, 1), 3: (0, 6)}
+    if step.name not in ("ADD", "DIV", "MUL", "SUB"):
+        return values
+    # The largest float32: without an activation infinities become it.
+    largest = 2.0**128 - 2.0**104
+    bounds = {0: (-largest, largest), 1: (0, largest), 2: (-1, 1), 3: (0, 6)}
     number = step.number("fused_activation_function")
     return None if values is None or number not in bounds else np.clip(values, *bounds[number])
 
@@ -116,7 +120,7 @@ _OF_ONE: dict[str, Callable[[float], float]] = {
     "CEIL": lambda x: -floor(-x),
     "COS": cos,
     "ELU": lambda x: expm1(x) if x < 0 else x,
-    "EXP": exp,
+    "EXP": lambda x: exp(x) if x < 700 else float("inf"),
     "FLOOR": floor,
     "HARD_SWISH": _hard_swish,
     "LOG": log,

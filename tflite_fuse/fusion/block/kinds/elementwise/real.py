@@ -81,9 +81,14 @@ _OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "SUB": np.subtract,
 }
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+_ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})
+"""What clamps its result: without an activation to finite numbers."""
+
 _ACTIVATIONS: Mapping[int, tuple[float, float]] = {
-    NO_ACTIVATION: (-np.inf, np.inf),
-    RELU: (0.0, np.inf),
+    NO_ACTIVATION: (-_LARGEST, _LARGEST),
+    RELU: (0.0, _LARGEST),
     RELU_N1_TO_1: (-1.0, 1.0),
     RELU6: (0.0, 6.0),
 }
@@ -118,7 +123,8 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
         def function(values: Sequence[Values]) -> Values:
             given = iter(values)
             a, b = (next(given) if constant is None else constant for constant in constants)
-            return np.clip(_OF_TWO[name](a, b), low, high)
+            result = _OF_TWO[name](a, b)
+            return np.clip(result, low, high) if name in _ACTIVATED else result
 
         return _part([part for part in (first, second) if part.constant is None], output, function)
 
