@@ -13,7 +13,15 @@ from scripts.write_operators import operators
 from tflite_fuse.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/input.md", "arduino/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/architecture.md",
+    "docs/input.md",
+    "docs/split.md",
+    "arduino/README.md",
+)
 
 
 def test_the_operators_listed_are_those_of_the_table_of_kinds() -> None:
@@ -37,7 +45,7 @@ def known_options() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/input.md", "arduino/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/input.md", "docs/split.md", "arduino/README.md"])
 def test_every_option_named_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     of_commands = re.findall(r"tflite-fuse [^`\n]*", text) + re.findall(r"`(--[^`]*)`", text)

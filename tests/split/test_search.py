@@ -120,3 +120,23 @@ def test_cuts_are_where_one_value_is_alive() -> None:
     assert places[0] == 0 and places[-1] == len(net.nodes)
     adds = [index for index, node in enumerate(net.nodes) if node.name.startswith("ADD")]
     assert adds and all(index not in places and index + 1 in places for index in adds)
+
+
+@needs_tflm
+def test_a_value_read_by_two_blocks_of_a_task_lies_in_memory() -> None:
+    """Residuals cut the task behind their inputs; what the side branch wrote before is read by the last block."""
+    builder = ModelBuilder(5)
+    x = builder.conv(builder.input((1, 16, 12, 3)), 8, 3, 2, "SAME", "RELU6")
+    side = builder.conv(x, 6, 3, 1, "SAME", "RELU6")
+    y = builder.add(builder.conv(x, 8, 3, 1, "SAME", "RELU6"), x)
+    y = builder.add(builder.conv(y, 8, 3, 1, "SAME", "NONE"), y)
+    model = builder.build([builder.concat([builder.conv(side, 4, 3, 1, "SAME"), builder.conv(y, 4, 3, 1, "SAME")])])
+    net, devices = network_of(model), cluster((600.0, 600.0))
+    edge = EdgeMaker(net, devices, Estimates(net)).edge(0, len(net.nodes), Mode.ROWS, (0, 1))
+    assert edge is not None
+    for objective in ("time", "traffic"):
+        split = found(model, devices, objective, verify=2)
+        assert split.verified is not None and split.verified.bit_exact
+    search = Search(net, devices, Accountant(net), "time")
+    search._edges = lambda first, last, length: [edge] if (first, last) == (0, len(net.nodes)) else []  # type: ignore
+    assert verify_plan(net, search.run().plans[0], Accountant(net), inputs=2).bit_exact

@@ -60,9 +60,12 @@ def task_parts(network: Network, task: Task, plans: Plans, chunk: int = CHUNK) -
         BlockError: a piece cannot be a block.
     """
     parts: list[Part] = []
-    for run in _runs(network, task):
+    kept = _in_memory(network, task)
+    while crossing := _crossing(runs := list(_runs(network, task, kept))) - kept:
+        kept |= crossing
+    for run in runs:
         try:
-            part = _part(run, _in_memory(network, task), plans, chunk)
+            part = _part(run, kept, plans, chunk)
             _ = part.plan.schedule
             parts.append(part)
         except BlockError:
@@ -88,9 +91,19 @@ def _in_memory(network: Network, task: Task) -> set[int]:
     return left
 
 
-def _runs(network: Network, task: Task) -> Iterator[list[Piece]]:
+def _crossing(runs: Sequence[Sequence[Piece]]) -> set[int]:
+    """Values that one run of pieces writes and a later one reads."""
+    found, written = set[int](), set[int]()
+    for run in runs:
+        inside = {piece.writes[0] for piece in run}
+        found |= {value for piece in run for value, _ in piece.reads} & (written - inside)
+        written |= inside
+    return found
+
+
+def _runs(network: Network, task: Task, kept: set[int]) -> Iterator[list[Piece]]:
     """The task's pieces, cut behind every value that lies in memory."""
-    kept, run = _in_memory(network, task), list[Piece]()
+    run = list[Piece]()
     for step in task.steps:
         found = pieces_of(network, step.node, step.region) if network.nodes[step.node].stage else ()
         if len(found) != 1:

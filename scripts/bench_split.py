@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""One model over several microcontrollers: the published scheme and the search, beside what was published.
+
+    scripts/bench_split.py ARCH.json FACTS [--part scheme|ratings|scaling|search|heterogeneous]
+
+ARCH.json is the layer list of MobileNetV2 at 112x112, FACTS the folder of the published tables. Nothing is run on a
+device: times are those of simulated workers and links, with work from the published rate of output (K1, for the parts
+that repeat the paper) or from predicted instructions of the device library (for the search).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.split.cluster.devices import Cluster, Device, Link
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.cut.network import Network, network_of
+from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.cut.regions import volume
+from tflite_fuse.split.paper.ratings import profile, rating
+from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
+from tflite_fuse.split.simulate.events import simulate
+from tflite_fuse.split.splitting import SplitOptions, seconds_alone, split_model
+from tflite_fuse.zoo.architectures import build_architecture_file
+
+RATE = 12_500.0
+"""Kilobytes per second of 100 Mbit/s."""
+
+
+def devices(mhz: Sequence[float], delays: Sequence[float], direct: bool, latency: float = 0.0) -> Cluster:
+    """Teensy-like workers; ``delays`` in ms occupy their links for every message."""
+    workers = tuple(
+        Device(f"w{index}", Target.CORTEX_M7, each, link=Link(RATE, latency, 0.0, delay))
+        for index, (each, delay) in enumerate(zip(mhz, delays, strict=True))
+    )
+    count = len(workers)
+    pairs = frozenset((a, b) for b in range(count) for a in range(b)) if direct else frozenset()
+    return Cluster(workers, Device("computer", Target.GENERIC, 1000.0, link=Link(RATE, latency)), pairs)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a published table."""
+    with path.open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def k1_by_frequency(facts: Path) -> Callable[[float], float]:
+    """Kilobytes of output per million cycles, between the measured frequencies linearly."""
+    found: dict[float, list[float]] = {}
+    for row in rows_of(facts / "split_inference_table1_k1.csv"):
+        found.setdefault(float(row["frequency_mhz"]), []).append(float(row["k1_kb_per_mcycle"]))
+    known = sorted((mhz, sum(each) / len(each)) for mhz, each in found.items())
+    return lambda mhz: float(np.interp(mhz, *zip(*known, strict=True)))
+
+
+def published_seconds(plan: Plan, cluster: Cluster, k1: Callable[[float], float]) -> tuple[float, float]:
+    """Seconds of a plan whose work follows the published rate of output, and of the busiest worker's computing."""
+
+    def seconds(_: int, task: Task) -> float:
+        mhz = cluster.workers[task.worker].mhz
+        produced = sum(volume(region) for _, region in task.owned) / 1000
+        return produced / k1(mhz) / mhz
+
+    timeline = simulate(plan, cluster, seconds)
+    return timeline.seconds, max(timeline.busy)
+
+
+def scheme(network: Network) -> None:
+    """Bytes, the busiest layer and RAM of the published scheme."""
+    plan = paper_plan(network, [1.0] * 3, "")
+    busiest = max(plan.phases, key=lambda phase: phase.moved)
+    print(f"three workers, even: {plan.moved:,} B moved (published 4,210,000)")
+    print(f"busiest layer: {busiest.name}, {busiest.moved:,} B over all workers (published about 450,000)")
+    needs = Accountant(network).of_plan(plan, devices([600.0] * 3, [0.0] * 3, False))
+    print(f"RAM per worker: {', '.join(f'{each.ram_bytes:,}' for each in needs)} B, most for {needs[0].largest}")
+
+
+def ratings(network: Network, facts: Path) -> None:
+    """Table II: seconds by how ratings are chosen."""
+    k1 = k1_by_frequency(facts)
+    kc = travelling_share(paper_plan(network, [1.0] * 3, ""), network)
+    print(f"{'case':>4} {'even':>8} {'by freq.':>8} {'rated':>8}   published: even, by frequency, rated")
+    for row in rows_of(facts / "split_inference_table2.csv"):
+        mhz = [float(each) for each in row["freq_mhz"].split("/")]
+        cluster = devices(mhz, [float(each) for each in row["delay_ms"].split("/")], False)
+        rated = [rating(profile(worker, k1(worker.mhz)), kc) for worker in cluster.workers]
+        ours = [published_seconds(paper_plan(network, each, ""), cluster, k1)[0] for each in ([1.0] * 3, mhz, rated)]
+        theirs = [float(row[name]) for name in ("evenly_s", "freq_only_s", "rating_based_s")]
+        said = "same order" if same_order(ours, theirs) else "ANOTHER ORDER"
+        columns = " ".join(f"{each:8.2f}" for each in ours)
+        print(f"{row['case']:>4} {columns}   {', '.join(f'{each:.2f}' for each in theirs)}   {said}")
+
+
+def same_order(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether pairs that differ by more than 2 % where published stand the same way."""
+    pairs = [(a, b) for b in range(3) for a in range(b) if abs(theirs[a] / theirs[b] - 1) > 0.02]
+    return all((theirs[a] < theirs[b]) == (ours[a] < ours[b]) for a, b in pairs)
+
+
+def scaling(network: Network, facts: Path) -> None:
+    """Figures 9 and 12: bytes, computing and RAM over the number of workers."""
+    k1 = k1_by_frequency(facts)
+    print("workers  bytes moved  computing  RAM per worker")
+    accountant = Accountant(network)
+    for count in (1, 3, 5, 8, 12, 20, 40, 120):
+        cluster = devices([600.0] * count, [0.0] * count, False)
+        plan = paper_plan(network, [1.0] * count, "")
+        _, busy = published_seconds(plan, cluster, k1)
+        ram = max(accountant.of_worker(plan, cluster, worker).ram_bytes for worker in {0, count // 2})
+        print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {ram:14,} B")
+
+
+def search(path: Path, network: Network) -> None:
+    """What the search finds for equal workers, joined directly, 0.2 ms per message."""
+    model = build_architecture_file(path)
+    cases = [("traffic", 3, 1_500_000, None), *(("time", count, None, None) for count in (1, 2, 3, 4, 8))]
+    cases += [("ram", 3, None, None), ("ram", 8, None, None), ("time", 8, 600_000, None)]
+    print("objective  workers  flash each      moved       time  of one   RAM most   flash most")
+    for objective, count, flash, ram in cases:
+        cluster = devices([600.0] * count, [0.0] * count, True, 0.2)
+        try:
+            found = split_model(model, cluster, SplitOptions("auto", objective, max_ram=ram, max_flash=flash))
+        except TfliteFuseError as error:
+            print(f"{objective:9} {count:8} {flash or 0:11,}  {error}")
+            continue
+        seconds, used = found.timeline.seconds, [each for each in found.needs if each.by_phase]
+        print(
+            f"{objective:9} {count:8} {flash or 0:11,} {found.timeline.payload_bytes:10,} {seconds * 1000:7.1f} ms "
+            f"{seconds / found.one_seconds:7.3f} {max(each.ram_bytes for each in used):10,} "
+            f"{max(each.flash_bytes for each in used):12,}",
+            flush=True,
+        )
+
+
+def heterogeneous(path: Path, network: Network, facts: Path) -> None:
+    """The cases of Table II with the device library's work, all through the coordinator."""
+    model, accountant = build_architecture_file(path), Accountant(network)
+    ratios = []
+    for row in rows_of(facts / "split_inference_table2.csv"):
+        mhz = [float(each) for each in row["freq_mhz"].split("/")]
+        cluster = devices(mhz, [float(each) for each in row["delay_ms"].split("/")], False)
+        seconds = {
+            name: split_model(model, cluster, SplitOptions(name)).timeline.seconds
+            for name in ("auto", "even", "frequency")
+        }
+        ratios.append(seconds["auto"] / min(seconds["even"], seconds["frequency"]))
+        alone = seconds_alone(network, replace(cluster), accountant)
+        columns = ", ".join(f"{name} {each:.3f} s" for name, each in seconds.items())
+        print(
+            f"case {row['case']}: {columns}; one alone {alone:.3f} s; auto over the better: {ratios[-1]:.3f}",
+            flush=True,
+        )
+    print(f"geometric mean {float(np.exp(np.mean(np.log(ratios)))):.3f}, largest {max(ratios):.3f}")
+
+
+def main() -> None:
+    """Parse arguments, print parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("architecture", type=Path)
+    parser.add_argument("facts", type=Path)
+    parts = ("scheme", "ratings", "scaling", "search", "heterogeneous")
+    parser.add_argument("--part", choices=(*parts, "all"), default="all")
+    chosen = parser.parse_args()
+    network = network_of(build_architecture_file(chosen.architecture))
+    run: dict[str, Callable[[], None]] = {
+        "scheme": lambda: scheme(network),
+        "ratings": lambda: ratings(network, chosen.facts),
+        "scaling": lambda: scaling(network, chosen.facts),
+        "search": lambda: search(chosen.architecture, network),
+        "heterogeneous": lambda: heterogeneous(chosen.architecture, network, chosen.facts),
+    }
+    for name in parts:
+        if chosen.part in (name, "all"):
+            print(f"\n== {name}")
+            run[name]()
+
+
+if __name__ == "__main__":
+    main()
