@@ -182,3 +182,10 @@ def test_a_model_of_uint8_convolutions_goes_through() -> None:
     report = tflite_fuse.rewrite(real("models/swiftnet_vww224_uint8.tflite"), inputs=4).report
     assert report.after.arena_bytes <= 337_684 and report.verified is None
     assert report.second_witness is not None and report.second_witness.bit_exact
+
+
+@needs_tflm
+def test_a_block_whose_last_map_was_reshaped_runs_in_tiles_no_larger_than_it() -> None:
+    report = tflite_fuse.rewrite(real("real/microwakeword_okay_nabu_v2.tflite"), inputs=2).report
+    assert report.verified is not None and report.verified.bit_exact
+    assert report.blocks and report.after.arena_bytes < report.before.arena_bytes

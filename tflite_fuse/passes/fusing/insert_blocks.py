@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
-from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, lowerings_for, move_outside
+from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_label
@@ -160,7 +161,8 @@ class BlockMaker:
             extraction = extract(self.model, choice.operators, self.lowerings)
             found = move_outside(extraction, self.moved, self.mode, choice.config)
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
-            plan = BlockPlan(found.extraction.block, choice.config, numbers)
+            block = found.extraction.block
+            plan = BlockPlan(block, _within(choice.config, block), numbers)
             writes = tuple(self.model.main.operators[index].outputs or () for index in choice.operators)
             self._made[key] = found, self._plans.setdefault((writes, choice.config), plan)
         return self._made[key]
@@ -200,6 +202,13 @@ class BlockMaker:
                 )
             image = found.extraction.block.tensors[position]
             images.setdefault(tensor, (image.height, image.width, image.channels))
+
+
+def _within(config: BlockConfig, block: Block) -> BlockConfig:
+    """Tiles no larger than what is computed by them: a RESHAPE inside may have given that other rows and columns."""
+    driven = block.tensors[split_block(block).driven]
+    height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
+    return replace(config, tile_height=height, tile_width=width)
 
 
 def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:
