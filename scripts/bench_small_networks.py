@@ -25,9 +25,9 @@ from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, blocks_in
 from tflite_fuse.fusion.estimate.block_costs import driven_tensor, price_block
 from tflite_fuse.fusion.estimate.growing_block import Pricing
-from tflite_fuse.fusion.search.cut_graph import Residency
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import BlockChoice
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.memory.arena import realise
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.fusing.insert_blocks import insert_blocks

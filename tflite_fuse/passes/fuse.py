@@ -100,7 +100,7 @@ class Fuse:
         goal = self.options.goal
         fused = tried(starts, goal)
         best = min(fused, key=lambda each: _merit(each.chosen, goal))
-        start, chosen = best.start, best.chooser.with_fewer_instructions(best.start.front, best.chosen)
+        start, chosen = best.start, best.chooser.with_fewer_instructions(best.chosen)
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
         notes = (*notes, *start.front.explain(chosen.point, goal.max_ram), *_limited(len(start.site.graph.layers)))
@@ -113,7 +113,7 @@ class Fuse:
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
         expected = _prediction(start.site, chosen)
-        notes += (_expectation(expected), *_faster(best.chooser.faster_with_more(start.front, chosen), chosen))
+        notes += (_expectation(expected), *_faster(best.chooser.faster_with_more(best.chosen, chosen), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         model, point = start.site.maker.finish(chosen.draft), chosen.point
         if self.known is not None:

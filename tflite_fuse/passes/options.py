@@ -23,6 +23,9 @@ from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
 
+TOO_MUCH_EXPECTED = 1.02
+"""Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
+
 
 class Cost(Enum):
     """What compute is counted in."""
@@ -121,6 +124,11 @@ class FuseOptions:
         """The core whose instructions are the goal's compute; None for multiply-accumulates, as without a goal."""
         return self.target if self.cost is Cost.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED else None
 
+    @property
+    def _most_compute(self) -> float | None:
+        limit = self.goal.compute_limit
+        return limit if limit is None or self.counted is None else limit * TOO_MUCH_EXPECTED
+
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
         """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
         the choice among lengths of runs where instructions count.
@@ -141,6 +149,7 @@ class FuseOptions:
             single_operators=own,
             count_tail=self.count_tail,
             target=self.counted,
+            most_compute=self._most_compute if own else None,
         )
 
     def arena(self) -> ArenaOptions:

@@ -57,7 +57,7 @@ def placed_front(model: Model, options: FuseOptions) -> PlacedFront:
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    starts = Fuse(options).starts(model)
+    starts = Fuse(replace(options, goal=Goal(least_ram=True))).starts(model)
     best = min(tried(starts, Goal(least_ram=True)), key=lambda found: found.chosen.arena).start
     for factor in FACTORS:
         with suppress(LimitError):

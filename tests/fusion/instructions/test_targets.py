@@ -73,7 +73,7 @@ def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> 
 @pytest.mark.parametrize("chunk", [1, 2, 8])
 def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Model, chunk: int) -> None:
     graph, compared = in_instructions(graph_from_model(model), Target.CORTEX_M7, 8), 0
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).dag
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges.dag
     for first, end, edge in cuts.edges(data=True):
         options = edge["options"]
         for index in range(len(options)) if edge["fused"] else ():

@@ -17,7 +17,7 @@ from tflite_fuse.fusion.estimate.block_costs import block_costs, driven_tensor
 from tflite_fuse.fusion.estimate.growing_block import Pricing
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.fusion.search.bound import BoundRules, least_arena
-from tflite_fuse.fusion.search.cut_graph import Residency
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.model.tail_shares import TailShares
 from tflite_fuse.units import round_up
 

@@ -60,7 +60,7 @@ def network_that_reads_padding_alone() -> Model:
 
 def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: bool = False) -> int:
     graph = graph_from_model(model)
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).dag
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges.dag
     offered = [
         (source, target - 1, edge["options"], index)
         for source, target, edge in cuts.edges(data=True)

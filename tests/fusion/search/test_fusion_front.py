@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -16,10 +17,12 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import price_block
-from tflite_fuse.fusion.search.cut_graph import Offers, Residency, cut_graph
+from tflite_fuse.fusion.search.cut_graph import cut_graph
+from tflite_fuse.fusion.search.edges import CutGraph, Edge, Offers
 from tflite_fuse.fusion.search.front import Front
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.fusion.search.pareto_paths import pareto_with_tail, search_paths
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Scheme, restriction
 from tflite_fuse.model.outside import InputMode
 
@@ -28,10 +31,9 @@ NETWORK = inverted_residuals((4, 4, 6, 6), size=20).without_network_tensors()
 Pairs = list[tuple[int, int]]
 
 
-def random_cuts(random: Random, count: int, tails: bool = False) -> nx.MultiDiGraph:
+def random_cuts(random: Random, count: int, tails: bool = False) -> CutGraph:
     """A cut graph with made-up options: small numbers, so that ties are common."""
-    cuts = nx.MultiDiGraph(start=random.choice([0, 0, 10]), tail=3 if tails else 0)
-    cuts.add_nodes_from(range(count + 1))
+    start, into = random.choice([0, 0, 10]), [list[Edge]() for _ in range(count + 1)]
     for source in range(count):
         for target in range(source + 1, count + 1):
             if target > source + 1 and random.random() < 0.5:
@@ -41,10 +43,10 @@ def random_cuts(random: Random, count: int, tails: bool = False) -> nx.MultiDiGr
             tiles = np.ones(len(ram), dtype=np.int64)
             options = Offers(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
             tail = random.randrange(12) if tails else 0
-            cuts.add_edge(source, target, options=options, fused=target > source + 1, tail=tail)
+            into[target].append(Edge(source, target, options, target > source + 1, tail))
             if tails and random.random() < 0.3:
-                cuts.add_edge(source, target, options=options.pick(np.array([0])), fused=True, tail=random.randrange(6))
-    return cuts
+                into[target].append(Edge(source, target, options.pick(np.array([0])), True, random.randrange(6)))
+    return CutGraph(start, 3 if tails else 0, tuple(map(tuple, into)))
 
 
 def every_path(cuts: nx.MultiDiGraph) -> Pairs:
@@ -97,8 +99,11 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 6))
     paths = [(path.peak, path.macs) for path in search_paths(cuts)]
-    assert paths == unbeaten(every_path(cuts))
-    assert paths == pruned_front(cuts)
+    assert paths == unbeaten(every_path(cuts.dag))
+    assert paths == pruned_front(cuts.dag)
+    most = random.choice([0, *(macs for _, macs in paths), 100])
+    limited = [(path.peak, path.macs) for path in search_paths(cuts, most)]
+    assert limited == ([pair for pair in paths if pair[1] <= most] or paths[-1:])
 
 
 @settings(max_examples=150, deadline=None)
@@ -106,7 +111,7 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
 def test_tails_add_up_beside_the_peak(seed: int) -> None:
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 5), tails=True)
-    assert [(path.peak + path.tail, path.macs) for path in search_paths(cuts)] == unbeaten(every_path(cuts))
+    assert [(path.peak + path.tail, path.macs) for path in search_paths(cuts)] == unbeaten(every_path(cuts.dag))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))
@@ -122,16 +127,28 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 6))
     front = fusion_front(graph, SearchOptions(scheme=scheme))
-    cuts = cut_graph(graph, restriction(graph, scheme)).dag
+    cuts = cut_graph(graph, restriction(graph, scheme)).edges.dag
     assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([0.9, 1.0, 1.05, 1.3]))
+def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: int, bands: bool, limit: float) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(2, 7))
+    options = SearchOptions(overlap=True, single_operators=True, bands=bands)
+    front = fusion_front(graph, options).points
+    limited = fusion_front(graph, replace(options, most_compute=limit)).points
+    most = max(limit, 1.0) * graph.macs
+    assert limited == (tuple(point for point in front if point.macs <= most) or front[-1:])
 
 
 def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
     graph = inverted_residuals((4, 4, 6, 6, 8), size=24).without_network_tensors()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).dag
+    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges
     front = [(path.peak, path.macs) for path in search_paths(cuts)]
     assert len(front) > 3
-    assert front == pruned_front(cuts)
+    assert front == pruned_front(cuts.dag)
 
 
 def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
@@ -190,7 +207,7 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
         assert mode is InputMode.STREAMED and "no block holds all operators that read it" in str(error)
         return
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO, bands=overlap), options)
-    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.dag))
+    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.edges.dag))
     plain = fusion_front(graph, SearchOptions(chunks=(1,)))
     if mode is not InputMode.STREAMED:
         overhead = 24  # a block of one operator has cursors, which the operator as it is has not

@@ -14,9 +14,9 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.layer_graph import Layer
 from tflite_fuse.fusion.block.stages import BlockConfig, BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.block_costs import price_block
-from tflite_fuse.fusion.search.cut_graph import Residency
 from tflite_fuse.fusion.search.front import Front
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Scheme, head_of, restriction
 from tflite_fuse.fusion.search.schemes import inverted_residuals as find_inverted_residuals
 

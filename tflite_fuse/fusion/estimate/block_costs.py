@@ -7,8 +7,11 @@ finds the same numbers by following the executor's order of events; the closed f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, compress
+
+import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import make_tilings
@@ -23,7 +26,7 @@ def block_costs(
     last: int,
     tile_sizes: TileSizes,
     pricing: Pricing = PLAIN,
-    firsts: Collection[int] | None = None,
+    firsts: Collection[int] | Mapping[int, int] | None = None,
 ) -> Iterator[BlockCosts]:
     """Prices every block that ends at layer ``last``, shortest first.
 
@@ -31,7 +34,8 @@ def block_costs(
         last: index of the block's last layer.
         tile_sizes: which tile heights and widths to price for a given driven tensor.
         pricing: chunks, and what the model's memory allows.
-        firsts: the first layers to look at; None for all.
+        firsts: the first layers to look at, perhaps each with the bytes of scratch beyond which its block may be left
+            out; None for all.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
@@ -40,25 +44,81 @@ def block_costs(
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from _block(graph, last, graph.layers[last].outputs[0], tile_sizes, pricing).climb(last, firsts)
+        yield from _Kin(graph, last, None, pricing).priced(tile_sizes, firsts)
     if tail is not None:
-        folded = _block(graph, last, graph.through_views(graph.layers[tail].inputs[0]), tile_sizes, pricing)
-        folded.fold(tail)
-        first = tail
-        while (
-            first > 0 and graph.layers[first - 1].view and graph.layers[first - 1].outputs == graph.layers[first].inputs
-        ):
+        yield from _Kin(graph, last, tail, pricing).priced(tile_sizes, firsts)
+
+
+@dataclass(frozen=True)
+class _Kin:
+    """All blocks that end at one layer and are folded around one accumulator, or around none."""
+
+    graph: LayerGraph
+    last: int
+    tail: int | None
+    pricing: Pricing
+
+    def priced(self, tile_sizes: TileSizes, firsts: Collection[int] | None) -> Iterator[BlockCosts]:
+        """Their costs, shortest first.
+
+        Given ``firsts``, blocks that start with one of them alone are priced, and none above them is looked at. Given a
+        limit on work, tilings that no larger block can keep it with are dropped on the way: work only grows with every
+        layer added, and so does scratch.
+        """
+        lowest = 0 if firsts is None else min(firsts, default=self.last + 1)
+        rooms = firsts if isinstance(firsts, Mapping) else {}
+        most = dict(zip(sorted(rooms), accumulate((rooms[first] for first in sorted(rooms)), max), strict=True))
+        heights, widths = tile_sizes(self.graph.tensors[self.driven])
+        block = self.grown(heights, widths, self.inner)
+        for first in range(min(self.inner, self.last), lowest - 1, -1):
+            if first < self.inner and not block.add(first):
+                return
+            if self.pricing.limit is not None and block.usable.size > 1:
+                kept = block.affordable(self.pricing.limit)
+                if not kept.any():
+                    return
+                rows, columns = np.any(kept, axis=1), np.any(kept, axis=0)
+                if 2 * np.count_nonzero(rows) * np.count_nonzero(columns) <= kept.size:
+                    heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
+                    block = self.grown(heights, widths, first)
+            if firsts is None or first in firsts:
+                if first in rooms and (least := int(block.scratch.min())) > rooms[first]:
+                    if least > most[first]:
+                        return
+                    continue
+                yield from block.price(first)
+
+    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> GrowingBlock:
+        """The block from layer ``first`` on, in tiles of some heights and widths."""
+        extent = self.graph.tensors[self.driven]
+        grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
+        block = GrowingBlock(self.graph, self.last, self.driven, grid, self.pricing)
+        if self.tail is not None:
+            block.fold(self.tail)
+        for index in range(self.inner - 1, first - 1, -1):
+            block.add(index)
+        return block
+
+    @property
+    def driven(self) -> int:
+        """The tensor they compute tile by tile."""
+        graph = self.graph
+        return graph.layers[self.last].outputs[0] if self.tail is None else summed_tensor(graph, self.tail)
+
+    @property
+    def inner(self) -> int:
+        """The first layer of what is folded: the accumulator, or views before it; behind the last where nothing is."""
+        if self.tail is None:
+            return self.last + 1
+        layers, first = self.graph.layers, self.tail
+        while first > 0 and layers[first - 1].view and layers[first - 1].outputs == layers[first].inputs:
             first -= 1
-        if firsts is None or first in firsts:
-            yield from folded.price(first)
-        yield from folded.climb(first - 1, firsts)
+        return first
 
 
-def _block(graph: LayerGraph, last: int, driven: int, tile_sizes: TileSizes, pricing: Pricing) -> GrowingBlock:
-    extent = graph.tensors[driven]
-    heights, widths = tile_sizes(extent)
-    grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
-    return GrowingBlock(graph, last, driven, grid, pricing)
+def summed_tensor(graph: LayerGraph, tail: int) -> int:
+    """What an accumulator sums over, as it is computed."""
+    return graph.through_views(graph.layers[tail].inputs[0])
 
 
 def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, pricing: Pricing = PLAIN) -> BlockCosts:
@@ -73,9 +133,8 @@ def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, p
     def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
         return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
 
-    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,))):
-        if costs.first == first:
-            return costs
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,)):
+        return costs
     names = graph.layers[first].name, graph.layers[last].name
     raise BlockError(f"the operators from {names[0]} to {names[1]} are no block: choose a range the search offers")
 
@@ -114,7 +173,7 @@ def driven_tensor(graph: LayerGraph, first: int, last: int) -> int:
     tail = find_tail(graph, last)
     if tail is None or tail < first:
         return graph.layers[last].outputs[0]
-    return graph.through_views(graph.layers[tail].inputs[0])
+    return summed_tensor(graph, tail)
 
 
 def _only_link(graph: LayerGraph, tensor: int, reader: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from tflite_fuse.fusion.block.axes import PIXEL, AxisWindow, IntArray, covers
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
+from tflite_fuse.fusion.estimate.least_work import WorkLimit
 from tflite_fuse.fusion.estimate.overlap_distance import Sharing
 from tflite_fuse.fusion.estimate.ring_capacity import Rings
 from tflite_fuse.fusion.estimate.run_lengths import rows_cost
@@ -31,11 +32,13 @@ class Pricing:
         streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a ring.
         sharing: None, or a block may write its output over an input nobody needs afterwards, at a distance that is a
             multiple of this many bytes.
+        limit: None, or configurations that compute more may be left out, and so may blocks without any others.
     """
 
     chunks: tuple[int, ...] = (1,)
     streamed: frozenset[int] = frozenset()
     sharing: int | None = None
+    limit: WorkLimit | None = None
 
 
 PLAIN = Pricing()
@@ -92,19 +95,20 @@ class GrowingBlock:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
         self.scratch = self.macs = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
-        self.stages = self.pointers = self.sums = self.tail_bytes = 0
+        self.stages = self.pointers = self.sums = self.tail_bytes = self._least = 0
         self.begins = last
 
-    def climb(self, index: int, firsts: Collection[int] | None = None) -> Iterator[BlockCosts]:
-        """Adds layer ``index`` and those above as long as they can belong to the block, and prices every step.
+    def add(self, index: int) -> bool:
+        """Adds one layer; False if no block that ends at ``last`` can contain it."""
+        if not self._joins(index):
+            return False
+        self._least += 0 if self.pricing.limit is None else self.pricing.limit.least[index]
+        return True
 
-        Given ``firsts``, blocks that start with one of them alone are priced, and none above them is looked at.
-        """
-        highest = 0 if firsts is None else min(firsts, default=index + 1)
-        while index >= highest and self._add(index):
-            if firsts is None or index in firsts:
-                yield from self.price(index)
-            index -= 1
+    def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
+        """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
+        affordable: npt.NDArray[np.bool_] = np.any(self.macs - self._least <= limit.spare, axis=0)
+        return affordable
 
     def fold(self, tail: int) -> None:
         """Adds the accumulator ``tail`` and the single pixels behind it, computed once; these lie over the rings.
@@ -117,6 +121,7 @@ class GrowingBlock:
         for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
             self._hold(index)
             self.macs = self.macs + layer.macs
+            self._least += 0 if self.pricing.limit is None else self.pricing.limit.least[index]
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
@@ -160,8 +165,7 @@ class GrowingBlock:
                 best = np.maximum(best, self.sharing.shared(tensor, demand))
         return best
 
-    def _add(self, index: int) -> bool:
-        """Adds one layer; False if no block that ends at ``last`` can contain it."""
+    def _joins(self, index: int) -> bool:
         layer = self.graph.layers[index]
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False

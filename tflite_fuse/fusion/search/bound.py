@@ -29,8 +29,9 @@ from tflite_fuse.fusion.block.axes import AxisWindow, IntArray, stage_windows
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import Stage
 from tflite_fuse.fusion.estimate.block_costs import find_tail
+from tflite_fuse.fusion.estimate.least_work import computed_whole
 from tflite_fuse.fusion.schedule.scratch_layout import CURSOR_BYTES, POINTER_BYTES, SCRATCH_ALIGNMENT, accumulator_bytes
-from tflite_fuse.fusion.search.cut_graph import Residency
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.units import round_up
 
 
@@ -167,7 +168,7 @@ def _sums(graph: LayerGraph, index: int) -> int:
 
 def _least_rings(graph: LayerGraph, rules: BoundRules) -> list[int]:
     """For each tensor the fewest bytes of its ring in a block; 0 where it might have none."""
-    complete = _computed_whole(graph)
+    complete = computed_whole(graph)
     return [_least_ring(graph, tensor, complete, rules) for tensor in range(len(graph.tensors))]
 
 
@@ -233,34 +234,3 @@ def _taps_inside(window: AxisWindow, taps: int, dilation: int, length: int, coun
     positions = starts + np.arange(taps, dtype=np.int64)[None, :] * dilation
     inside: IntArray = ((positions >= 0) & (positions < length)).sum(axis=1)
     return inside
-
-
-def _computed_whole(graph: LayerGraph) -> list[bool]:
-    """For each tensor whether every block that writes it computes all its pixels: none goes unread in between."""
-    whole = [True] * len(graph.tensors)
-    for layer in reversed(graph.layers):
-        for tensor in layer.outputs:
-            readers = graph.consumers[tensor]
-            whole[tensor] = tensor in graph.outputs or any(
-                _reads_all(graph, reader, tensor, whole) for reader in readers
-            )
-    return whole
-
-
-def _reads_all(graph: LayerGraph, reader: int, tensor: int, whole: Sequence[bool]) -> bool:
-    layer, source = graph.layers[reader], graph.tensors[tensor]
-    if graph.accumulates(reader) or not layer.fusable:
-        return True
-    if not whole[layer.outputs[0]]:
-        return False
-    if layer.stage is None:
-        return True
-    written = graph.tensors[layer.outputs[0]]
-    return all(
-        window.spread == 1
-        and window.stride <= window.extent
-        and (count - 1) * window.stride - window.padding + window.extent >= length
-        for window, length, count in zip(
-            stage_windows(layer.stage), (source.height, source.width), (written.height, written.width), strict=True
-        )
-    )

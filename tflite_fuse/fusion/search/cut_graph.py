@@ -10,20 +10,21 @@ behind, plus the block's scratch. A path from 0 to n is a way to run the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from tflite_fuse.errors import BudgetError, LimitError
-from tflite_fuse.fusion.block.axes import IntArray
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.estimate.block_costs import block_costs
 from tflite_fuse.fusion.estimate.growing_block import BlockCosts, Pricing
-from tflite_fuse.fusion.search.schemes import Restriction, Scheme
+from tflite_fuse.fusion.estimate.least_work import work_limit
+from tflite_fuse.fusion.search.edges import CutGraph, Edge, Offers, least_ram
+from tflite_fuse.fusion.search.residency import Residency
+from tflite_fuse.fusion.search.schemes import Restriction, Scheme, whole_tile
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.units import round_up
+from tflite_fuse.model.tail_shares import NO_TAIL, TailShares
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Rules:
         overlap: whether a block may write its output over an input nobody needs afterwards.
         single_operators: whether an operator may be a block of its own.
         count_tail: whether what the runtime keeps for operators and tensors counts.
-        ranges: the only blocks to look at, as (first, last) layer; None for all.
+        most_ram: blocks that surely need more bytes while they run may be left out; None for any.
+        most_work: what ways to run the model count at most, to leave out blocks no such way can hold; None for any.
+        every_block: whether blocks are there that no point of the front can hold; pricing them takes most of the time.
         floor: working sets of up to so many bytes count as equal, so that among them the tail decides.
     """
 
@@ -49,40 +52,10 @@ class Rules:
     overlap: bool = False
     single_operators: bool = False
     count_tail: bool = False
-    ranges: frozenset[tuple[int, int]] | None = None
+    most_ram: int | None = None
+    most_work: int | None = None
+    every_block: bool = True
     floor: int = 0
-
-
-@dataclass(frozen=True)
-class Offers:
-    """What an edge offers, each field [options], RAM ascending, MACs descending.
-
-    Attributes:
-        ram: bytes live while the edge runs.
-        macs: multiply-accumulates executed.
-        scratch: bytes of the block's scratch, 0 for an operator that runs as it is.
-        tile_height, tile_width, chunk: the block's configuration, 0 for an operator that runs as it is.
-    """
-
-    ram: IntArray
-    macs: IntArray
-    scratch: IntArray
-    tile_height: IntArray
-    tile_width: IntArray
-    chunk: IntArray
-
-    def __len__(self) -> int:
-        return len(self.ram)
-
-    def pick(self, indices: IntArray) -> Offers:
-        return Offers(*(column[indices] for column in self._columns()))
-
-    def _columns(self) -> tuple[IntArray, ...]:
-        return self.ram, self.macs, self.scratch, self.tile_height, self.tile_width, self.chunk
-
-    def best(self) -> Offers:
-        """Those no other is below in both RAM and multiply-accumulates."""
-        return self.pick(pareto(self.ram, self.macs))
 
 
 @dataclass(frozen=True)
@@ -90,68 +63,16 @@ class Cuts:
     """The cut graph of a layer graph.
 
     Attributes:
-        dag: nodes and edges as the module says. Every edge has the attributes ``options``, an ``Offers``, ``fused``,
-            and ``tail``, bytes it adds to the tail of the arena. Attributes of the graph: ``start``, bytes live before
-            the first operator (the network's inputs) or the rules' floor, and ``tail``, bytes of the tail no edge can
-            change.
+        edges: nodes and edges as the module says; ``start`` is at least the rules' floor.
         graph: the layers, inputs that need no RAM counted with 0 bytes.
         residency: bytes live at its cuts.
         pricing: the conditions its blocks were priced under, but for the chunk.
     """
 
-    dag: nx.MultiDiGraph
+    edges: CutGraph
     graph: LayerGraph
     residency: Residency
     pricing: Pricing
-
-
-class Residency:
-    """Bytes live at the cuts of a graph, and bytes an edge leaves behind."""
-
-    def __init__(self, graph: LayerGraph, alignment: int) -> None:
-        """Args: graph: sizes of its tensors are rounded up to ``alignment`` bytes, as the arena planner does."""
-        count = len(graph.layers)
-        self.alignment = alignment
-        self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
-        self._held = np.zeros(count + 1, dtype=np.int64)
-        self._left = np.zeros((count, count), dtype=np.int64)
-        self._results = np.zeros((count, count), dtype=np.int64)
-        for tensor, size in enumerate(graph.sizes):
-            producer, end, size = graph.producer[tensor], self._end(graph, tensor), round_up(size, alignment)
-            self._held[producer + 1 : end + 1] += size
-            if producer >= 0:
-                self._results[: producer + 1, producer : max(end, producer + 1)] += 1
-                self._left[: producer + 1, producer:end] += size
-                self._left[: producer + 1, producer] += size if end == producer else 0
-
-    @staticmethod
-    def _end(graph: LayerGraph, tensor: int) -> int:
-        """The last layer a tensor is live at; past the end for network outputs."""
-        if tensor in graph.outputs:
-            return len(graph.layers)
-        readers = graph.consumers[tensor]
-        return readers[-1] if readers else graph.producer[tensor]
-
-    def held(self, cut: int) -> int:
-        """Bytes of all tensors written before the cut and needed after it."""
-        return int(self._held[cut])
-
-    def left(self, first: int, last: int) -> int:
-        """Bytes of the tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
-        return int(self._left[first, last])
-
-    def results(self, first: int, last: int) -> int:
-        """Number of tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
-        return int(self._results[first, last])
-
-    def outside(self, first: int, last: int) -> int:
-        """Bytes live while ``first … last`` run, but for the scratch of a block."""
-        return self.held(first) + self.left(first, last)
-
-    def while_running(self, costs: BlockCosts) -> IntArray:
-        """Bytes live while a block runs, under every tiling."""
-        scratch = round_up(costs.scratch, self.alignment)
-        return self.outside(costs.first, costs.last) + scratch - costs.shared
 
 
 def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
@@ -172,13 +93,8 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
-    dag = nx.MultiDiGraph(start=max(residency.start, rules.floor), tail=graph.tail.fixed if rules.count_tail else 0)
-    dag.add_nodes_from(range(len(graph.layers) + 1))
-    for index, layer in enumerate(graph.layers):
-        if moved.isdisjoint(layer.inputs):
-            tail = graph.tail.of_operator(index) if rules.count_tail else 0
-            dag.add_edge(index, index + 1, options=_as_it_is(residency, index, layer.macs), fused=False, tail=tail)
-        elif not layer.fusable:
+    for layer in graph.layers:
+        if not layer.fusable and not moved.isdisjoint(layer.inputs):
             name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)
             why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
             raise LimitError(f"input {name} cannot be {rules.input_mode.value}: {why}")
@@ -186,18 +102,105 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         chunks=rules.chunks,
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
         sharing=rules.alignment if rules.overlap else None,
+        limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
     )
-    for last in range(len(graph.layers)):
-        alone = rules.single_operators or not moved.isdisjoint(graph.layers[last].inputs)
-        firsts = None if rules.ranges is None else [first for first, end in rules.ranges if end == last]
-        for costs in _blocks(graph, restriction, pricing, last, alone, firsts):
-            paired = len(rules.chunks) if restriction.paired else 0
-            if len(options := _block_options(costs, residency, paired, most_work(len(graph.layers)))):
-                tail = graph.tail.of_block(residency.results(costs.first, last)) if rules.count_tail else 0
-                dag.add_edge(costs.first, last + 1, options=options, fused=True, tail=tail)
-    if not nx.has_path(dag, 0, len(graph.layers)):
+    edges = _Edges(graph, restriction, rules, moved, residency, pricing).all()
+    if not edges.reaches_its_end:
         raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
-    return Cuts(dag, graph, residency, pricing)
+    return Cuts(edges, graph, residency, pricing)
+
+
+_NARROW = 3
+"""Cuts to either side of a narrow place."""
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """What it takes to make the edges; fields as in ``Cuts`` and the arguments of ``cut_graph``."""
+
+    graph: LayerGraph
+    restriction: Restriction
+    rules: Rules
+    moved: frozenset[int]
+    residency: Residency
+    pricing: Pricing
+
+    def all(self) -> CutGraph:
+        """The cut graph."""
+        allowed, most = self._allowed(), self.rules.most_ram
+        some = not self.rules.every_block and self.restriction.scheme is Scheme.AUTO
+        if some and work_limit(self.graph, self.graph.macs).spare == 0:
+            # No path computes less than one without recompute does; with more RAM than such a one none is on the front.
+            enough = self._enough(allowed)
+            most = enough if most is None else min(most, enough)
+        return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)])
+
+    def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
+        """Blocks by their last layer, and the operators as they are."""
+        start, tail = max(self.residency.start, self.rules.floor), self._tail
+        into = [tuple(sorted((*self._as_it_is(i), *made), key=_nearest_first)) for i, made in enumerate(blocks)]
+        return CutGraph(start, tail.fixed, ((), *into))
+
+    @property
+    def _tail(self) -> TailShares:
+        return self.graph.tail if self.rules.count_tail else NO_TAIL
+
+    def _as_it_is(self, index: int) -> Iterator[Edge]:
+        """The operator at an index by itself, unless it reads what is not there."""
+        layer, nothing = self.graph.layers[index], np.zeros(1, dtype=np.int64)
+        if self.moved.isdisjoint(layer.inputs):
+            needs = np.array([self.residency.outside(index, index)]), np.array([layer.macs])
+            yield Edge(index, index + 1, Offers(*needs, *(nothing,) * 4), False, self._tail.of_operator(index))
+
+    def _blocks(self, last: int, firsts: Collection[int], most: int | None, whole: bool = False) -> Iterator[Edge]:
+        """The blocks from some layers to ``last``, those left out that surely need more than ``most`` bytes.
+
+        Args:
+            whole: in one tile alone.
+        """
+        if not firsts:
+            return
+        paired = len(self.rules.chunks) if self.restriction.paired else 0
+        sizes, pricing = self.restriction.tile_sizes, self.pricing
+        if whole:
+            sizes, pricing = whole_tile, replace(pricing, limit=None)
+        rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
+        for costs in block_costs(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
+            if len(options := _block_options(costs, self.residency, paired, most_work(len(self.graph.layers)))):
+                tail = self._tail.of_block(self.residency.results(costs.first, last))
+                yield Edge(costs.first, last + 1, options, True, tail)
+
+    def _beside(self, first: int, last: int) -> int:
+        """Bytes that are needed beside a block's scratch at least."""
+        held, left = self.residency.held(first), self.residency.left(first, last)
+        return self._tail.fixed + (held + left if self.pricing.sharing is None else max(held, left))
+
+    def _allowed(self) -> list[Collection[int]]:
+        """For each layer where the blocks may begin that end there."""
+        graph, count = self.graph, len(self.graph.layers)
+        behind_padding = {first for first in range(count) if splits_padding(graph, first)}
+        found: list[Collection[int]] = []
+        for last, layer in enumerate(graph.layers):
+            alone = self.rules.single_operators or not self.moved.isdisjoint(layer.inputs)
+            firsts = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
+            allows = self.restriction.allows
+            found.append([first for first in firsts if first not in behind_padding and allows(first, last)])
+        return found
+
+    def _enough(self, allowed: Sequence[Collection[int]]) -> int:
+        """The least RAM of the paths over narrow places alone, without recompute: where less is live than around."""
+        held = [self.residency.held(cut) for cut in range(len(allowed) + 1)]
+        around = [min(held[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(held))]
+        narrow = {cut for cut in range(1, len(allowed)) if held[cut] == around[cut] < held[cut - 1]} | {0, len(allowed)}
+        blocks = [
+            self._blocks(last, narrow.intersection(firsts), None, whole=True) if last + 1 in narrow else ()
+            for last, firsts in enumerate(allowed)
+        ]
+        return least_ram(self._cuts(blocks))
+
+
+def _nearest_first(edge: Edge) -> int:
+    return -edge.source
 
 
 MOST_LAYERS = 1000
@@ -240,34 +243,6 @@ def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Seque
     )
 
 
-def _as_it_is(residency: Residency, index: int, macs: int) -> Offers:
-    nothing = np.zeros(1, dtype=np.int64)
-    return Offers(np.array([residency.outside(index, index)]), np.array([macs]), nothing, nothing, nothing, nothing)
-
-
-def _blocks(
-    graph: LayerGraph,
-    restriction: Restriction,
-    pricing: Pricing,
-    last: int,
-    alone: bool,
-    firsts: Collection[int] | None,
-) -> Iterator[BlockCosts]:
-    """The blocks that end at a layer and are worth offering; that of the layer alone only if ``alone``."""
-    if graph.layers[last].absorbed:
-        return
-    longest = longest_block(len(graph.layers))
-    for costs in block_costs(graph, last, restriction.tile_sizes, pricing, firsts):
-        if last - costs.first >= longest:
-            return
-        if (
-            (costs.first < last or alone)
-            and restriction.allows(costs.first, last)
-            and not splits_padding(graph, costs.first)
-        ):
-            yield costs
-
-
 def splits_padding(graph: LayerGraph, first: int) -> bool:
     """Whether a block would start right behind a PAD it could absorb; starting with the PAD is never worse."""
     return (
@@ -286,13 +261,3 @@ def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: i
     if not usable.all():
         everything = everything.pick(np.flatnonzero(usable))
     return everything.best()
-
-
-def pareto(ram: IntArray, cost: IntArray) -> IntArray:
-    """Indices of the pairs no other pair is below in both, RAM ascending; of equal pairs one."""
-    order = np.lexsort((cost, ram))
-    cheapest = np.minimum.accumulate(cost[order])
-    keep = np.ones(len(order), dtype=np.bool_)
-    keep[1:] = cost[order][1:] < cheapest[:-1]
-    kept: IntArray = order[keep]
-    return kept

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from tflite_fuse.errors import LimitError
@@ -64,13 +64,11 @@ class Front:
             unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
         graph: what was searched.
-        least: of every block that was priced, by its (first, last) layer, the least RAM while it runs.
     """
 
     points: tuple[Point, ...]
     unfused: Point
     graph: LayerGraph
-    least: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     def least_ram(self, max_compute: float | None = None) -> Point:
         """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.

@@ -10,10 +10,12 @@ from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import driven_tensor, price_block
 from tflite_fuse.fusion.instructions.targets import Target, in_instructions
-from tflite_fuse.fusion.search.cut_graph import Cuts, Offers, Residency, Rules, cut_graph
+from tflite_fuse.fusion.search.cut_graph import Cuts, Rules, cut_graph
+from tflite_fuse.fusion.search.edges import Edge
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
-from tflite_fuse.fusion.search.pareto_paths import Leg, Path, search_paths
+from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
+from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 from tflite_fuse.model.schema import Model
 
@@ -39,6 +41,8 @@ class SearchOptions(Rules):
             from block to block: the more there is, the more often an arena outgrows its largest working set.
         target: the core whose predicted instructions count wherever points speak of MACs, those that gain less than a
             thousandth left out; None counts MACs.
+        most_compute: the front ends at so many times the work of the unfused model, or of the cheapest point if that
+            takes more; None for the whole front.
     """
 
     scheme: Scheme = Scheme.AUTO
@@ -48,6 +52,7 @@ class SearchOptions(Rules):
     strips: bool = True
     bands: bool = False
     target: Target | None = None
+    most_compute: float | None = None
 
     def __post_init__(self) -> None:
         if not self.chunks or min(self.chunks) < 1 or self.alignment < 1:
@@ -68,16 +73,17 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
     if options.target is not None:
         graph = in_instructions(graph, options.target, max(options.chunks))
-    priced = options if options.target is not None else replace(options, chunks=(min(options.chunks),))
+    priced = replace(options, every_block=False)
+    if options.target is None:
+        priced = replace(priced, chunks=(min(options.chunks),))
+    if options.most_compute is not None:
+        priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.macs))
     cuts = cut_graph(graph, _restriction(graph, options), priced)
     builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
-    points = tuple(builder.point(path) for path in search_paths(cuts.dag))
+    points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
     if options.target is not None:
         points = tuple(_worth_having(points))
-    least = {
-        (first, end - 1): int(edge["options"].ram[0]) for first, end, edge in cuts.dag.edges(data=True) if edge["fused"]
-    }
-    return Front(points, unfused_point(graph, options), graph, least)
+    return Front(points, unfused_point(graph, options), graph)
 
 
 def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
@@ -115,26 +121,26 @@ class _PointBuilder:
         blocks: list[BlockChoice] = []
         largest: tuple[int, ...] = ()
         for leg in path.legs:
-            edge = self.cuts.dag.edges[leg.first, leg.last + 1, leg.key]
-            if int(edge["options"].ram[leg.option]) == path.peak and not largest:
-                largest = tuple(range(leg.first, leg.last + 1))
-            if edge["fused"]:
-                blocks.append(self._block(leg, edge["options"], path.peak))
+            edge = leg.edge
+            if int(edge.options.ram[leg.option]) == path.peak and not largest:
+                largest = tuple(range(edge.source, edge.target))
+            if edge.fused:
+                blocks.append(self._block(edge, leg.option, path.peak))
         factor = path.macs / self.graph.macs if self.graph.macs else 1.0
         return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
 
-    def _block(self, leg: Leg, options: Offers, peak: int) -> BlockChoice:
-        operators = tuple(range(leg.first, leg.last + 1))
-        tile = int(options.tile_height[leg.option]), int(options.tile_width[leg.option])
-        chunk = int(options.chunk[leg.option])
-        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[leg.option])
+    def _block(self, edge: Edge, option: int, peak: int) -> BlockChoice:
+        operators, options = tuple(range(edge.source, edge.target)), edge.options
+        tile = int(options.tile_height[option]), int(options.tile_width[option])
+        chunk = int(options.chunk[option])
+        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[option])
         for larger in (each for each in self.chunks if each > chunk):
             wider = BlockConfig(*tile, larger)
-            ram, needed = self._price(leg.first, leg.last, wider)
+            ram, needed = self._price(edge.source, edge.target - 1, wider)
             if ram > peak:
                 break
             config, scratch = wider, needed
-        macs = int(options.macs[leg.option])
+        macs = int(options.macs[option])
         extra = macs - sum(self.graph.layers[index].macs for index in operators)
         return BlockChoice(operators, config, scratch, macs, extra, self._scheme(operators, config))
 

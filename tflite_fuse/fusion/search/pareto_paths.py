@@ -15,28 +15,23 @@ operators is taken, of those the one with the fewest blocks: what need not chang
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray
-from tflite_fuse.fusion.search.cut_graph import Offers, pareto
+from tflite_fuse.fusion.search.edges import NEVER, CutGraph, Edge, pareto
 
-_NEVER = 1 << 60
-"""Costs of a cut no path leads to."""
+_DEAREST = (1 << 63) - 1
+"""What costs can be at all."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One edge of a path: from cut ``first`` over the layers ``first … last``, under one option of the edge.
+    """One edge of a path, under one of its options."""
 
-    ``key`` tells it from the edges beside it.
-    """
-
-    first: int
-    last: int
-    key: int
+    edge: Edge
     option: int
 
 
@@ -64,13 +59,16 @@ class _Bounds:
     Attributes:
         floor: no path has a smaller peak.
         ceiling: no path with more RAM is on the front.
-        tail_ahead: for each cut, the least tail from there to the end.
+        tail_ahead, work_ahead: for each cut, the least tail and the fewest multiply-accumulates from there to the end.
+        most_work: paths with more multiply-accumulates do not count.
         tails: whether edges differ in their tail.
     """
 
     floor: int
     ceiling: int
     tail_ahead: list[int]
+    work_ahead: list[int]
+    most_work: int
     tails: bool
 
 
@@ -90,24 +88,22 @@ class _Labels:
     option: IntArray
 
 
-@dataclass(frozen=True)
-class _Edge:
-    source: int
-    target: int
-    key: int
-    options: Offers
-    fused: bool
-    tail: int
-
-
-def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
-    """All paths through a cut graph (see ``cut_graph``) that no other beats in RAM and multiply-accumulates.
+def search_paths(cuts: CutGraph, most_work: int | None = None) -> tuple[Path, ...]:
+    """All paths that no other beats in RAM and multiply-accumulates.
 
     RAM is peak + tail; paths come in its order.
+
+    Args:
+        cuts: the edges.
+        most_work: multiply-accumulates beyond which paths are left out, but for those of the fewest; None for no limit.
     """
-    start, edges = int(cuts.graph["start"]), _edges(cuts)
+    start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
-    bounds = _Bounds(_least_peak(edges, start), _NEVER, _least_tails(edges), tails)
+    bounds = _Bounds(
+        _least_peak(edges, start), NEVER, _ahead(edges, lambda edge: edge.tail), _ahead(edges, _fewest), NEVER, tails
+    )
+    if most_work is not None:
+        bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
     labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
     end = labels[-1]
@@ -116,49 +112,43 @@ def search_paths(cuts: nx.MultiDiGraph) -> tuple[Path, ...]:
         macs = int(end.cost[index]) // len(edges) ** 2
         if not paths or macs < paths[-1].macs:
             legs, peak = _trace(edges, labels, int(index))
-            paths.append(Path(max(start, peak), int(end.tail[index]) + int(cuts.graph["tail"]), macs, legs))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, macs, legs))
     return tuple(paths)
 
 
-def _edges(cuts: nx.MultiDiGraph) -> list[list[_Edge]]:
-    """The edges into each cut."""
-    return [
-        [
-            _Edge(source, cut, key, data["options"], data["fused"], data["tail"])
-            for source, _, key, data in cuts.in_edges(cut, keys=True, data=True)
-        ]
-        for cut in range(cuts.number_of_nodes())
-    ]
-
-
-def _least_peak(edges: list[list[_Edge]], start: int) -> int:
+def _least_peak(edges: list[list[Edge]], start: int) -> int:
     """The least peak of any path."""
     least = [start]
     for into in edges[1:]:
-        least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=_NEVER))
+        least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=NEVER))
     return least[-1]
 
 
-def _least_tails(edges: list[list[_Edge]]) -> list[int]:
-    """For each cut, the least tail of any path from it to the end."""
-    least = [_NEVER] * (len(edges) - 1) + [0]
+def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
+    """For each cut, the least sum of ``cost`` over the edges of any path from it to the end."""
+    least = [NEVER] * (len(edges) - 1) + [0]
     for into in reversed(edges):
         for edge in into:
-            least[edge.source] = min(least[edge.source], least[edge.target] + edge.tail)
+            least[edge.source] = min(least[edge.source], least[edge.target] + cost(edge))
     return least
 
 
-def _cheapest_edges(edges: list[list[_Edge]]) -> list[list[_Edge]]:
+def _fewest(edge: Edge) -> int:
+    """Multiply-accumulates of its cheapest option."""
+    return int(edge.options.macs[-1])
+
+
+def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
     """The edges on paths of fewest multiply-accumulates, each with its cheapest option alone."""
     least, kept = [0], [edges[0]]
     for into in edges[1:]:
-        least.append(min((least[edge.source] + int(edge.options.macs[-1]) for edge in into), default=_NEVER))
-        tight = [edge for edge in into if least[edge.source] + int(edge.options.macs[-1]) == least[-1] < _NEVER]
+        least.append(min((least[edge.source] + _fewest(edge) for edge in into), default=NEVER))
+        tight = [edge for edge in into if least[edge.source] + _fewest(edge) == least[-1] < NEVER]
         kept.append([replace(edge, options=edge.options.pick(np.array([-1]))) for edge in tight])
     return kept
 
 
-def _labels(edges: list[list[_Edge]], bounds: _Bounds) -> list[_Labels]:
+def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
     """The labels at every cut. ``edges`` loses those that can lead to none."""
     nothing = np.zeros(1, dtype=np.int64)
     labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
@@ -185,7 +175,7 @@ class _Extension:
     options: range
 
 
-def _extend(edges: list[_Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
+def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
     """Extends all labels along all edges into one cut and keeps those nothing beats."""
     if not edges:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
@@ -193,7 +183,9 @@ def _extend(edges: list[_Edge], cut: int, labels: list[_Labels], bounds: _Bounds
     peak, tail, cost = (
         np.concatenate(column) for column in zip(*((e.peak, e.tail, e.cost) for e in found), strict=True)
     )
-    hopeful = np.flatnonzero(peak + tail <= bounds.ceiling - bounds.tail_ahead[cut])
+    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * places**2 - 1
+    within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
+    hopeful = np.flatnonzero(within_limits)
     best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
     ends = np.cumsum([len(each.peak) for each in found])
     edge = np.searchsorted(ends, best, side="right")
@@ -203,7 +195,7 @@ def _extend(edges: list[_Edge], cut: int, labels: list[_Labels], bounds: _Bounds
     return _Labels(peak[best], tail[best], cost[best], edge, within // count, option)
 
 
-def _along(before: _Labels, edge: _Edge, bounds: _Bounds, places: int) -> _Extension:
+def _along(before: _Labels, edge: Edge, bounds: _Bounds, places: int) -> _Extension:
     """All labels at one cut extended by all options of one edge, but for those the bounds rule out."""
     options = edge.options
     first = max(int(np.searchsorted(options.ram, bounds.floor, side="right")) - 1, 0)
@@ -235,14 +227,14 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     return np.array(kept, dtype=np.int64)
 
 
-def _trace(edges: list[list[_Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
+def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
     """The legs that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
     legs: list[Leg] = []
     peak, cut = 0, len(labels) - 1
     while cut > 0:
         at = labels[cut]
         edge, option = edges[cut][int(at.edge[index])], int(at.option[index])
-        legs.append(Leg(edge.source, cut - 1, edge.key, option))
+        legs.append(Leg(edge, option))
         peak = max(peak, int(edge.options.ram[option]))
         cut, index = edge.source, int(at.label[index])
     return tuple(reversed(legs)), peak

@@ -108,7 +108,7 @@ def restriction(
     """
     refuse_contradictions(scheme, tiles, tile_size, strips)
     if scheme is Scheme.AUTO:
-        sizes = _whole if not strips else _bands if bands else _strips
+        sizes = whole_tile if not strips else _bands if bands else _strips
         return Restriction(scheme, sizes, lambda first, last: True)
     if scheme is Scheme.H_CACHE:
         return Restriction(scheme, _columns, lambda first, last: True)
@@ -116,7 +116,7 @@ def restriction(
         blocks = frozenset(inverted_residuals(graph))
         return Restriction(scheme, _tiled(tiles, tile_size), lambda first, last: (first, last) in blocks)
     head = head_of(graph)
-    sizes = {Scheme.HEAD_PATCHES: _patches, Scheme.STREAM_1D: _strips, Scheme.STREAM_2D: _whole}[scheme]
+    sizes = {Scheme.HEAD_PATCHES: _patches, Scheme.STREAM_1D: _strips, Scheme.STREAM_2D: whole_tile}[scheme]
     return Restriction(scheme, sizes, lambda first, last: first == head, paired=scheme is Scheme.HEAD_PATCHES)
 
 
@@ -196,7 +196,8 @@ def _follows(graph: LayerGraph, index: int, reader: int) -> bool:
     return len(written) == 1 and graph.consumers[written[0]] == (reader,) and written[0] not in graph.outputs
 
 
-def _whole(driven: BlockTensor) -> Sizes:
+def whole_tile(driven: BlockTensor) -> Sizes:
+    """One tile."""
     return (driven.height,), (driven.width,)
 
 

@@ -17,6 +17,7 @@ from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+from tflite_fuse.passes.options import TOO_MUCH_EXPECTED
 
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""
@@ -33,9 +34,6 @@ PATIENCE = 40
 NEAR = 16
 """Points are tried if their estimate exceeds a RAM limit by up to one part in this many."""
 
-FAR_ABOVE = 4
-"""Longer runs are not looked for in blocks whose estimate exceeds a RAM limit by more than one part in so many."""
-
 BANDED = 8
 """Points with bands of strips that are tried one by one: what their blocks share with each other often cannot all be
 placed."""
@@ -43,11 +41,11 @@ placed."""
 LOADED = 4
 """Searches for what is easier to load."""
 
+FAR_ABOVE = 4
+"""Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
+
 WORTH_SAYING = 1 / 10
 """Share of the predicted instructions worth a word about the RAM that would save them."""
-
-TOO_MUCH_EXPECTED = 1.02
-"""Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class Chooser:
         banded = self.site.front(replace(options, bands=True))
         return [point for point in self._allowed(banded) if _bands(point)]
 
-    def with_fewer_instructions(self, front: Front, least: Candidate) -> Candidate:
+    def with_fewer_instructions(self, least: Candidate) -> Candidate:
         """The fewest predicted instructions within what the goal leaves above the least arena.
 
         Longer runs of pixels and other cuts take RAM and save instructions.
@@ -170,7 +168,7 @@ class Chooser:
         for strips in self._strips(least):
             if fitting[1:] and min(map(_instructions, fitting)) <= (1 + WORTH_SAYING) * sum(self.site.alone):
                 break
-            points = self._by_speed(front, limit, strips)
+            points = self._by_speed(limit, strips)
             near = [point for point in points if point.ram_bytes <= limit + limit // NEAR][:CANDIDATES]
             placed = map(self.site.realise, near)
             fitting += (found for found in placed if found.arena <= limit and self._allows(found, least))
@@ -191,13 +189,17 @@ class Chooser:
         clearly = (1 - WORTH_SAYING) * min(map(_instructions, plain))
         return [each for each in found if each.instructions <= clearly] or plain
 
-    def faster_with_more(self, front: Front, chosen: Candidate) -> Candidate | None:
-        """What clearly fewer instructions would cost, if not much more RAM than ``chosen``; None where nothing does."""
+    def faster_with_more(self, least: Candidate, chosen: Candidate) -> Candidate | None:
+        """What clearly fewer instructions would cost, if not much more RAM than ``chosen``; None where nothing does.
+
+        Args:
+            least: what ``chosen`` was chosen after: the same front is looked at.
+        """
         most = chosen.arena + chosen.arena // FAR_ABOVE
         if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
             return None
-        limit = self.goal.longest(chosen.arena)
-        for point in reversed(self._by_speed(front, limit, strips=self._strips(chosen)[0])):
+        limit = self.goal.longest(least.arena)
+        for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
             if point.ram_bytes <= most and point.macs <= (1 - WORTH_SAYING) * chosen.instructions:
                 found = self.site.realise(point)
                 saves = found.instructions <= (1 - WORTH_SAYING) * chosen.instructions
@@ -209,15 +211,14 @@ class Chooser:
         wanted = self.options.strips
         return (wanted,) if any(block.choice.extra_macs for block in least.blocks) else (False, True)[: 1 + wanted]
 
-    def _by_speed(self, front: Front, limit: int, strips: bool) -> list[Point]:
-        """Points of the front of instructions, the fewest first.
-
-        Blocks much too large for the limit on the arena in their least configuration are not looked at again, so this
-        search is smaller than the first one.
-        """
-        ranges = frozenset(block for block, ram in front.least.items() if ram <= limit + limit // FAR_ABOVE)
-        options = replace(self.options, target=self.site.core, ranges=ranges, strips=strips)
-        return list(reversed(self.site.front(options).points))
+    def _by_speed(self, limit: int, strips: bool) -> list[Point]:
+        """Points of the front of instructions, the fewest first; blocks much too large for the limit are left out."""
+        most = limit + limit // FAR_ABOVE
+        options = replace(self.options, target=self.site.core, most_ram=most, most_compute=None, strips=strips)
+        try:
+            return list(reversed(self.site.front(options).points))
+        except LimitError:  # No such blocks read an input that is to leave the arena.
+            return []
 
     def _allows(self, found: Candidate, least: Candidate) -> bool:
         """Whether a candidate keeps the goal's limit on compute, if there is one."""
