@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,38 +26,47 @@ class Work:
     def of_layer(self, index: int, layer: Layer, demand: Demand) -> IntArray:
         """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
-            broken = [self._broken_runs(index, demand, layer.run_costs, chunk) for chunk in self.chunks]
-            return self.in_runs(demand, layer.run_costs) + np.stack(broken)
+            broken = self._broken_runs(index, demand, layer.run_costs)
+            return self._in_all_rows(demand, self._rows_in_runs(demand, layer.run_costs) + broken)
         _, columns = longest_and_total(demand.columns, self.grid.widths)
         return np.multiply.outer(self._rows(demand), columns) * (layer.macs // demand.extent.pixels)
 
     def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """What a region costs if its rows are computed one by one, each in runs as long as they may be."""
-        rows = [total_in_runs(demand.columns, self.grid.widths, chunk, run_costs) for chunk in self.chunks]
-        return np.stack([np.multiply.outer(self._rows(demand), row) for row in rows])
+        return self._in_all_rows(demand, self._rows_in_runs(demand, run_costs))
+
+    def _rows_in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of all tiles costs in such runs, [chunks, widths]."""
+        return np.stack([total_in_runs(demand.columns, self.grid.widths, chunk, run_costs) for chunk in self.chunks])
+
+    def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
+        every: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
+        return every
 
     def _rows(self, demand: Demand) -> IntArray:
         """The rows of all bands, [heights]."""
         return longest_and_total(demand.rows, self.grid.heights)[1]
 
-    def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...], chunk: int) -> IntArray:
-        """What a layer costs beyond that because its reader asks for a row in pieces, [heights, widths].
+    def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of a layer costs beyond that because its reader asks for it in pieces, [chunks, widths].
 
         Worked out for the widest tile of every option; rows of a single run are in one piece.
         """
         if not demand.consumers:
-            return np.zeros(self.grid.shape, dtype=np.int64)
+            return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
         tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
         first = max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
         widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
-        tiles = np.diff(np.append(tilings.first, len(lengths))).tolist()
-        self._runs[chunk, index] = [
-            mix.pulled(first.windows, width, chunk, from_edge=count == 1)
-            for mix, width, count in zip(self._runs[chunk, first.layer], widths, tiles, strict=True)
-        ]
-        more = [
-            round(mix.cost(run_costs)) - row_cost(row_of_runs(width, chunk), run_costs)
-            for mix, width in zip(self._runs[chunk, index], widths, strict=True)
-        ]
-        long_rows = np.add.reduceat(lengths > chunk, tilings.first, dtype=np.int64)
-        return np.multiply.outer(self._rows(demand), long_rows * more)
+        ends = [*tilings.first.tolist(), len(lengths)]
+        from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
+        more = []
+        for chunk in self.chunks:
+            mixes = zip(self._runs[chunk, first.layer], widths, from_edge, strict=True)
+            runs = [mix.pulled(first.windows, width, chunk, edge) for mix, width, edge in mixes]
+            self._runs[chunk, index] = runs
+            costs = zip(runs, widths, strict=True)
+            more.append([round(r.cost(run_costs)) - row_cost(row_of_runs(w, chunk), run_costs) for r, w in costs])
+        long = [lengths > chunk for chunk in self.chunks]
+        long_rows = np.add.reduceat(np.array(long), tilings.first, axis=1, dtype=np.int64)
+        broken: IntArray = long_rows * np.array(more, dtype=np.int64)
+        return broken
