@@ -25,6 +25,7 @@ from tflite_fuse.passes.fusing.choose import NEAR, Chooser
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
+from tflite_fuse.passes.fusing.speed import Speed
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
@@ -63,7 +64,6 @@ class Fused:
     """The candidate that meets the goal in one order of operators."""
 
     start: Start
-    chooser: Chooser
     chosen: Candidate
 
 
@@ -100,7 +100,8 @@ class Fuse:
         goal = self.options.goal
         fused = tried(starts, goal)
         best = min(fused, key=lambda each: _merit(each.chosen, goal))
-        start, chosen = best.start, best.chooser.with_fewer_instructions(best.chosen)
+        start, speed = best.start, Speed(goal, best.start.site, best.start.options)
+        chosen = speed.with_fewer_instructions(best.chosen)
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
         notes = (*notes, *start.front.explain(chosen.point, goal.max_ram), *_limited(len(start.site.graph.layers)))
@@ -113,7 +114,7 @@ class Fuse:
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
         expected = _prediction(start.site, chosen)
-        notes += (_expectation(expected), *_faster(best.chooser.faster_with_more(best.chosen, chosen), chosen))
+        notes += (_expectation(expected), *_faster(speed.faster_with_more(best.chosen, chosen), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         model, point = start.site.maker.finish(chosen.draft), chosen.point
         if self.known is not None:
@@ -173,9 +174,8 @@ def tried(starts: Sequence[Start], goal: Goal) -> list[Fused]:
     for start in sorted(starts, key=lambda start: _promise(start.front, goal)):
         enough = min((each.chosen.arena for each in found), default=None)
         if enough is None or _promise(start.front, goal) <= enough + enough // NEAR:
-            chooser = Chooser(goal, start.site, start.options)
             try:
-                found.append(Fused(start, chooser, chooser.choose(start.front)))
+                found.append(Fused(start, Chooser(goal, start.site, start.options).choose(start.front)))
             except LimitError as error:
                 refused = refused or error
     if refused is not None and not found:

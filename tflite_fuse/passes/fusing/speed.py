@@ -1,0 +1,108 @@
+"""Speed for a little RAM: what takes the fewest predicted instructions near the least arena that meets a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.search.front import Point
+from tflite_fuse.fusion.search.fusion_front import SearchOptions
+from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+
+FAR_ABOVE = 4
+"""Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
+
+WORTH_SAYING = 1 / 10
+"""Share of the predicted instructions worth a word about the RAM that would save them."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Looks for fewer instructions once the least arena is known.
+
+    Attributes:
+        goal: what to reach.
+        site: the model to fuse.
+        options: what was searched for the least arena.
+    """
+
+    goal: Goal
+    site: Site
+    options: SearchOptions
+
+    def with_fewer_instructions(self, least: Candidate) -> Candidate:
+        """The fewest predicted instructions within what the goal leaves above the least arena.
+
+        Longer runs of pixels and other cuts take RAM and save instructions.
+        """
+        limit = self.goal.longest(least.arena)
+        if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
+            return least
+        fitting = [least]
+        for strips in self._strips(least):
+            if fitting[1:] and min(map(_instructions, fitting)) <= (1 + WORTH_SAYING) * sum(self.site.alone):
+                break
+            points = self._by_speed(limit, strips)
+            near = [point for point in points if point.ram_bytes <= limit + limit // NEAR][:CANDIDATES]
+            placed = map(self.site.realise, near)
+            fitting += (found for found in placed if found.arena <= limit and self._allows(found, least))
+        fitting = self._not_twice_for_little(fitting)
+        enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
+        return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+
+    def _not_twice_for_little(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Unasked, pixels are computed twice only where that clearly saves instructions.
+
+        Shorter line buffers can pay for longer runs. Otherwise nobody who did not ask for it is to find more
+        multiply-accumulates in his model.
+        """
+        most = max(found[0].macs, self.site.graph.macs)
+        plain = [each for each in found if each.macs <= most]
+        if self.goal != NOTHING_RECOMPUTED or len(plain) == len(found):
+            return list(found)
+        clearly = (1 - WORTH_SAYING) * min(map(_instructions, plain))
+        return [each for each in found if each.instructions <= clearly] or plain
+
+    def faster_with_more(self, least: Candidate, chosen: Candidate) -> Candidate | None:
+        """What clearly fewer instructions would cost, if not much more RAM than ``chosen``; None where nothing does.
+
+        Args:
+            least: what ``chosen`` was chosen after: the same front is looked at.
+        """
+        most = chosen.arena + chosen.arena // FAR_ABOVE
+        if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
+            return None
+        limit = self.goal.longest(least.arena)
+        for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
+            if point.ram_bytes <= most and point.macs <= (1 - WORTH_SAYING) * chosen.instructions:
+                found = self.site.realise(point)
+                saves = found.instructions <= (1 - WORTH_SAYING) * chosen.instructions
+                return found if saves and chosen.arena < found.arena <= most else None
+        return None
+
+    def _strips(self, least: Candidate) -> tuple[bool, ...]:
+        """Whether to look at strips: at once where there are some, else where full width leaves much to save."""
+        wanted = self.options.strips
+        return (wanted,) if any(block.choice.extra_macs for block in least.blocks) else (False, True)[: 1 + wanted]
+
+    def _by_speed(self, limit: int, strips: bool) -> list[Point]:
+        """Points of the front of instructions, the fewest first; blocks much too large for the limit are left out."""
+        most = limit + limit // FAR_ABOVE
+        options = replace(self.options, target=self.site.core, most_ram=most, most_compute=None, strips=strips)
+        try:
+            return list(reversed(self.site.front(options).points))
+        except LimitError:  # No such blocks read an input that is to leave the arena.
+            return []
+
+    def _allows(self, found: Candidate, least: Candidate) -> bool:
+        """Whether a candidate keeps the goal's limit on compute, if there is one."""
+        limit = self.goal.max_compute
+        return limit is None or found.compute <= max(least.compute, limit * self.site.unfused_compute)
+
+
+def _instructions(candidate: Candidate) -> int:
+    return candidate.instructions
