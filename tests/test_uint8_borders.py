@@ -20,7 +20,7 @@ from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.fusion.encoding.options import read_options, write_options
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.edit import add_buffer, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof import validate
@@ -126,3 +126,17 @@ def test_a_public_model_of_uint8_borders(mode: str, most: int) -> None:
         pytest.skip(f"no {path.name} beside the project")
     report = tflite_fuse.rewrite(path, input_mode=mode, goal=Goal(max_compute=1.0), inputs=4).report
     assert report.verified is not None and report.verified.bit_exact and report.after.arena_bytes <= most
+
+
+def test_a_constant_is_not_converted_where_it_lies() -> None:
+    """A file may give a block a constant as input; in flash nothing can be written."""
+    data = serialize_model(with_uint8_borders(skipped_over()))
+    model = load_model(tflite_fuse.rewrite(data, inputs=2).model)
+    (image,) = model.main.inputs
+    tensor = model.main.tensors[image]
+    model, buffer = add_buffer(model, bytes(16 * 16 * 4))
+    tensors = list(model.main.tensors)
+    tensors[image] = replace(tensor, buffer=buffer)
+    hostile = replace_main(model, replace(model.main, tensors=tuple(tensors), inputs=()))
+    with pytest.raises(tflite_fuse.ModelError, match="converted where it lies is a constant"):
+        tflm.measure(serialize_model(hostile))

@@ -128,6 +128,10 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
     (void)context;
     return kTfLiteError;
   }
+  // Constants have an address already, what lies in the arena gets one later.
+  if (kind == TFLITE_FUSE_INPUT && is_unsigned && tensor->data.data != nullptr) {
+    return Refuse(context, "an input that is converted where it lies is a constant");
+  }
   return kTfLiteOk;
 }
 

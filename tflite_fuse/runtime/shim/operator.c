@@ -82,6 +82,10 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
                  is_unsigned ? "uint8" : "int8", expected);
       return TFLM_ERROR;
     }
+    /* Constants have an address already, what lies in the arena gets one later. */
+    if (kind == TFLITE_FUSE_INPUT && is_unsigned && tensor_at(context, indices, number)->data != NULL) {
+      return refuse("an input that is converted where it lies is a constant");
+    }
   }
   return TFLM_OK;
 }
