@@ -37,5 +37,5 @@ def test_a_block_of_any_operator_is_proven(model: Model) -> None:
     data = serialize_model(model)
     with suppress(BlockError):
         fused = fuse(data, range(len(model.main.operators)))
-        findings = map(str, validate(load_model(data), load_model(fused)).findings)
-        assert not [each for each in findings if "larger than the driven tensor" not in each]  # as the test asks for
+        found = validate(load_model(data), load_model(fused))
+        assert found.proven, [str(finding) for finding in found.findings[:5]]

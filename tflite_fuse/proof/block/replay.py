@@ -82,11 +82,9 @@ def _split_problems(program: Program) -> Iterator[str]:
             single = program.tensors[t].height * program.tensors[t].width == 1
             if not program.sums_driven(s) and (t in inside or not single):
                 yield f"stage {s} of the tail reads tensor {t}, of which nothing is left when it runs"
-    header, tile = program.header, program.tensors[driven]
+    header = program.header
     if not 1 <= header.tile_height <= 65535 or not 1 <= header.tile_width <= 65535 or not 1 <= header.chunk <= 255:
         yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"
-    elif header.tile_height > tile.height or header.tile_width > tile.width:
-        yield f"tiles of {header.tile_height} x {header.tile_width} are larger than the driven tensor"
 
 
 def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[str]:
