@@ -189,3 +189,12 @@ def test_a_block_whose_last_map_was_reshaped_runs_in_tiles_no_larger_than_it() -
     report = tflite_fuse.rewrite(real("real/microwakeword_okay_nabu_v2.tflite"), inputs=2).report
     assert report.verified is not None and report.verified.bit_exact
     assert report.blocks and report.after.arena_bytes < report.before.arena_bytes
+
+
+@needs_tflm
+def test_inspect_says_what_the_runtime_refuses_and_why_operators_stay_outside(tmp_path: Path) -> None:
+    path = tmp_path / "strange.tflite"
+    path.write_bytes(serialize_model(images("STRANGE")))
+    shown = CliRunner().invoke(app, ["inspect", str(path)])
+    assert shown.exit_code == 0 and "cannot load the model" in shown.stdout
+    assert "not fused: custom operator STRANGE is not a fusable operator" in shown.stdout

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
-from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table
+from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -84,6 +84,8 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
     if rights:
         notes = (*notes, f"the runtime that measured it ran with rights it does not need: {rights}")
+    why = None if found.head_source == tflm.RUNTIME_NAME else refusal(data)
+    notes = notes if why is None else (*notes, why)
     return Inspection(name, found, rows, notes, outside_inputs(model))
 
 

@@ -31,6 +31,19 @@ def measured_head(data: bytes) -> int | None:
         return None
 
 
+def refusal(data: bytes) -> str | None:
+    """Why a real TFLM cannot load a model, in its words; None where it can, or is not installed."""
+    if not tflm.available():
+        return None
+    try:
+        tflm.measure(data)
+    except ModelError as error:
+        return str(error)
+    except RuntimeUnavailableError:
+        return None
+    return None
+
+
 def arena_in_file(model: Model, data: bytes, known: KnownBlocks | None = None) -> Arena:
     """What a model as its file ``data`` has it needs, measured where a runtime is installed.
 

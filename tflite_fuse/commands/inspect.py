@@ -9,6 +9,7 @@ from tflite_fuse.commands.arguments import BoardName, JsonFlag, ModelPath, Reser
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model.file import read_source
+from tflite_fuse.report.sentences import grouped
 from tflite_fuse.report.tables import inspection_table
 
 _MOST_NAMED = 5
@@ -33,7 +34,8 @@ def inspect(model: ModelPath, board: BoardName = None, reserve: Reserve = None, 
         return
     say(f"{model}: {inspection.verdict()}")
     console().print(inspection_table(inspection))
-    for note in inspection.notes:
+    blocked = [f"{row.name} not fused: {row.blocked}" for row in inspection.operators if row.blocked is not None]
+    for note in grouped((*inspection.notes, *blocked)):
         say(f"- {note}")
     if verdict is not None:
         _say_verdict(verdict)
