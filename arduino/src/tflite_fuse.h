@@ -45,7 +45,8 @@ typedef enum {
   TFLITE_FUSE_TOO_MUCH_WORK,  /* more than TFLITE_FUSE_MAX_WORK */
   TFLITE_FUSE_BAD_MEMORY,     /* scratch or arena misaligned or too small, or an input or output in reserved bytes */
   TFLITE_FUSE_SOURCE_FAILED,  /* invoke: a source's read function returned other than 0 */
-  TFLITE_FUSE_DAMAGED         /* options or constants are not what was written: their checksum is another */
+  TFLITE_FUSE_DAMAGED,        /* options or constants are not what was written: their checksum is another */
+  TFLITE_FUSE_WRONG_ROWS      /* row kernels computed other bytes than the library's */
 } tflite_fuse_status;
 
 /* Kinds of memory a caller brings to a run. */
@@ -63,6 +64,7 @@ typedef struct {
   const struct tflite_fuse_stage* stages;
   const int32_t* stage_inputs;
   const uint8_t* constants;
+  const struct tflite_fuse_rows* rows; /* the application's own row kernels, or NULL */
   int32_t reserved_bytes; /* at the start of scratch: cursors, and pointers to the pixels of large windows */
   uint8_t tensor_count;
   uint8_t stage_count;

@@ -2,6 +2,7 @@
  *
  *     prepare <block> <status> <instructions>
  *     block <block> <status> <instructions>      for each input and block
+ *     stack <0 prepare, 1 invoke> <block> <bytes>    behind each of these
  *     output <hexadecimal bytes>                 for each input and output
  *
  * The generated program.h defines `blocks`, `inputs`, `outputs` and INPUT_SETS. */
@@ -76,15 +77,40 @@ static void write_bytes(const int8_t* bytes, uint32_t count) {
   device_write("\n");
 }
 
+/* The stack below the caller is painted, and later found painted but for what was used: exact but for the few bytes that
+ * these two functions push themselves. */
+enum { DEEP = 8192, PAINT = 0xA5 };
+
+static __attribute__((noinline)) void paint_stack(void) {
+  volatile uint8_t below[DEEP];
+  for (uint32_t i = 0; i < DEEP; ++i) {
+    below[i] = PAINT;
+  }
+}
+
+static __attribute__((noinline)) uint32_t stack_used(void) {
+  volatile uint8_t below[DEEP];
+  uint32_t untouched = 0;
+  __asm__ volatile("" : : "r"(below) : "memory");
+  while (untouched < DEEP && below[untouched] == PAINT) {
+    ++untouched;
+  }
+  return DEEP - untouched;
+}
+
 int main(void) {
   static tflite_fuse_block prepared[BLOCKS];
   for (uint32_t b = 0; b < BLOCKS; ++b) {
     const program_block* block = &blocks[b];
+    paint_stack();
     const uint64_t start = device_instructions();
     const tflite_fuse_status status =
         tflite_fuse_prepare(&prepared[b], block->options, (size_t)(block->options_end - block->options),
                             block->constants, (size_t)(block->constants_end - block->constants));
-    write_line("prepare ", b, status, device_instructions() - start);
+    const uint64_t count = device_instructions() - start;
+    const uint32_t used = stack_used();
+    write_line("prepare ", b, status, count);
+    write_line("stack ", 0, b, used);
     if (status != TFLITE_FUSE_OK) {
       return 1;
     }
@@ -96,9 +122,13 @@ int main(void) {
     for (uint32_t b = 0; b < BLOCKS; ++b) {
       const tflite_fuse_io io = {
           .inputs = blocks[b].inputs, .outputs = blocks[b].outputs, .scratch = blocks[b].scratch};
+      paint_stack();
       const uint64_t start = device_instructions();
       const tflite_fuse_status status = tflite_fuse_invoke(&prepared[b], &io);
-      write_line("block ", b, status, device_instructions() - start);
+      const uint64_t count = device_instructions() - start;
+      const uint32_t used = stack_used();
+      write_line("block ", b, status, count);
+      write_line("stack ", 1, b, used);
     }
     for (uint32_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
       write_bytes(outputs[i].tensor, outputs[i].bytes);

@@ -109,11 +109,13 @@ class Report:
 
     Attributes:
         prepare: instructions to check each block.
+        stack: most bytes of stack that checking and running a block took.
         instructions: of each run and block, ``instructions[run][block]``.
         outputs: bytes of each run and output.
     """
 
     prepare: list[int]
+    stack: tuple[int, int]
     instructions: list[list[int]]
     outputs: list[list[bytes]]
 
@@ -170,9 +172,14 @@ def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -
     values = [bytes.fromhex(line[1]) for line in lines if line[0] == "output"]
     return Report(
         prepare=[int(line[3]) for line in lines if line[0] == "prepare"],
+        stack=(_deepest(lines, "0"), _deepest(lines, "1")),
         instructions=[counts[at : at + blocks] for at in range(0, len(counts), blocks)],
         outputs=[values[at : at + outputs] for at in range(0, len(values), outputs)],
     )
+
+
+def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
+    return max(int(line[3]) for line in lines if line[:2] == ["stack", which])
 
 
 def library_size(target: Target, directory: Path, flags: str) -> dict[str, int]:

@@ -60,6 +60,18 @@ def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
     check(NETWORKS[name](), target, tmp_path, inputs=6)
 
 
+STACK_LIMIT = 2304
+"""Bytes of stack that checking or running a block may take, as arduino/README.md says."""
+
+
+@targets
+def test_the_stack_is_what_is_said_and_the_measurement_sees_it(target: Target, tmp_path: Path) -> None:
+    core = fusable_core(NETWORKS["inverted residuals"]())
+    program = program_of(load_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model))
+    report = execute(target, build(target, program, generate_inputs(core, 1), tmp_path, "-O2"), program)
+    assert all(100 < used <= STACK_LIMIT for used in report.stack)
+
+
 @targets
 @shared_models(
     "mlperf_tiny_vww96_int8",

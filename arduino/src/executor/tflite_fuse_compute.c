@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "../kernels/tflite_fuse_rows_internal.h"
 #include "tflite_fuse_machine.h"
 
 /* ---- Rings ---- */
@@ -158,7 +159,9 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
     call->windows[1] = (const int8_t* const*)second;
     point_to_windows(second, m, call, call->inputs[1], y, x);
   }
-  entry->compute(call);
+  if (m->block->rows == NULL || !tflite_fuse_ask_rows(m->block, entry, call)) {
+    entry->compute(call);
+  }
 }
 
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */

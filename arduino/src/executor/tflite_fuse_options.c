@@ -212,6 +212,8 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
       return "the options are truncated, misaligned or no fused block";
     case TFLITE_FUSE_DAMAGED:
       return "the options or constants are damaged: their checksum is another";
+    case TFLITE_FUSE_WRONG_ROWS:
+      return "the application's row kernels compute other bytes than the library's";
     case TFLITE_FUSE_BAD_VERSION:
       return "the options are of another version: rewrite the model with the tflite-fuse of this library";
     case TFLITE_FUSE_BAD_HEADER:

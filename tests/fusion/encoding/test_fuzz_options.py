@@ -160,6 +160,6 @@ def test_every_truncation_is_refused(library: HostLibrary) -> None:
 
 
 def test_every_status_has_its_own_message(library: HostLibrary) -> None:
-    messages = [library.message(status) for status in range(13)]
-    assert len(set(messages)) == 13
-    assert library.message(13) == "unknown status"
+    messages = [library.message(status) for status in range(14)]
+    assert len(set(messages)) == 14
+    assert library.message(14) == "unknown status"

@@ -38,7 +38,7 @@ class _Block(ctypes.Structure):
     """``tflite_fuse_block``."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("header", "tensors", "stages", "stage_inputs", "constants")),
+        *((name, ctypes.c_void_p) for name in ("header", "tensors", "stages", "stage_inputs", "constants", "rows")),
         ("reserved_bytes", ctypes.c_int32),
         ("tensor_count", ctypes.c_uint8),
         ("stage_count", ctypes.c_uint8),

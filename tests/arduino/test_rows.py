@@ -1,0 +1,59 @@
+"""Row kernels of an application: right ones are used, wrong ones are refused, and the block keeps the library's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects
+from tests.fusion.witness import plan
+from tflite_fuse.export.text import byte_array
+from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.encoding.encode import encode
+from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.zoo import ModelBuilder
+
+PROGRAM = Path(__file__).with_name("row_kernels.c")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two convolutions and a depthwise one in a block with plain weights, and row kernels written for clarity."""
+    folder = tmp_path_factory.mktemp("rows")
+    b = ModelBuilder(2)
+    x = b.conv(b.input((1, 11, 9, 3)), 5, 7)
+    model = b.build([b.conv(b.depthwise(x, 9), 4, 9)])
+    block = extract_block(model, range(3))
+    encoded = encode(block, plan(block, BlockConfig(4, 5, 3)))
+    arrays = (("options", encoded.options), ("constants", encoded.constants))
+    text = [byte_array(f"static const _Alignas(16) unsigned char {name}[{len(data)}]", data) for name, data in arrays]
+    (folder / "block.h").write_text("\n".join(text))
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}", f"-I{folder}"]
+    build([compiler("gcc"), *flags, PROGRAM, *library_objects(), "-o", folder / "program"])
+    return folder / "program"
+
+
+def outcome(program: Path, *arguments: str) -> list[str]:
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_right_kernels_are_used_and_give_the_same_bytes(program: Path) -> None:
+    status, calls, plain, used = outcome(program, "0", "0")
+    assert status == "0" and int(calls) > 100
+    assert plain == used
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["1", "2"])
+def test_a_kernel_that_is_wrong_in_one_value_anywhere_is_refused(program: Path, kind: str, seed: int) -> None:
+    """Of all values of a run through the block one is off by one: of the convolution's, or of the depthwise's."""
+    status, calls, plain, used = outcome(program, kind, str(Random(seed).randrange(60)))
+    assert status == "13"
+    assert calls == "0", "it is called no more"
+    assert plain == used
