@@ -3,8 +3,8 @@
 
 Every model (default: the bundled sample and those of ``shared/models`` beside the project that fit) is rewritten as
 ``tflite-fuse rewrite`` does by default and run bare-metal in QEMU. Printed are the most bytes of stack that checking
-and running a block took, found by painting the stack before each call, and the instructions of checking all blocks, with
-and without their checksum (TFLITE_FUSE_NO_CRC). Interrupts and what calls the library come on top.
+and running a block took, found by painting the stack before each call, and the instructions of checking all blocks,
+with and without their checksum (TFLITE_FUSE_NO_CRC). Interrupts and what calls the library come on top.
 """
 
 from __future__ import annotations
