@@ -140,3 +140,15 @@ def test_a_value_read_by_two_blocks_of_a_task_lies_in_memory() -> None:
     search = Search(net, devices, Accountant(net), "time")
     search._edges = lambda first, last, length: [edge] if (first, last) == (0, len(net.nodes)) else []  # type: ignore
     assert verify_plan(net, search.run().plans[0], Accountant(net), inputs=2).bit_exact
+
+
+def test_a_wide_end_is_shared_by_workers_that_hold_the_rest_in_turn() -> None:
+    """The best ways to a cut fill one worker after another, and then the classifier fits none of them."""
+    net = network_of(residual_model())
+    sizes = Estimates(net).weight_bytes
+    room = LIBRARY_BYTES + round(sum(sizes) / 4 * 1.45)
+    devices = cluster((600.0,) * 4)
+    devices = replace(devices, workers=tuple(replace(worker, flash=room) for worker in devices.workers))
+    assert max(sizes) > room - LIBRARY_BYTES
+    split = found(residual_model(), devices, "traffic")
+    assert all(needs.flash_bytes <= room for needs in split.needs if needs.by_phase)

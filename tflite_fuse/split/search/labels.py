@@ -248,17 +248,12 @@ class Beam:
         for group in groups.values():
             found: list[Label] = []
             for label in group:
-                if any(self._beats(other, label) for other in found):
-                    continue
-                if len(found) == ALIKE:
-                    dropped = True
-                    if sum(label.flash) < sum(found[-1].flash):
-                        found[-1] = label  # the best may lack the flash to reach the end
-                    continue
-                found.append(label)
-            kept += found
+                if not any(self._beats(other, label) for other in found):
+                    found.append(label)
+            dropped |= len(found) > ALIKE
+            kept += _spread(found, ALIKE)
         kept.sort(key=self.key)
-        return kept[:BEAM], dropped or len(kept) > BEAM
+        return sorted(_spread(kept, BEAM), key=self.key), dropped or len(kept) > BEAM
 
     def _beats(self, one: Label, other: Label) -> bool:
         """Of two that hold the same, the first being not worse by the objective."""
@@ -267,3 +262,14 @@ class Beam:
         if self.by_ram and one.seconds > other.seconds:
             return False
         return not self.by_flash or all(a <= b for a, b in zip(one.flash, other.flash, strict=True))
+
+
+def _spread(labels: list[Label], most: int) -> list[Label]:
+    """The best half of so many, and those of the rest whose fullest worker has most flash left.
+
+    The best alone may all lack the flash to reach the end.
+    """
+    if len(labels) <= most:
+        return labels
+    half = most // 2
+    return [*labels[:half], *sorted(labels[half:], key=lambda label: max(label.flash))[: most - half]]
