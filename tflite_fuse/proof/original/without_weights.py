@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.moves import gathered_channels
 from tflite_fuse.proof.original import by_channel
 from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp, own_padding, sum_of_ones
-from tflite_fuse.proof.original.moves import gathered_channels
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
