@@ -26,6 +26,8 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.proof.certificate import Certificate
 
 _MOST_BYTES = 1 << 27
+_MOST_OPERANDS = 16
+"""Of a block; the runtime's glue takes no more."""
 _TYPES = (TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT32, TensorType.FLOAT32)
 
 
@@ -98,6 +100,8 @@ def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Mo
             for t, a in proofs.get(operator_label(model, index), {}).items()
             if a in between and _is_inner(plan.block, t, original.main.tensors[a])
         }
+        room = _MOST_OPERANDS - len(operators[index].inputs or ()) - len(operators[index].outputs or ())
+        values = dict(list(values.items())[-room:] if room > 0 else [])
         open_plan = _open_plan(plan, list(values))
         if open_plan is None:
             continue
