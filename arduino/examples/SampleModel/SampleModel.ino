@@ -22,7 +22,7 @@ alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
 tflite::MicroInterpreter* interpreter = nullptr;
 
 // Input 0 lies in memory that the arena does not own. A frame buffer or PSRAM would do as well.
-const int8_t* const frames[] = {picture};
+const void* const frames[] = {picture};
 const size_t frame_bytes[] = {PICTURE_BYTES};
 const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, frame_bytes, 0, nullptr};
 
