@@ -65,7 +65,7 @@ typedef struct {
   const int32_t* stage_inputs;
   const uint8_t* constants;
   const struct tflite_fuse_rows* rows; /* the application's own row kernels, or NULL */
-  int32_t reserved_bytes; /* at the start of scratch: cursors, and pointers to the pixels of large windows */
+  uint16_t reserved_words; /* of 8 bytes at the start of scratch: cursors, and pointers to pixels of large windows */
   uint8_t tensor_count;
   uint8_t stage_count;
 } tflite_fuse_block;

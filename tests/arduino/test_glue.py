@@ -127,7 +127,7 @@ def test_registers_once(generation: int) -> None:
 
 
 def test_keeps_no_more_than_the_block() -> None:
-    """On a 32-bit target tflite_fuse_block is 32 bytes; here it is 56."""
+    """On a 32-bit target tflite_fuse_block is 28 bytes; here it is 56."""
     scenario, _, _ = scenario_with(is_plain)
     outcome = play(NEWEST, replace(scenario, extra=("persistent 56",)))
     assert (outcome.prepare, outcome.persistent_left) == (0, 0)

@@ -231,7 +231,7 @@ static bool memory_is_sound(const tflite_fuse_machine* m) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
     if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH &&
         overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tensor->channels, m->io->scratch,
-                 m->block->reserved_bytes)) {
+                 tflite_fuse_reserved(m->block))) {
       return false;
     }
   }

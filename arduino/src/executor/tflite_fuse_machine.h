@@ -168,7 +168,12 @@ static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const
   return tflite_fuse_window_rows(stage) * columns + count * entry->operands;
 }
 
-/* Checks a block whose parts have been found; sets reserved_bytes. */
+/* Bytes at the start of scratch that no tensor may lie in. */
+static inline int32_t tflite_fuse_reserved(const tflite_fuse_block* block) {
+  return block->reserved_words * TFLITE_FUSE_POINTER_BYTES;
+}
+
+/* Checks a block whose parts have been found; sets reserved_words. */
 tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes);
 
 /* A run of a block under way. */

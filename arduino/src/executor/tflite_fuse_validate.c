@@ -158,7 +158,7 @@ static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   return !tflite_fuse_accumulates(stage, input) ||
          fits_aligned(stage->accumulator_offset, tflite_fuse_accumulator_bytes(stage, input, output),
-                      block->reserved_bytes, block->header->scratch_bytes);
+                      tflite_fuse_reserved(block), block->header->scratch_bytes);
 }
 
 static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t stage_input_count,
@@ -184,15 +184,15 @@ static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t 
 
 static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
   const int64_t reserved = count_reserved(block);
-  if (reserved > block->header->scratch_bytes) {
+  if (reserved > block->header->scratch_bytes || reserved > UINT16_MAX * (int64_t)TFLITE_FUSE_POINTER_BYTES) {
     return TFLITE_FUSE_BAD_SCRATCH;
   }
-  block->reserved_bytes = (int32_t)reserved;
+  block->reserved_words = (uint16_t)(reserved / TFLITE_FUSE_POINTER_BYTES);
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
         (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
-         !fits(tensor->offset, (int64_t)tensor->capacity * tensor->channels, block->reserved_bytes,
+         !fits(tensor->offset, (int64_t)tensor->capacity * tensor->channels, tflite_fuse_reserved(block),
                block->header->scratch_bytes))) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }

@@ -89,7 +89,7 @@ HUGE = 2**31 - 1
         ("tensors", 0, {"width": 65536}, "tensor"),
         ("tensors", 0, {"channels": HUGE}, "tensor"),
         ("tensors", 0, {"storage": 4}, "tensor"),
-        ("tensors", 0, {"element_type": 1}, "tensor"),
+        ("tensors", 0, {"element_type": 2}, "tensor"),
         ("tensors", 0, {"element_order": 1}, "tensor"),
         ("tensors", 0, {"first_row": 1}, "tensor"),
         ("tensors", 1, {"producer": 1}, "tensor"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 
-FUSED_BLOCK_BYTES = 32
+FUSED_BLOCK_BYTES = 28
 """What this project's operator keeps for one block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
 
 

@@ -39,7 +39,7 @@ class _Block(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("header", "tensors", "stages", "stage_inputs", "constants", "rows")),
-        ("reserved_bytes", ctypes.c_int32),
+        ("reserved_words", ctypes.c_uint16),
         ("tensor_count", ctypes.c_uint8),
         ("stage_count", ctypes.c_uint8),
     )
@@ -113,7 +113,9 @@ class HostLibrary:
                 if number != len(sizes):
                     raise BlockError(f"The block reads {len(sizes)} operands of kind {kind}, {number} were given.")
                 types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
-                if kind in arrays and [np.asarray(a).dtype for a in arrays[kind]] != types:
+                # None: a number the block has no operand with, as all blocks of a model share them.
+                dtypes = [np.asarray(array).dtype for array in arrays.get(kind, ())]
+                if any(asked not in (None, got) for asked, got in zip(types, dtypes, strict=False)):
                     raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
                 if kind in arrays and [len(_bytes(a)) for a in arrays[kind]] != sizes:
                     raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")
