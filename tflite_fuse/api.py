@@ -268,9 +268,10 @@ def verify(
     shown = certificate if certificate.proven or certificate.blocks else None
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs, seed)
+    inside = watched((first, second), certificate)
     try:
         if data is None:
-            samples = directed(first, samples, watched((first, second), certificate).first, seed)
+            samples = directed(first, samples, inside.first, seed)
         found = compare(
             first_bytes,
             second_bytes,
@@ -278,7 +279,7 @@ def verify(
             names=(names[0], names[1]),
             models=(first, second),
             progress=_counted(progress),
-            watch=certificate,
+            watch=inside,
         )
     except (ModelError, RuntimeUnavailableError) as error:
         if not certificate.proven:

@@ -59,14 +59,14 @@ def test_a_difference_that_no_output_shows_is_found_between_blocks(pair: tuple[M
     for wrong in (damaged(pair[1], at) for at in range(12)):
         files, proof = (serialize_model(original), serialize_model(wrong)), validate(original, wrong)
         if compare(*files, inputs).bit_exact:
-            found.append(compare(*files, inputs, watch=proof).first_difference)
+            found.append(compare(*files, inputs, watch=watched((original, wrong), proof)).first_difference)
     seen = [each for each in found if each is not None]
     assert seen and all(each.inside and str(each).startswith("tensor ") for each in seen)
 
 
 def test_what_is_compared_inside_is_counted(pair: tuple[Model, Model]) -> None:
     files, inputs = [serialize_model(model) for model in pair], generate_inputs(pair[0], 3)
-    found = compare(*files, inputs, watch=validate(*pair))
+    found = compare(*files, inputs, watch=watched(pair, validate(*pair)))
     assert found.bit_exact and found.inside == len(watched(pair, validate(*pair)).first) > 0
     assert compare(*files, inputs).inside == 0
 
@@ -76,7 +76,9 @@ def test_a_keyword_model_whose_first_weights_are_zero_does_not_pass_by_running(p
     original = load_model(path)
     wrong = with_constant(load_model(tflite_fuse.rewrite(path, verify=False).model), lambda values: values.fill(0))
     inputs = generate_inputs(original, 4)
-    found = compare(path.read_bytes(), serialize_model(wrong), inputs, watch=validate(original, wrong))
+    found = compare(
+        path.read_bytes(), serialize_model(wrong), inputs, watch=watched((original, wrong), validate(original, wrong))
+    )
     assert not found.bit_exact
 
 

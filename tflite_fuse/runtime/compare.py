@@ -20,7 +20,7 @@ from tflite_fuse.runtime.mutation import MutationScore
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
-from tflite_fuse.runtime.watched import exposed, watched
+from tflite_fuse.runtime.watched import Watched, exposed
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
@@ -100,7 +100,7 @@ def compare(
     known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
     runtime: Runtime = tflm,
-    watch: Certificate | None = None,
+    watch: Watched | None = None,
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
@@ -119,8 +119,8 @@ def compare(
         known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
         runtime: what runs them.
-        watch: where the second was made of the first, what is known of its tensors: those at and in blocks are
-            compared, too, in copies of both models that give them as outputs.
+        watch: where the second was made of the first, tensors at and in its blocks: they are compared, too, in copies
+            of both models that give them as outputs.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
@@ -132,10 +132,9 @@ def compare(
         raise UsageError("at least 1 input is needed to compare models")
     models = (load_model(a), load_model(b)) if models is None else models
     check_signatures(models, names)
-    more = watched(models, watch)
-    if more.first:
-        copies = exposed(models[0], more.first), b, exposed(more.opened, more.second)
-        inside = [_tensor_name(models[0], tensor) for tensor in more.first]
+    if watch is not None and watch.first:
+        copies = exposed(models[0], watch.first), b, exposed(watch.opened, watch.second)
+        inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
         try:
             return _Comparing(models, copies, names, known, runtime, inside).run(inputs, progress)
         except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared

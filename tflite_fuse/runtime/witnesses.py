@@ -62,7 +62,7 @@ def hear(
         inputs: on how many inputs.
         seed: of the random ones among them, and of the search for telling ones.
         progress: told of every one.
-        watch: what is known of tensors of both (see ``compare``).
+        watch: what is known of tensors of both (see ``watched``).
 
     Raises:
         VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
@@ -77,8 +77,9 @@ def hear(
     given: Sequence[Sequence[Array]] = ()
     try:
         given = generate_inputs(models[0], inputs, seed)
-        given = directed(models[0], given, watched(models, watch).first, seed)
-        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=watch)
+        seen = watched(models, watch)
+        given = directed(models[0], given, seen.first, seed)
+        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=seen)
     except ModelError as error:
         if _runs(models[0], files[0], given[:1]):
             raise VerificationError(
