@@ -114,7 +114,8 @@ def test_the_temporary_file_of_a_living_process_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_while_writing_comes_when_the_file_is_whole(number: int, tmp_path: Path) -> None:
     code = f"""
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGINT):  # a shell starts what runs in its background deaf to SIGINT
+            signal.signal(number, signal.default_int_handler)
         real = os.fsync
         os.fsync = lambda descriptor: (os.kill(os.getpid(), {number}), real(descriptor))
         try:
