@@ -197,7 +197,7 @@ class _LitertBackend:
         return [self._interpreter.get_tensor(d["index"]) for d in self._interpreter.get_output_details()]
 
     def print_allocations(self) -> None:
-        raise NotImplementedError("LiteRT has no arena")
+        raise ValueError("LiteRT has no arena")
 
 
 class _JunkFilledMemory:
@@ -264,7 +264,7 @@ def _answer(backend: _Backend, fetch: Fetch, header: dict[str, Any], body: bytes
     if request == "allocations":
         backend.print_allocations()
         return {"text": _read_log()}, []
-    raise NotImplementedError(f"unknown request {request!r}")
+    raise ValueError(f"unknown request {request!r}")
 
 
 def _outside(images: list[Any], arrays: list[Any], fetch: Fetch) -> list[_OutsideInput]:
