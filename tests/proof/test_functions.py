@@ -65,3 +65,15 @@ def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
     data = serialize_model(model)
     found = validate(load_model(data), load_model(api.rewrite(data, verify=False, time_limit=3).model))
     assert found.proven, [str(finding) for finding in found.findings[:3]]
+
+
+def test_what_changes_nothing_of_its_input_may_clamp_bytes_that_do_not_occur() -> None:
+    raw = RawModel()
+    chain = [raw.tensor((1, 3, 3, 1), 0.05, -128)]
+    for point in (-128, 0, -128, -128):
+        chain.append(raw.tensor((1, 3, 3, 1), 1.0, point))
+        raw.operator("ELU", [chain[-2]], [chain[-1]], None)
+    data = serialize_model(raw.build([chain[0]], [chain[1], chain[4]]))
+    # The block computes the last output from the first: the same bytes, by a table that clamps at 127 on the way.
+    rewritten = api.rewrite(data, verify=False).model
+    assert validate(load_model(data), load_model(rewritten)).proven

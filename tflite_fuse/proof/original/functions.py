@@ -8,6 +8,7 @@ quarter and a product of constants for the quarters before it, division is three
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import product
 from math import exp, floor, frexp, isfinite
 from typing import Any
 
@@ -31,30 +32,39 @@ VALUES = np.arange(-128, 128, dtype=np.int64)
 
 _ONE = 2**31 - 1
 
+_MOST_TABLES = 4
+"""Tables of one value that are followed."""
+
 
 def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, Int64s]]:
     """All the original computes of one value alone: (step, tensor of the value it all starts from, its 256 answers).
 
     A step may read the value itself and results found before: LOGISTIC, then MUL of its result with the value, is SiLU.
+    A value has several tables where several tensors hold it: they agree on the bytes that occur, not on all 256. Where
+    RELU after RELU changes nothing, both results are one value, and what follows may start from either.
     """
-    known: dict[int, tuple[int, npt.NDArray[Any]]] = {}
-    waiting = list(original.readers(value))
+    known: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
+    waiting, yielded = list(original.readers(value)), set()
     while waiting:
         step = waiting.pop(0)
-        if len(step.outputs) != 1 or original.value(step.outputs[0]) in known or not original.computes_in_int8(step):
+        if len(step.outputs) != 1 or not original.computes_in_int8(step):
             continue
-        tensors = step.inputs[: _READ.get(step.name, 1)]
-        known.update({original.value(t): (t, VALUES) for t in tensors if t >= 0 and _starts(original, t, value)})
-        answers = _answers(
-            original, step, {t: known[v][1] for t in tensors if t >= 0 and (v := original.value(t)) in known}
-        )
-        if answers is None:
-            continue
-        start = next(known[v][0] for t in tensors if t >= 0 and (v := original.value(t)) in known)
-        known[original.value(step.outputs[0])] = start, answers
-        waiting += original.readers(step.outputs[0])
-        if original.activation(step.outputs[0]) is not None:
-            yield step, start, answers
+        tensors = [t for t in step.inputs[: _READ.get(step.name, 1)] if t >= 0]
+        for t in tensors:
+            if _starts(original, t, value):
+                known.setdefault(original.value(t), [(t, VALUES)])
+        read = [t for t in dict.fromkeys(tensors) if original.value(t) in known]
+        for chosen in product(*(known[original.value(t)] for t in read)):
+            answers = _answers(original, step, {t: table for t, (_, table) in zip(read, chosen, strict=True)})
+            if answers is None or (found := (id(step), answers.tobytes())) in yielded:
+                continue
+            yielded.add(found)
+            tables = known.setdefault(original.value(step.outputs[0]), [])
+            if len(tables) < _MOST_TABLES and not any(np.array_equal(answers, table) for _, table in tables):
+                tables.append((chosen[0][0], answers))
+                waiting += original.readers(step.outputs[0])
+            if original.activation(step.outputs[0]) is not None:
+                yield step, chosen[0][0], answers
 
 
 def _starts(original: Original, tensor: int, value: int) -> bool:
