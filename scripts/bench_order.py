@@ -24,10 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.order.rules import OrderRules
+from tflite_fuse.memory.order.within_budget import Effort
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 
@@ -126,7 +128,7 @@ def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "")
     """Search one graph's order, with one rule switched off, or all."""
     off = RULES if without == NO_RULES else (without,) if without else ()
     rules = OrderRules(**dict.fromkeys(off, False))
-    found = minimal_peak_order(graph, time_limit, rules=rules)
+    found = minimal_peak_order(graph, Effort.of(Budget(seconds=time_limit)), rules=rules)
     return Row(
         name,
         len(graph.ops),

@@ -101,7 +101,7 @@ def rewrite(
     verify: bool | None = None,
     inputs: int = 16,
     seed: int | None = None,
-    time_limit: float = 30.0,
+    time_limit: float | None = None,
     in_place: str | None = None,
     overlap: bool = True,
     strips: bool = True,
@@ -126,7 +126,8 @@ def rewrite(
             options and schedule are the original's is proven in any case.
         inputs: number of inputs to verify on: edge values, random ones, and ones that were searched for.
         seed: of the random ones and of the search; None for one that the file gives. The report's notes name it.
-        time_limit: seconds each search may take before it answers with its best so far.
+        time_limit: seconds until the searches answer with their best so far, which then may differ from machine to
+            machine; None lets them take a fixed amount of work.
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
         overlap: let fused blocks write their output over input they need no more.
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.

@@ -23,7 +23,6 @@ from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
-from tflite_fuse.passes.reorder import ReorderResult
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, Verified
@@ -103,7 +102,7 @@ def rewrite_model(
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
         outside=outside,
         prediction=None if fused is None else fused.prediction,
-        reproducible=_is_reproducible(budget, results),
+        reproducible=not budget.braked,
     )
     return output, report
 
@@ -133,13 +132,6 @@ def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
     """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
     ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
     return {result.proves: result.claim for result in [*results, *ordered] if result.claim is not None}
-
-
-def _is_reproducible(budget: Budget, results: Sequence[PassResult]) -> bool:
-    """Whether no clock had a say. Orders are searched until they are proven or their time is over."""
-    inside = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
-    orders = [result for result in [*results, *inside] if isinstance(result, ReorderResult)]
-    return not budget.braked and all(result.order is None or result.order.optimal for result in orders)
 
 
 def _about_arena(arena: Arena) -> Iterator[str]:

@@ -45,7 +45,7 @@ def test_blocks_are_not_proven_where_rings_need_more_than_one_window() -> None:
 
 def test_an_order_is_proven_by_its_peak_and_not_where_time_ended_the_search() -> None:
     model = branching_network()
-    assert proven(Reorder().run(model)) and not proven(Reorder(time_limit=0.0).run(model))
+    assert proven(Reorder().run(model)) and not proven(Reorder(Budget(seconds=0.0)).run(model))
 
 
 def test_a_plan_is_proven_by_its_height_and_not_where_the_search_had_no_work_left() -> None:

@@ -13,6 +13,7 @@ from tests.model.rich_model import rich_model
 from tests.passes.claims import proven
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.arena import Arena, realise
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, tensor_count, write_plan
@@ -73,11 +74,11 @@ def test_a_second_run_changes_nothing() -> None:
 
 def test_without_time_the_model_stays_and_the_note_says_so() -> None:
     model = branching_model()
-    result = Reorder(time_limit=0.0).run(model)
+    result = Reorder(Budget(seconds=0.0)).run(model)
     assert result.model is model
     assert (result.changed, proven(result)) == (False, False)
     assert result.order is not None
-    assert "the time limit ended the search" in result.notes[0]
+    assert "the search for a better one was ended" in result.notes[0]
     assert f"no order needs less than {result.order.lower_bound:,} B" in result.notes[0]
 
 
@@ -147,7 +148,7 @@ def test_operators_that_meet_in_a_string_keep_their_order() -> None:
 
 def test_shared_models_are_proven(shared_model: Path) -> None:
     model = load_model(shared_model)
-    result = Reorder(time_limit=60.0).run(model)
+    result = Reorder(Budget()).run(model)
     assert proven(result)
     figures = peak(memory_graph(model)), peak(memory_graph(result.model))
     if shared_model.stem == "swiftnet_vww224_uint8":
@@ -158,7 +159,7 @@ def test_shared_models_are_proven(shared_model: Path) -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(random_models(), random_models(variables=True)))
 def test_random_models_never_get_worse(model: Model) -> None:
-    result = Reorder(time_limit=20.0).run(model)
+    result = Reorder(Budget()).run(model)
     graph = aligned(memory_graph(model))
     assert result.order is not None
     assert is_valid(graph, result.order.order)

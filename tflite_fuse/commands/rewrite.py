@@ -71,8 +71,13 @@ def rewrite(
     inputs: InputCount = 16,
     seed: Seed = None,
     time_limit: Annotated[
-        float, typer.Option(min=0.0, help="Seconds each search may take before it answers with its best so far.")
-    ] = 30.0,
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Seconds until the searches answer with their best so far, which may differ from run to run; without "
+            "it they do a fixed amount of work.",
+        ),
+    ] = None,
     in_place: Annotated[
         str | None,
         typer.Option(

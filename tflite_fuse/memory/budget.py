@@ -17,7 +17,7 @@ class Budget:
 
     Attributes:
         left: steps that may still be taken.
-        braked: whether the time was over before the work was.
+        braked: whether the time, or what one search may have of it, was over before the work was.
     """
 
     def __init__(self, work: int = WORK, seconds: float | None = None) -> None:
@@ -32,9 +32,9 @@ class Budget:
 
     def is_over(self) -> bool:
         """Whether a search must answer with what it has."""
-        if not self.braked and self._end is not None and time.monotonic() >= self._end:
-            self.braked = True
-        return self.braked or self.left <= 0
+        late = self._end is not None and time.monotonic() >= self._end
+        self.braked |= late
+        return late or self.left <= 0
 
     def seconds(self) -> float | None:
         """Until the brake; None where there is none."""

@@ -73,7 +73,8 @@ class Fuse:
 
     Attributes:
         options: how.
-        budget: what the placement of candidates takes its work from; None for one of its own for each.
+        budget: what orders and placements take their work from; None for one of its own for each placement, and orders
+            searched to the end.
         known: where the plans of blocks are noted down, for those who ask for them later.
     """
 
@@ -135,7 +136,7 @@ class Fuse:
         plans: Plans = {}
         known = KnownBlocks() if self.known is None else self.known
         blocks_in(model, known)
-        reorder = Reorder(self.options.time_limit, self.options.in_place)
+        reorder = Reorder(self.budget, self.options.in_place)
         for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
             try:
                 found.append(self._start(ordered, known, plans))
@@ -158,7 +159,7 @@ class Fuse:
             overlaps = block_overlaps(draft, known) if options.shares else ()
             return realise(draft, overlaps, options.arena(), self.budget)
 
-        order = Reorder(options.time_limit, options.in_place, arena=arena) if "reorder" in options.passes else None
+        order = Reorder(self.budget, options.in_place, arena=arena) if "reorder" in options.passes else None
         site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target)
         return Start(ordered, site, searched, front, why_not)
 

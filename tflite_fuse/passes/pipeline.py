@@ -37,7 +37,7 @@ def make_passes(
 
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
-        "reorder": [] if "fuse" in options.passes else [Reorder(options.time_limit, options.in_place)],
+        "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
         "fuse": [FoldConstants(), Straighten(), SinkTranspose(), Fuse(options, budget, known)],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }

@@ -8,14 +8,18 @@ from typing import ClassVar
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.memory.arena import Arena
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
+from tflite_fuse.memory.order.within_budget import Effort
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
+
+_SHARE = 0.25
 
 _SCOPE = "bytes live while one operator runs, whatever the order, with the blocks there are and every tensor by itself"
 
@@ -42,14 +46,15 @@ class Reorder:
     stay as they are.
 
     Attributes:
-        time_limit: seconds for the search; None to go on until the optimum is proven.
+        budget: what the search takes its work from, at most a quarter of what is left; None to go on until the optimum
+            is proven.
         in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
         arena: works out what a model needs. The least peak counts every tensor whole; where blocks write over their
             input the order there was may need less, and then it stays.
     """
 
-    time_limit: float | None = None
+    budget: Budget | None = None
     in_place: str | None = None
     alignment: int = 16
     arena: Callable[[Model], Arena] | None = None
@@ -68,7 +73,7 @@ class Reorder:
             graph = with_in_place(graph, model, self.in_place)
         graph = replace(graph, sizes=tuple(-(-size // self.alignment) * self.alignment for size in graph.sizes))
         shares = self.in_place is not None
-        result = minimal_peak_order(graph, self.time_limit, in_place=shares)
+        result = minimal_peak_order(graph, Effort.of(self.budget, _SHARE), in_place=shares)
         before_peak = peak(graph, in_place=shares)
         note = _note(result, before_peak)
         unchanged = ReorderResult(model, False, (note,), _claim(result, before_peak), "order", result)
@@ -97,9 +102,7 @@ def _claim(result: OrderResult, needed: int) -> Claim:
 def _note(result: OrderResult, before: int) -> str:
     proof = "proven to be the least of any order"
     if not result.optimal:
-        proof = (
-            f"no order needs less than {result.lower_bound:,} B, but the time limit ended the search for a better one"
-        )
+        proof = f"no order needs less than {result.lower_bound:,} B, but the search for a better one was ended"
     if result.peak == before:
         return f"order of operators kept: its peak is {before:,} B, {proof}"
     return f"operators reordered: peak {before:,} B -> {result.peak:,} B, {proof}"

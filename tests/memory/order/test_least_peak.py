@@ -18,9 +18,11 @@ from tests.memory.order.order_graphs import (
     tangle,
     twin_graphs,
 )
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
+from tflite_fuse.memory.order.within_budget import Effort
 from tflite_fuse.memory.working_set import peak
 
 rules = st.builds(OrderRules, *[st.booleans()] * 8)
@@ -95,7 +97,7 @@ def test_the_default_order_may_cross_the_borders_of_merged_pieces(seed: int) -> 
 @quick
 @given(small_graphs())
 def test_without_time_the_answer_is_the_default_order_and_an_honest_bound(graph: MemoryGraph) -> None:
-    result = minimal_peak_order(graph, time_limit=0.0)
+    result = minimal_peak_order(graph, Effort.of(Budget(seconds=0.0)))
     check(graph, result)
     assert result.lower_bound <= least_peak(graph)
 
@@ -103,7 +105,7 @@ def test_without_time_the_answer_is_the_default_order_and_an_honest_bound(graph:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_short_time_limit_gives_a_valid_order_and_an_honest_bound(seed: int) -> None:
     graph = tangle(300, 3, 25, seed)
-    check(graph, minimal_peak_order(graph, time_limit=0.3))
+    check(graph, minimal_peak_order(graph, Effort.of(Budget(seconds=0.3))))
 
 
 @pytest.mark.parametrize("flag", ["merge", "twins", "split", "run_at_once", "valley", "both_ends", "flow_bound"])
@@ -134,7 +136,7 @@ def test_published_networks(name: str, default: int, least: int) -> None:
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
     graph = read_graph(path)
-    result = minimal_peak_order(graph, time_limit=60.0)
+    result = minimal_peak_order(graph, Effort.of(Budget(seconds=60.0)))
     check(graph, result)
     assert (peak(graph), result.peak, result.optimal) == (default, least, True)
 
@@ -165,7 +167,7 @@ def test_a_chain_of_two_thousand_operators() -> None:
 
 def test_two_thousand_operators_that_must_be_reordered() -> None:
     graph = branches(2, 1000, 1)
-    result = minimal_peak_order(graph, time_limit=60.0)
+    result = minimal_peak_order(graph, Effort.of(Budget(seconds=60.0)))
     assert sorted(result.order) == list(range(2001))
     assert peak(graph.reordered(result.order)) == result.peak < peak(graph)
     assert result.optimal
@@ -174,7 +176,7 @@ def test_two_thousand_operators_that_must_be_reordered() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_five_branches_of_thirty_operators(seed: int) -> None:
     graph = branches(5, 30, seed)
-    result = minimal_peak_order(graph, time_limit=60.0)
+    result = minimal_peak_order(graph, Effort.of(Budget(seconds=60.0)))
     check(graph, result)
     assert result.optimal
     assert result.peak < peak(graph)
@@ -183,7 +185,7 @@ def test_five_branches_of_thirty_operators(seed: int) -> None:
 def test_many_equal_branches() -> None:
     """That no order of 40 equal branches is better takes 2 to the 40 states without knowing that they are equal."""
     graph = branches(40, 2, sizes=(1000, 30, 10, 5))
-    result = minimal_peak_order(graph, time_limit=60.0)
+    result = minimal_peak_order(graph, Effort.of(Budget(seconds=60.0)))
     check(graph, result)
     assert (result.peak, result.optimal) == (1000 + 39 * 10 + 30, True)
 

@@ -41,12 +41,12 @@ def test_every_shared_graph_meets_the_lower_bound(shared_graph: Path) -> None:
 
 def test_optimal_orders_of_every_shared_graph_meet_the_lower_bound(shared_graph: Path) -> None:
     graph = read_graph(shared_graph)
-    assert_optimal(graph.reordered(minimal_peak_order(graph, 20).order))
+    assert_optimal(graph.reordered(minimal_peak_order(graph).order))
 
 
 def test_optimal_orders_of_every_shared_model_meet_the_lower_bound(shared_model: Path) -> None:
     graph = memory_graph(load_model(shared_model))
-    assert_optimal(graph.reordered(minimal_peak_order(graph, 20).order))
+    assert_optimal(graph.reordered(minimal_peak_order(graph).order))
 
 
 def test_other_orders_of_every_shared_graph_meet_the_lower_bound(shared_graph: Path) -> None:

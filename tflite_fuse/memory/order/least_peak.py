@@ -17,6 +17,7 @@ modules.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from tflite_fuse.memory.graph import MemoryGraph
@@ -25,7 +26,7 @@ from tflite_fuse.memory.order.near_default import nearer_to_default
 from tflite_fuse.memory.order.pieces import Piece, compile_pieces, forced_sets
 from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
 from tflite_fuse.memory.order.units import topological, unit_graph
-from tflite_fuse.memory.order.within_time import Clock, PieceOrder, finish_search, start_search
+from tflite_fuse.memory.order.within_budget import Effort, PieceOrder, finish_search, start_search
 from tflite_fuse.memory.working_set import bytes_before_start, in_place_saving, working_sets
 
 _MERGE_SHARE = 0.25
@@ -39,7 +40,7 @@ class OrderResult:
         order: operator indices of the graph in the order to run them; the default order where nothing is better.
         peak: largest working set of that order in bytes.
         lower_bound: proven: no order has a smaller peak, in bytes.
-        optimal: whether ``peak`` equals ``lower_bound``. False only if the time ran out.
+        optimal: whether ``peak`` equals ``lower_bound``. False only if the effort was spent.
         states: states the search expanded.
         seconds: time taken.
     """
@@ -54,7 +55,7 @@ class OrderResult:
 
 def minimal_peak_order(
     graph: MemoryGraph,
-    time_limit: float | None = None,
+    effort: Effort | None = None,
     *,
     in_place: bool = False,
     rules: OrderRules = ALL_RULES,
@@ -66,23 +67,24 @@ def minimal_peak_order(
 
     Args:
         graph: operators and tensors; the sizes count as they are (round them up to what the arena pays beforehand).
-        time_limit: seconds; None to go on until the optimum is proven. When it runs out, the best order found (never
-            worse than the default one) and the proven lower bound are returned.
+        effort: what the search may take; None to go on until the optimum is proven. When it is spent, the best order
+            found (never worse than the default one) and the proven lower bound are returned.
         in_place: let outputs share memory with dying inputs for the pairs that the operators list.
         rules: which pruning rules to use; all of them give the same optimum.
     """
-    clock = Clock(time_limit)
+    begin, effort = time.perf_counter(), effort or Effort(None)
     default = working_sets(graph, in_place=in_place)
     start = bytes_before_start(graph)
     default_peak = max(start, *default, 0)
     floor = max(start, _largest_operator(graph, in_place))
     if default_peak == floor:
-        return OrderResult(tuple(range(len(graph.ops))), floor, floor, True, 0, clock.elapsed())
-    pieces = [] if clock.is_over() else _pieces(graph, in_place, rules, clock)
-    if clock.is_over():
-        return OrderResult(tuple(range(len(graph.ops))), default_peak, floor, False, 0, clock.elapsed())
+        return OrderResult(tuple(range(len(graph.ops))), floor, floor, True, 0, time.perf_counter() - begin)
+    pieces = [] if effort.is_over() else _pieces(graph, in_place, rules, effort)
+    if effort.is_over():
+        default_order = tuple(range(len(graph.ops)))
+        return OrderResult(default_order, default_peak, floor, False, 0, time.perf_counter() - begin)
     known = _known_peaks(graph, pieces, in_place)
-    solved, bound = _solve(pieces, [min(peak, default_peak) for peak in known], floor, rules, clock)
+    solved, bound = _solve(pieces, [min(peak, default_peak) for peak in known], floor, rules, effort)
     peak = max(start, *(result.peak for result in solved))
     if peak >= default_peak:
         peak = default_peak
@@ -90,9 +92,9 @@ def minimal_peak_order(
     else:
         parts = zip(pieces, solved, known, strict=True)
         order = tuple(op for piece, result, least in parts for op in _chosen(piece, result, least, peak))
-        order = nearer_to_default(graph, order, peak, clock.is_over, in_place=in_place)
+        order = nearer_to_default(graph, order, peak, effort.passed(1.0, len(graph.ops)), in_place=in_place)
     states = sum(result.states for result in solved)
-    return OrderResult(order, peak, min(bound, peak), bound >= peak, states, clock.elapsed())
+    return OrderResult(order, peak, min(bound, peak), bound >= peak, states, time.perf_counter() - begin)
 
 
 def _largest_operator(graph: MemoryGraph, in_place: bool) -> int:
@@ -104,10 +106,10 @@ def _largest_operator(graph: MemoryGraph, in_place: bool) -> int:
     return most
 
 
-def _pieces(graph: MemoryGraph, in_place: bool, rules: OrderRules, clock: Clock) -> list[Piece]:
+def _pieces(graph: MemoryGraph, in_place: bool, rules: OrderRules, effort: Effort) -> list[Piece]:
     units = unit_graph(graph, in_place=in_place, twins=rules.twins)
     if rules.merge:
-        merge_units(units, clock.passed(_MERGE_SHARE))
+        merge_units(units, effort.passed(_MERGE_SHARE, len(graph.ops)))
     groups = forced_sets(units) if rules.split else [topological(units)]
     return compile_pieces(units, groups)
 
@@ -128,7 +130,7 @@ def _default_order(piece: Piece) -> list[int]:
 
 
 def _solve(
-    pieces: list[Piece], peaks: list[int], floor: int, rules: OrderRules, clock: Clock
+    pieces: list[Piece], peaks: list[int], floor: int, rules: OrderRules, effort: Effort
 ) -> tuple[list[PieceOrder], int]:
     """Solve the pieces whose default order (of peak ``peaks``) is not good enough; returns them and the bound proven.
 
@@ -140,14 +142,12 @@ def _solve(
     for index in sorted(range(len(pieces)), key=lambda index: -peaks[index]):
         if peaks[index] <= bound:
             break
-        searches[index] = start_search(pieces[index], bound, peaks[index], rules, clock)
+        searches[index] = start_search(pieces[index], bound, peaks[index], rules, effort)
         bound = max(bound, searches[index].bound)
     for place, (index, search) in enumerate(searches.items()):
         search.raise_bound(bound)
-        left = clock.left()
-        if left is not None:
-            left /= max(sum(not other.ended for other in list(searches.values())[place:]), 1)
-        solved[index] = finish_search(search, Clock(left))
+        waiting = sum(not other.ended for other in list(searches.values())[place:])
+        solved[index] = finish_search(search, effort.part(1 / max(waiting, 1)))
         bound = max(bound, solved[index].bound)
     return solved, bound
 

@@ -17,7 +17,7 @@ class OrderRules:
         valley: commit to the first state with no more live than at the last committed one (``two_ended_search``).
         both_ends: search from the end too; the end that is exhausted first proves the bound (``two_ended_search``).
         flow_bound: raise the bound by minimum cuts if the search does not end quickly (``min_cut_bounds``).
-        probe: if half the time is gone, look for good orders under guessed bounds (``within_time``).
+        probe: if half the effort is spent, look for good orders under guessed bounds (``within_budget``).
     """
 
     merge: bool = True

@@ -87,6 +87,7 @@ def place(
         bound = best.top if proven else bound
     if best.top > bound and use_cpsat:
         offsets, bound = solve(problem, best.offsets, time_limit=budget.seconds(), seed=seed)
+        budget.is_over()  # The solver has a clock of its own: whether that ended it shows in ours.
         if height(problem, offsets) < best.top:
             best = _Candidate(height(problem, offsets), offsets, "CP-SAT", best.order, best.choice)
     return _placement(graph, problem, best, bound, alignment)
