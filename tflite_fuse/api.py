@@ -18,13 +18,12 @@ from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.fold_constants import FoldConstants
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, Cost, read_options
+from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import placed_front
-from tflite_fuse.passes.sink_transpose import SinkTranspose
-from tflite_fuse.passes.straighten import Straighten
+from tflite_fuse.pipelines.metrics import model_metrics
 from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
@@ -200,8 +199,51 @@ def pareto(
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
     name = "model" if isinstance(source, bytes) else str(source)
-    model = SinkTranspose().run(Straighten().run(FoldConstants().run(model).model).model).model
-    return front_report(name, placed_front(model, options), options.counted)
+    return front_report(name, placed_front(prepared(model), options), options.counted)
+
+
+def metrics(
+    source: Source,
+    *,
+    effort: str = "estimate",
+    goal: Goal | None = None,
+    max_flash: int | None = None,
+    scheme: str = Scheme.AUTO.value,
+    input_mode: str = InputMode.RESIDENT.value,
+    int8_io: bool = False,
+    target: str = Target.GENERIC.value,
+    cost: str = Cost.MACS.value,
+    in_place: str | None = None,
+    time_limit: float | None = None,
+) -> dict[str, float]:
+    """What ``rewrite`` would reach, as flat numbers that are described in ``schemas/metrics.schema.json``.
+
+    A model that cannot meet the goal is no error: ``feasible`` is 0 then, and ``ram_over_bytes``,
+    ``flash_over_bytes``, ``compute_over`` and ``input_over_bytes`` say how far off the nearest rewrite is.
+
+    Args:
+        source: path or bytes of a .tflite file.
+        effort: ``exact`` rewrites the model (proven, not run) and tells its figures. ``estimate`` takes a fraction of a
+            second, asks no runtime and writes nothing: docs/pipelines.md says how far it is off.
+        max_flash: bytes the file may have.
+        goal, scheme, input_mode, int8_io, target, cost, in_place, time_limit: as for ``rewrite``.
+
+    Raises:
+        ModelError: the model is damaged.
+        UsageError: unknown names, an unreadable path.
+    """
+    options = read_options(
+        goal=goal,
+        scheme=scheme,
+        input_mode=input_mode,
+        int8_io=int8_io,
+        target=target,
+        cost=cost,
+        in_place=in_place,
+        time_limit=time_limit,
+    )
+    data, model = _read(source)
+    return model_metrics(model, data, options, effort, max_flash)
 
 
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +92,12 @@ def say(text: str, stderr: bool = False) -> None:
 def print_json(value: dict[str, Any]) -> None:
     """One object on stdout, whatever is printed elsewhere."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def write_json(value: Mapping[str, Any], path: Path | None) -> None:
+    """One object into a file, if there is one to be written. Raises UsageError."""
+    if path is not None:
+        write_atomically((json.dumps(value, indent=2) + "\n").encode(), path)
 
 
 class Status:

@@ -53,15 +53,31 @@ def write_atomically(data: bytes, path: Path) -> None:
     Raises:
         UsageError: the path cannot be written, or is a device, a pipe or another thing that is no file.
     """
+    require_writable(path)
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path}: cannot be written (it is no regular file)")
-        if path.exists() and not os.access(path, os.W_OK):
-            raise UsageError(f"{path}: cannot be written (it is read-only)")
         target = path.resolve()
         with without_interrupts():
             replace_file(data, target, _mode(target))
             sync_folder(target.parent)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
+
+
+def require_writable(path: Path | None) -> None:
+    """Refuse early what could not be written after all the work; None is nothing to be written.
+
+    Raises:
+        UsageError: no file can be there.
+    """
+    try:
+        if path is None:
+            return
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: cannot be written (it is no regular file)")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot be written (it is read-only)")
+        if not path.resolve().parent.is_dir():
+            raise UsageError(f"{path}: cannot be written (No such file or directory)")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
 

@@ -19,6 +19,7 @@ PAGES = (
     "CHANGELOG.md",
     "docs/architecture.md",
     "docs/input.md",
+    "docs/pipelines.md",
     "docs/split.md",
     "arduino/README.md",
 )
@@ -45,7 +46,9 @@ def known_options() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/input.md", "docs/split.md", "arduino/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/input.md", "docs/pipelines.md", "docs/split.md", "arduino/README.md"]
+)
 def test_every_option_named_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     of_commands = re.findall(r"tflite-fuse [^`\n]*", text) + re.findall(r"`(--[^`]*)`", text)

@@ -15,7 +15,6 @@ or a radio keeps some. A user's board is a TOML file of these keys:
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,12 +24,7 @@ from typing import Any
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.units import parse_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tflite_fuse.toml_file import only, read_toml, size_of
 
 BOARDS_FILE = Path(__file__).resolve().parents[1] / "data" / "boards.csv"
 
@@ -43,8 +37,6 @@ _OF_MCU = {
     "esp32c6": Target.ESP32C3,
 }
 _REQUIRED, _OPTIONAL = ("name", "mhz", "ram", "flash"), ("title", "vendor", "mcu", "core")
-_MOST_BYTES = 1 << 16
-"""A description of one board is shorter than that."""
 
 
 @dataclass(frozen=True)
@@ -113,46 +105,31 @@ def find_board(name: str) -> Board:
 
 def read_board(path: Path) -> Board:
     """A board as a user's TOML file describes it. Raises UsageError."""
+    values = read_toml(path)
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise UsageError(f"{path}: is no description of a board: longer than {_MOST_BYTES:,} bytes")
-        values = tomllib.loads(text.decode())
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from error
-    return _described(values, path)
+        return _described(values, str(path))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
-def _described(values: Mapping[str, Any], path: Path) -> Board:
-    known = (*_REQUIRED, *_OPTIONAL)
-    for key in values:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            raise UsageError(f"{path}: {key!r} is no key of a board{f'; did you mean {near[0]!r}?' if near else ''}")
+def _described(values: Mapping[str, Any], source: str) -> Board:
+    only(values, (*_REQUIRED, *_OPTIONAL), "a board")
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
-        raise UsageError(f"{path}: {missing[0]!r} is missing: a board has {', '.join(_REQUIRED)}")
+        raise UsageError(f"{missing[0]!r} is missing: a board has {', '.join(_REQUIRED)}")
     for key in ("name", *_OPTIONAL):
         if not isinstance(values.get(key, ""), str):
-            raise UsageError(f"{path}: {key!r} is a text, not {values[key]!r}")
+            raise UsageError(f"{key!r} is a text, not {values[key]!r}")
     mhz = values["mhz"]
     if not isinstance(mhz, int) or isinstance(mhz, bool) or not 0 < mhz < 1 << 16:
-        raise UsageError(f"{path}: 'mhz' is a whole number of megahertz, not {mhz!r}")
+        raise UsageError(f"'mhz' is a whole number of megahertz, not {mhz!r}")
     title, vendor, mcu, core = (values.get(key, "") for key in _OPTIONAL)
-    ram, flash = (_size(values[key], key, path) for key in ("ram", "flash"))
-    return Board(values["name"], title, vendor, mcu, core, mhz, ram, flash, str(path))
+    ram, flash = (_memory(values[key], repr(key)) for key in ("ram", "flash"))
+    return Board(values["name"], title, vendor, mcu, core, mhz, ram, flash, source)
 
 
-def _size(value: object, key: str, path: Path) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise UsageError(f'{path}: {key!r} is a size like "512KiB", not {value!r}')
-    try:
-        size = value if isinstance(value, int) else parse_bytes(value)
-    except UsageError as error:
-        raise UsageError(f"{path}: {key!r}: {error}") from error
+def _memory(value: object, key: str) -> int:
+    size = size_of(value, key)
     if not 0 < size < 1 << 40:
-        raise UsageError(f"{path}: {key!r} is above 0, not {value!r}")
+        raise UsageError(f"{key} is above 0, not {value!r}")
     return size

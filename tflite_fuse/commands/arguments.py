@@ -77,6 +77,10 @@ Reserve = Annotated[
         show_default=False,
     ),
 ]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option("--metrics", help="Where to write the figures as one flat JSON object.", show_default=False),
+]
 
 
 def tiles_of(text: str | None) -> tuple[int, int] | None:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tflite_fuse.commands.arguments import ModelPath, refuse_dash
-from tflite_fuse.console import answers_errors, say
+from tflite_fuse.commands.arguments import JsonFlag, ModelPath, refuse_dash
+from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.console import answers_errors, print_json, say
 from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 
@@ -29,10 +30,15 @@ def export(
         typer.Option(help="TensorFlow Lite Micro it must suffice for: 2024 or 2026.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
+    as_json: JsonFlag = False,
+    config: ConfigFile = None,
 ) -> None:
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
     refuse_dash(directory)
     written = export_model(model, directory, kind, force=force, kernels=kernels, tflm=tflm)
+    if as_json:
+        print_json(written.to_json(kind, directory))
+        return
     for note in written.notes:
         say(f"- {note}")
     say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")

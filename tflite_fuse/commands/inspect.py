@@ -5,10 +5,13 @@ from __future__ import annotations
 import tflite_fuse
 from tflite_fuse.boards.fit import BoardVerdict, fit_board
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, ModelPath, Reserve, reserved
-from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.commands.arguments import BoardName, JsonFlag, MetricsFile, ModelPath, Reserve, reserved
+from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError
+from tflite_fuse.files import require_writable
 from tflite_fuse.model.file import read_source
+from tflite_fuse.pipelines.flat import figures_metrics
 from tflite_fuse.report.sentences import grouped
 from tflite_fuse.report.tables import inspection_table
 
@@ -17,10 +20,18 @@ _MOST_NAMED = 5
 
 
 @answers_errors
-def inspect(model: ModelPath, board: BoardName = None, reserve: Reserve = None, as_json: JsonFlag = False) -> None:
+def inspect(
+    model: ModelPath,
+    board: BoardName = None,
+    reserve: Reserve = None,
+    metrics: MetricsFile = None,
+    as_json: JsonFlag = False,
+    config: ConfigFile = None,
+) -> None:
     """Show how much RAM a model needs, which operator is the bottleneck, and whether it fits a board."""
     if reserve is not None and board is None:
         raise UsageError("--reserve says what a board keeps: name one with --board")
+    require_writable(metrics)
     chosen = None if board is None else find_board(board)
     kept = 0 if chosen is None else reserved(chosen, reserve)
     with Status("inspecting", as_json) as progress:
@@ -29,6 +40,7 @@ def inspect(model: ModelPath, board: BoardName = None, reserve: Reserve = None, 
         verdict = None
         if chosen is not None:
             verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0))
+    write_json(figures_metrics(inspection.figures), metrics)
     if as_json:
         print_json(inspection.to_json() | ({} if verdict is None else {"board": verdict.to_json()}))
         return

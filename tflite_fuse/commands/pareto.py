@@ -23,6 +23,7 @@ from tflite_fuse.commands.arguments import (
     tile_size_of,
     tiles_of,
 )
+from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json
 from tflite_fuse.errors import UsageError
 
@@ -41,6 +42,7 @@ def pareto(
     cost: CostName = "macs",
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    config: ConfigFile = None,
 ) -> None:
     """Show every trade of RAM for compute that fused blocks offer for a model."""
     if as_json and as_csv:

@@ -16,6 +16,7 @@ from tflite_fuse.commands.arguments import (
     InputMode,
     Int8Flag,
     JsonFlag,
+    MetricsFile,
     NoOverlap,
     NoStrips,
     Reserve,
@@ -29,9 +30,12 @@ from tflite_fuse.commands.arguments import (
     tile_size_of,
     tiles_of,
 )
-from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.files import require_writable
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.pipelines.flat import report_metrics
 from tflite_fuse.report.sentences import heading, sentences
 from tflite_fuse.report.tables import report_table
 from tflite_fuse.units import parse_bytes
@@ -90,13 +94,16 @@ def rewrite(
     int8_io: Int8Flag = False,
     core: TargetName = "generic",
     cost: CostName = "macs",
+    metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
+    config: ConfigFile = None,
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
     refuse_dash(target)
     if not force and _same_file(source, target):
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
+    require_writable(metrics)
     names = [name.strip() for name in passes.split(",") if name.strip()]
     chosen = None if board is None else find_board(board)
     goal = tflite_fuse.Goal(_arena_limit(max_ram, chosen, reserve), max_compute, least_ram)
@@ -128,6 +135,7 @@ def rewrite(
                 f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash"
             )
         result.save(target)
+    write_json(report_metrics(result.report), metrics)
     if as_json:
         print_json(result.report.to_json())
         return

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tflite_fuse.commands.arguments import JsonFlag, ModelPath
+from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.files import write_atomically
@@ -38,6 +39,7 @@ def split(
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Of the random ones among them.")] = 0,
     as_json: JsonFlag = False,
+    config: ConfigFile = None,
 ) -> None:
     """Split a model over several microcontrollers."""
     if output is not None and output.exists() and not output.is_dir():

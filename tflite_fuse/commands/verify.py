@@ -9,6 +9,7 @@ import typer
 
 import tflite_fuse
 from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
+from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
 
@@ -31,6 +32,7 @@ def verify(
         ),
     ] = 0,
     as_json: JsonFlag = False,
+    config: ConfigFile = None,
 ) -> None:
     """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it was made of A."""
     with Status("comparing", as_json) as report_progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export.arena import Runtime, runtime_for
@@ -20,6 +21,8 @@ from tflite_fuse.model.schema import Model
 FORMATS = ("arduino", "platformio", "esp-idf", "c")
 """What a model can be exported to."""
 
+EXPORT_SCHEMA = "tflite-fuse/export/1"
+
 
 @dataclass(frozen=True)
 class Export:
@@ -34,6 +37,17 @@ class Export:
     files: tuple[Path, ...]
     arena_bytes: int
     notes: tuple[str, ...] = ()
+
+    def to_json(self, format: str, directory: Path) -> dict[str, Any]:
+        """The object that ``export --json`` prints."""
+        return {
+            "schema": EXPORT_SCHEMA,
+            "format": format,
+            "directory": str(directory),
+            "files": [str(path) for path in self.files],
+            "arena_bytes": self.arena_bytes,
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True)

@@ -43,3 +43,8 @@ def make_passes(
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []
     return borders + [step for name in options.passes for step in made[name]]
+
+
+def prepared(model: Model) -> Model:
+    """What the fuse pass sees of a model: constants folded, chains straight, transposes sunk."""
+    return SinkTranspose().run(Straighten().run(FoldConstants().run(model).model).model).model

@@ -19,24 +19,16 @@ direct = true                        # not through the coordinator
 
 from __future__ import annotations
 
-import difflib
 import math
-import sys
 from collections.abc import Collection, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import read_file
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
-from tflite_fuse.units import parse_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, from before it came with the language
-    import tomli as tomllib
+from tflite_fuse.toml_file import nearest, only, read_toml, size_of
 
 MOST_WORKERS = 1000
 
@@ -56,11 +48,7 @@ def read_workers(path: str | Path) -> Cluster:
     Raises:
         UsageError: the file cannot be read, is no TOML, or says something that is not understood; where, and what.
     """
-    data = read_file(Path(path))
-    try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not valid TOML ({error})") from error
+    document = read_toml(path)
     try:
         return cluster_of(document)
     except UsageError as error:
@@ -69,7 +57,7 @@ def read_workers(path: str | Path) -> Cluster:
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:
     """The cluster of a parsed file. Raises UsageError."""
-    _only(document, ("worker", "coordinator", "link"), "the file")
+    only(document, ("worker", "coordinator", "link"), "the file")
     tables = _tables(document, "worker")
     if not tables:
         raise UsageError("it names no worker; each is a [[worker]] with name, target and mhz")
@@ -89,7 +77,7 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
 
 
 def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Device:
-    _only(table, _DEVICE_KEYS, what)
+    only(table, _DEVICE_KEYS, what)
     for key in () if default else ("name", "target", "mhz"):
         if key not in table:
             raise UsageError(f"{what} has no {key}")
@@ -110,20 +98,20 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
 
 
 def _link(table: Mapping[str, Any], name: str) -> Link:
-    _only(table, _LINK_KEYS, f"the link of {name!r}")
+    only(table, _LINK_KEYS, f"the link of {name!r}")
     usual = Link()
     rate = _number(table, _LINK_KEYS[0], name, usual.kilobytes_per_second, least=1e-6)
     return Link(rate, *(_number(table, key, name, 0.0, least=0.0) for key in _LINK_KEYS[1:]))
 
 
 def _direct_pairs(table: Mapping[str, Any], names: list[str]) -> Collection[tuple[int, int]]:
-    _only(table, _PAIR_KEYS, "a link")
+    only(table, _PAIR_KEYS, "a link")
     between = table.get("between")
     if not isinstance(between, list) or len(between) < 2:
         raise UsageError('a link needs between = ["one worker", "another"]')
     for name in between:
         if name not in names:
-            raise UsageError(f"a link names {name!r}, which is no worker{_hint(str(name), names)}")
+            raise UsageError(f"a link names {name!r}, which is no worker{nearest(str(name), names)}")
     if table.get("shared", False) is not False:
         raise UsageError("shared media are not simulated yet: leave shared out of the link")
     direct = table.get("direct", True)
@@ -137,7 +125,7 @@ def _target(value: Any, name: str) -> Target:
     known = [target.value for target in Target]
     if value not in known:
         raise UsageError(
-            f"the target of {name!r} is {value!r}, not one of {', '.join(known)}{_hint(str(value), known)}"
+            f"the target of {name!r} is {value!r}, not one of {', '.join(known)}{nearest(str(value), known)}"
         )
     return Target(value)
 
@@ -151,16 +139,7 @@ def _number(table: Mapping[str, Any], key: str, name: str, default: float | None
 
 def _size(table: Mapping[str, Any], key: str, name: str) -> int | None:
     value = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            return parse_bytes(value)
-        except UsageError as error:
-            raise UsageError(f"{key} of {name!r}: {error}") from error
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise UsageError(f'{key} of {name!r} is a size like "128kB" or 131072, not {value!r}')
-    return value
+    return None if value is None else size_of(value, f"{key} of {name!r}")
 
 
 def _tables(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -168,14 +147,3 @@ def _tables(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
         raise UsageError(f"{key} is a list of tables, each [[{key}]]")
     return found
-
-
-def _only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    for key in table:
-        if key not in known:
-            raise UsageError(f"{what} has the unknown key {key!r}{_hint(key, known)}")
-
-
-def _hint(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,89 @@
+"""``--config tflite-fuse.toml``: the options of commands in a file.
+
+Keys are the options' names without dashes in front. Those at the top count for every command that has them, those in a
+table for the command the table is called after; what is typed counts more than either.
+
+    target = "cortex-m7"
+
+    [rewrite]
+    max-ram = "64kB"
+    verify = true
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tflite_fuse.console import answers_errors
+from tflite_fuse.errors import UsageError
+from tflite_fuse.toml_file import nearest, only, read_toml
+
+_HERE_ONLY = ("config", "help")
+"""Options that are no settings."""
+
+
+@answers_errors
+def _read(context: typer.Context, path: Path | None) -> Path | None:
+    """Take what the file says as the command's defaults."""
+    if path is not None:
+        document = read_toml(path)
+        try:
+            context.default_map = _defaults(context, document)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
+    return path
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=_read,
+        is_eager=True,
+        help="A TOML file of options by name, like target; a table [rewrite] is for that command alone.",
+        show_default=False,
+    ),
+]
+
+
+def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the parameter they are of. Raises UsageError."""
+    assert context.parent is not None
+    commands = context.parent.command.commands  # type: ignore[attr-defined]
+    known = {name: _settings(command) for name, command in commands.items()}
+    here = str(context.info_name)
+    everywhere = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    only(everywhere, {key for settings in known.values() for key in settings}, "the file")
+    for name, table in document.items():
+        if isinstance(table, dict):
+            if name not in known:
+                raise UsageError(f"there is no command {name!r}{nearest(name, known)}")
+            only(table, known[name], f"[{name}]")
+    mine = {key: value for key, value in everywhere.items() if key in known[here]} | document.get(here, {})
+    return dict(_value(known[here][key], key, value) for key, value in mine.items())
+
+
+def _settings(command: Any) -> dict[str, Any]:
+    """The options of a command by every name they have."""
+    return {
+        name.lstrip("-"): option
+        for option in command.params
+        if option.param_type_name == "option" and option.name not in _HERE_ONLY
+        for name in (*option.opts, *option.secondary_opts)
+        if name.startswith("--")
+    }
+
+
+def _value(option: Any, key: str, value: object) -> tuple[str, Any]:
+    """The parameter's name and what it is set to. Raises UsageError."""
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise UsageError(f"{key} is true or false, not {value!r}")
+        return option.name, value != (f"--{key}" in option.secondary_opts)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UsageError(f"{key} is a text or a number, not {value!r}")
+    return option.name, str(value)

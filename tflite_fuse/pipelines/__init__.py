@@ -1,0 +1,1 @@
+"""For programs that call this package over and over: flat numbers."""

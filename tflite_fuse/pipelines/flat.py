@@ -1,0 +1,50 @@
+"""Flat numbers, as experiment trackers take them: one name, one finite number.
+
+``schemas/metrics.schema.json`` says what each of them is.
+"""
+
+from __future__ import annotations
+
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.report.report import Figures, Report
+
+_FIGURES = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
+
+
+def figures_metrics(figures: Figures, prefix: str = "") -> dict[str, float]:
+    """A model's own figures."""
+    return {prefix + name: float(getattr(figures, name)) for name in _FIGURES}
+
+
+def report_metrics(report: Report) -> dict[str, float]:
+    """What a rewrite reached; without ``instructions`` where none were predicted."""
+    expected = {} if report.prediction is None else {"instructions": float(report.prediction.instructions)}
+    return {
+        **figures_metrics(report.after),
+        **figures_metrics(report.before, "before_"),
+        "compute_factor": report.compute_factor,
+        "blocks": float(len(report.blocks)),
+        "verified_inputs": float(0 if report.verified is None else report.verified.inputs),
+        **expected,
+    }
+
+
+def shortfalls(
+    found: dict[str, float], goal: Goal, max_flash: int | None, factor: float, input_over: int
+) -> dict[str, float]:
+    """How far a model is from what was asked for, 0 where it is not.
+
+    Args:
+        found: its metrics.
+        goal: limits on RAM and compute.
+        max_flash: bytes its file may have; None for any.
+        factor: its compute over that of the unfused model, in what the goal counts; 0 where the limit is known to hold.
+        input_over: bytes of inputs that are in the arena though they were to leave it.
+    """
+    over = {
+        "ram_over_bytes": 0.0 if goal.max_ram is None else max(0.0, found["arena_bytes"] - goal.max_ram),
+        "flash_over_bytes": 0.0 if max_flash is None else max(0.0, found["file_bytes"] - max_flash),
+        "compute_over": 0.0 if goal.max_compute is None else max(0.0, factor - goal.max_compute),
+        "input_over_bytes": float(input_over),
+    }
+    return over | {"feasible": float(not any(over.values()))}

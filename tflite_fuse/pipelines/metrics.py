@@ -1,0 +1,154 @@
+"""What a rewrite would reach, as flat numbers, for programs that ask about one model after another.
+
+``exact`` is a rewrite, proven and not run. ``estimate`` is the search without what makes it exact: blocks begin and end
+at narrow places of the order in the file, nothing is lowered to bytes, placed or written, no runtime is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
+from tflite_fuse.fusion.instructions.targets import LONGEST, in_instructions
+from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
+from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.memory.arena import as_it_stands
+from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.plan_check import why_untouchable
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.working_set import peak
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.int8_borders import Int8Borders
+from tflite_fuse.passes.options import Cost, FuseOptions
+from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.pipelines.flat import report_metrics, shortfalls
+from tflite_fuse.rewriting import rewrite_model
+
+EFFORTS = ("estimate", "exact")
+
+
+def model_metrics(
+    model: Model, data: bytes, options: FuseOptions, effort: str = EFFORTS[0], max_flash: int | None = None
+) -> dict[str, float]:
+    """What a rewrite under these options reaches, or how far the nearest one is from them.
+
+    Args:
+        model: as loaded.
+        data: its file.
+        options: of the rewrite.
+        effort: one of ``EFFORTS``.
+        max_flash: bytes the file may have; None for any.
+
+    Raises:
+        UsageError: another effort.
+        ModelError: the model is damaged.
+    """
+    if effort not in EFFORTS:
+        raise UsageError(f"effort is {' or '.join(EFFORTS)}, not {effort!r}")
+    return (_exact if effort == "exact" else _estimated)(model, data, options, max_flash)
+
+
+def _exact(model: Model, data: bytes, options: FuseOptions, max_flash: int | None) -> dict[str, float]:
+    for attempt in _attempts(options):
+        try:
+            report = rewrite_model(model, data, attempt, False, 0, None, None)[1]
+        except LimitError:
+            continue
+        found = report_metrics(report)
+        found.setdefault("instructions", _instructions(model, options))
+        counted = None if options.cost is Cost.MACS else report.prediction
+        factor = report.compute_factor if counted is None else counted.factor
+        kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
+        met = attempt.goal == options.goal
+        return found | shortfalls(found, options.goal, max_flash, 0.0 if met else factor, kept) | {"exact": 1.0}
+    raise AssertionError("the last attempt has no limit")
+
+
+def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
+    """The options, then with less and less of what may be out of reach."""
+    yield options
+    goal = options.goal
+    if goal.max_ram is not None:
+        yield replace(options, goal=Goal(max_compute=goal.max_compute, least_ram=goal.max_compute is None))
+    yield replace(options, goal=Goal(least_ram=True))
+    yield replace(options, goal=Goal(least_ram=True), input_mode=InputMode.RESIDENT)
+    yield FuseOptions(passes=("reorder", "plan"), in_place=options.in_place, time_limit=options.time_limit)
+
+
+def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int | None) -> dict[str, float]:
+    before = as_it_stands(model, block_overlaps(model))
+    macs, operators = sum(executed_macs(model)), len(model.main.operators)
+    changed = remove_plan(model)
+    changed = Int8Borders().run(changed).model if options.int8_io else changed
+    changed = prepared(changed)
+    options = replace(options, cost=Cost.MACS)
+    points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
+    chosen = _chosen(points, options.goal, macs)
+    arena, tail, blocks, fused, executed = before.total, before.tail, 0, 0, macs
+    if chosen is not None and (chosen.ram_bytes < arena or chosen.macs < executed):
+        arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.macs
+        blocks, fused = chosen.blocks, chosen.operators
+    factor = round(executed / macs, 6) if macs else 1.0
+    found = {
+        "arena_bytes": arena,
+        "head_bytes": max(0, arena - tail),
+        "tail_bytes": tail,
+        "peak_bytes": max(0, arena - tail),
+        "file_bytes": len(data),
+        "macs": executed,
+        "operators": len(changed.main.operators) - fused + blocks,
+        "before_arena_bytes": before.total,
+        "before_head_bytes": before.head,
+        "before_tail_bytes": before.tail,
+        "before_peak_bytes": peak(memory_graph(model)),
+        "before_file_bytes": len(data),
+        "before_macs": macs,
+        "before_operators": operators,
+        "compute_factor": factor,
+        "blocks": blocks,
+        "verified_inputs": 0,
+        "instructions": _instructions(changed, options) * factor,
+    }
+    numbers = {name: float(value) for name, value in found.items()}
+    return numbers | shortfalls(numbers, options.goal, max_flash, factor, kept) | {"exact": 0.0}
+
+
+def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...], int]:
+    """The front, and the bytes of inputs that were to leave the arena and cannot."""
+    if "fuse" not in options.passes:
+        return (), 0
+    for mode in dict.fromkeys((options.input_mode, InputMode.RESIDENT)):
+        lowered = lowerings_for(model, mode)
+        try:
+            moved = inputs_to_move(model, mode, lowered)[0]
+            searched = replace(options, input_mode=mode).search(moved)
+            points = narrow_front(graph_from_model(model, lowered), searched)
+        except LimitError:
+            continue
+        return points, 0 if mode is options.input_mode else _kept_inside(model)
+    return (), 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
+
+
+def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint | None:
+    """The point a rewrite would look for, or the one nearest to what was asked for."""
+    limit = goal.compute_limit
+    allowed = [point for point in points if limit is None or point.macs <= limit * macs] or list(points[-1:])
+    if goal.max_ram is not None:
+        allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed
+    return allowed[0] if allowed else None
+
+
+def _instructions(model: Model, options: FuseOptions) -> float:
+    """Predicted instructions of all operators one by one."""
+    graph = in_instructions(graph_from_model(model), options.target, LONGEST)
+    return float(sum(layer.macs for layer in graph.layers))
+
+
+def _kept_inside(model: Model) -> int:
+    return sum(tensor_nbytes(model.main.tensors[index]) for index in model.main.inputs)

@@ -1,0 +1,57 @@
+"""TOML files of users: what is not understood is an error, with the nearest thing that would be."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import read_file
+from tflite_fuse.units import parse_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the same parser, from before it came with the language
+    import tomli as tomllib
+
+_MOST_BYTES = 1 << 20
+"""Longer files are no settings."""
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a file says. Raises UsageError: it cannot be read, or is no TOML."""
+    data = read_file(Path(path))
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML ({error})") from error
+
+
+def only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    """Raise UsageError for the first key that ``what`` does not have."""
+    for key in table:
+        if key not in known:
+            raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, known)}")
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """``; did you mean 'worker'?``, or nothing where nothing is near."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def size_of(value: object, what: str) -> int:
+    """Bytes, of a number or of a text like 128kB. Raises UsageError."""
+    if isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except UsageError as error:
+            raise UsageError(f"{what}: {error}") from error
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise UsageError(f'{what} is a size like "128kB" or 131072, not {value!r}')
+    return value
