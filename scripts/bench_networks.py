@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Networks whose images are made larger again: the arena under TFLM as they are, rewritten, and with a streamed input.
+"""Networks of the kinds that real models are of: the arena under TFLM as they are, rewritten, with a streamed input.
 
-bench_networks.py [--inputs N]: one line per network, every row compared in TFLM. The last column is what no rewrite
-with a resident input goes above: before over (input + tail).
+bench_networks.py [--inputs N] [NAME ...]: a line per network (whose name holds a NAME), every row compared in TFLM. The
+last column is what no rewrite with a resident input goes above: before over (input + tail).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tflite_fuse.zoo import networks
 NETWORKS: dict[str, Callable[[], Model]] = {
     "U-Net 96 x 96, TRANSPOSE_CONV": lambda: networks.u_network(96),
     "U-Net 96 x 96, RESIZE_BILINEAR": lambda: networks.u_network(96, transposed=False),
+    "EfficientNet-like 128 x 128, squeeze-excite": networks.efficient_network,
+    "YOLOv5n-like 224 x 224": networks.yolo_network,
     "detector's neck, 96 x 96": lambda: networks.neck_network(96),
 }
 
@@ -44,9 +46,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=4)
-    inputs = parser.parse_args().inputs
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    inputs = arguments.inputs
     print("| network | TFLM | rewritten | ratio | streamed | ratio | F | ceiling |\n|---|--:|--:|--:|--:|--:|--:|--:|")
     for name, build in NETWORKS.items():
+        if arguments.names and not any(part in name for part in arguments.names):
+            continue
         print(row(name, build(), inputs), flush=True)
 
 

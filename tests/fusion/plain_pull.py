@@ -6,6 +6,7 @@ from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind
 
 Span = tuple[int, int]
 EMPTY: Span = (1 << 40, 0)
+PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE)
 
 
 class PlainPull:
@@ -36,6 +37,9 @@ class PlainPull:
         if span[0] >= span[1]:
             return EMPTY
         length = (self.block.tensors[tensor].height, self.block.tensors[tensor].width)[axis]
+        pixels = self.block.tensors[tensor].pixels, self.block.tensors[stage.output].pixels
+        if stage.kind in PAIRS and pixels[0] == 1 < pixels[1]:
+            return 0, 1
         first = span[0] * stage.stride[axis] - stage.padding[axis]
         behind = (span[1] - 1) * stage.stride[axis] - stage.padding[axis] + stage.extent[axis]
         seen = [i for i in range(length) if first <= i * stage.spread[axis] < behind]

@@ -15,6 +15,13 @@ class GraphMaker:
     def __init__(self, height: int, width: int, channels: int) -> None:
         self.tensors = [BlockTensor("input", height, width, channels, 0)]
         self.layers: list[Layer] = []
+        self.inputs = [0]
+
+    def input(self, height: int, width: int, channels: int) -> int:
+        """Another network input."""
+        self.inputs.append(len(self.tensors))
+        self.tensors.append(BlockTensor(f"input{len(self.tensors)}", height, width, channels, 0))
+        return self.inputs[-1]
 
     def window(
         self,
@@ -67,8 +74,8 @@ class GraphMaker:
         return self._append(stage, extent.height + 2 * border, extent.width + 2 * border, extent.channels)
 
     def join(self, kind: StageKind, *sources: int) -> int:
-        """ADD or CONCATENATION."""
-        extent = self.tensors[sources[0]]
+        """ADD, of which a source may be one pixel, or CONCATENATION."""
+        extent = max((self.tensors[source] for source in sources), key=lambda tensor: tensor.pixels)
         channels = sum(self.tensors[source].channels for source in sources)
         stage = Stage(kind, sources, len(self.tensors))
         return self._append(stage, extent.height, extent.width, extent.channels if kind is StageKind.ADD else channels)
@@ -88,9 +95,10 @@ class GraphMaker:
     def graph(self) -> LayerGraph:
         """All tensors that nothing reads are network outputs."""
         read = {tensor for layer in self.layers for tensor in layer.inputs}
-        outputs = tuple(tensor for tensor in range(1, len(self.tensors)) if tensor not in read)
+        written = (tensor for layer in self.layers for tensor in layer.outputs)
+        outputs = tuple(tensor for tensor in written if tensor not in read)
         sizes = tuple(tensor.nbytes for tensor in self.tensors)
-        return LayerGraph(tuple(self.tensors), sizes, tuple(self.layers), (0,), outputs)
+        return LayerGraph(tuple(self.tensors), sizes, tuple(self.layers), tuple(self.inputs), outputs)
 
     def _append(self, stage: Stage, height: int, width: int, channels: int) -> int:
         index = len(self.layers)
@@ -121,13 +129,16 @@ def random_chain(random: Random, length: int) -> LayerGraph:
 
 
 def random_graph(random: Random, length: int) -> LayerGraph:
-    """Windows, additions and concatenations of any earlier tensors that fit."""
+    """Windows, additions and concatenations of any earlier tensors that fit, also of one pixel and all of another."""
     maker = GraphMaker(random.randint(2, 12), random.randint(2, 12), random.randint(1, 3))
     latest = 0
     for _ in range(length):
         twins = _equal_extents(maker)
         if maker.tensors[latest].pixels < 100 and random.random() < 0.25:
             latest = _any_larger(random, maker, latest)
+            continue
+        if random.random() < 0.15:
+            latest = _gated(random, maker, latest)
             continue
         if twins and random.random() < 0.4:
             pair = random.choice(twins)
@@ -162,6 +173,16 @@ def _any_larger(random: Random, maker: GraphMaker, source: int) -> int:
         return maker.larger(source, _pick_pair(random, (1, 2, 3, 4)), (1, 1), spread, random.randint(1, 3))
     kernel = spread[0] * random.randint(1, 2), spread[1] * random.randint(1, 2)
     return maker.larger(source, kernel, _pick_pair(random, (1, 1, 2)), spread)
+
+
+def _gated(random: Random, maker: GraphMaker, source: int) -> int:
+    """A tensor and one pixel that goes with all of it: an input, or made of one by up to two layers."""
+    channels = maker.tensors[source].channels
+    alike = [i for i, tensor in enumerate(maker.tensors) if tensor.pixels == 1 and tensor.channels == channels]
+    gate = random.choice(alike) if alike and random.random() < 0.5 else maker.input(1, 1, channels)
+    for _ in range(random.randint(0, 2)):
+        gate = maker.window(gate, channels)
+    return maker.join(StageKind.ADD, *random.sample([source, gate], 2))
 
 
 def _pick_pair(random: Random, values: tuple[int, ...]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from tflite_fuse.fusion.block.stages import Block, Stage, StageKind, Storage
 def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.INPUT) -> Block:
     """Layers first … last as a block: views left out, absorbed PADs done by their readers.
 
-    ``moved`` says where network inputs are: INPUT, EXTERNAL, or SCRATCH for streamed ones (they get SOURCE stages).
+    ``moved`` says where the first network input is: INPUT, EXTERNAL, or SCRATCH if streamed (it gets a SOURCE stage).
     """
     roots: dict[int, int] = {}
     shifts: dict[int, tuple[int, int]] = {}
@@ -38,11 +38,11 @@ def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.
 
     def storage(tensor: int) -> Storage:
         if tensor not in written:
-            return moved if tensor in graph.inputs else Storage.INPUT
+            return moved if tensor == graph.inputs[0] else Storage.INPUT
         return Storage.OUTPUT if tensor in leaves else Storage.SCRATCH
 
     if moved is Storage.SCRATCH:
-        stages[:0] = [Stage(StageKind.SOURCE, (), tensor) for tensor in used if tensor in graph.inputs]
+        stages[:0] = [Stage(StageKind.SOURCE, (), tensor) for tensor in used if tensor == graph.inputs[0]]
     return Block(
         tensors=tuple(replace(graph.tensors[tensor], storage=storage(tensor)) for tensor in used),
         stages=tuple(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
+from tests.fusion.drawing.gates import gates_in_every_position
 from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.file import load_model, serialize_model
@@ -28,6 +29,7 @@ MODELS = st.one_of(
     st.sampled_from(raw_elementwise.ELEMENTWISE).flatmap(raw_elementwise.elementwise),
     raw_elementwise.elementwise_chains(),
     raw_elementwise.gated(),
+    gates_in_every_position(),
 )
 
 

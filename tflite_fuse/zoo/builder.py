@@ -121,6 +121,12 @@ class ModelBuilder(WeightedOperators):
         """LOGISTIC, output scale 1/256, zero point −128."""
         return self._fix(self._emit("LOGISTIC", (x.index,), numerics.logistic(self._values(x)), None, name))
 
+    def hard_swish(self, x: Ref, *, name: str | None = None) -> Ref:
+        """HARD_SWISH: x * relu6(x + 3) / 6."""
+        values = self._values(x)
+        swished = (values * np.clip(values + 3, 0, 6) / 6).astype(np.float32)
+        return self._emit("HARD_SWISH", (x.index,), swished, None, name)
+
     def quantize(self, x: Ref, *, name: str | None = None) -> Ref:
         """QUANTIZE of float32, or of int8 to a scale of its own."""
         return self._emit("QUANTIZE", (x.index,), self._values(x, x.type), None, name)

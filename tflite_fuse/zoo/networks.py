@@ -5,6 +5,8 @@ All functions return the model; sizes are arguments so that tests stay quick.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tflite_fuse.model.schema import Model
 from tflite_fuse.zoo.builder import ModelBuilder
 from tflite_fuse.zoo.recording import Ref
@@ -172,3 +174,104 @@ def neck_network(size: int = 64, channels: int = 8, *, bilinear: bool = False, s
         x = b.conv(b.concat([larger, finer]), channels, 3, activation="RELU6")
         heads.append(b.conv(x, 6))
     return b.build(heads)
+
+
+EFFICIENT_STAGES = (
+    (1, 8, 1, 1, 3),
+    (6, 12, 2, 2, 3),
+    (6, 20, 2, 2, 5),
+    (6, 40, 3, 2, 3),
+    (6, 56, 3, 1, 5),
+    (6, 96, 2, 2, 5),
+)
+"""Of EfficientNet-B0 at half its width: expansion, channels, repeats, stride, kernel."""
+
+
+def efficient_network(
+    size: int = 128,
+    stages: Sequence[tuple[int, int, int, int, int]] = EFFICIENT_STAGES,
+    *,
+    stem: int = 16,
+    classes: int = 10,
+    seed: int = 0,
+) -> Model:
+    """Inverted residuals with squeeze-and-excite and HARD_SWISH, mean, classifier, softmax.
+
+    (EfficientNet, Tan and Le 2019, table 1; Squeeze-and-Excitation Networks, Hu et al. 2018; Searching for MobileNetV3,
+    Howard et al. 2019.)
+
+    Args:
+        size: rows and columns of the image.
+        stages: expansion, channels, repeats, stride of the first, kernel.
+        stem: channels of the first convolution.
+    """
+    b = ModelBuilder(seed)
+    x = b.hard_swish(b.conv(b.input((1, size, size, 3)), stem, 3, 2))
+    for expansion, channels, repeats, stride, kernel in stages:
+        for index in range(repeats):
+            y = b.hard_swish(b.conv(x, x.shape[3] * expansion)) if expansion > 1 else x
+            y = b.hard_swish(b.depthwise(y, kernel, stride if index == 0 else 1))
+            y = b.conv(squeeze_excite(b, y, max(1, x.shape[3] // 4)), channels)
+            x = b.add(x, y) if x.shape == y.shape else y
+    x = b.hard_swish(b.conv(x, 4 * x.shape[3]))
+    return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])
+
+
+def squeeze_excite(b: ModelBuilder, x: Ref, squeezed: int) -> Ref:
+    """Every channel times a factor between 0 and 1 that two layers make of all channels' means."""
+    gate = b.conv(b.mean(x, keep_dims=True), squeezed, activation="RELU")
+    return b.mul(x, b.logistic(b.conv(gate, x.shape[3])))
+
+
+def yolo_network(size: int = 224, channels: int = 16, *, classes: int = 1, seed: int = 0) -> Model:
+    """A detector of three scales with SiLU behind every convolution, spatial pyramid pooling and a neck of both ways.
+
+    (YOLOv5, version 6, at a third of its depth: its smallest has 16 channels first.)
+
+    Args:
+        size: rows and columns of the image, a multiple of 32.
+        channels: of the first convolution.
+        classes: what is told apart; every scale has three boxes of 5 numbers and these.
+    """
+    b = ModelBuilder(seed)
+    x = _silu(b, b.input((1, size, size, 3)), channels, 6, 2, 2)
+    maps = []
+    for width, depth in ((2, 1), (4, 2), (8, 3), (16, 1)):
+        x = _partial(b, _silu(b, x, width * channels, 3, 2, 1), width * channels, depth)
+        maps.append(x)
+    x = _silu(b, _pyramid_pooling(b, maps[3]), 8 * channels)
+    joints = [x]
+    for finer, width in ((maps[2], 8), (maps[1], 4)):
+        x = b.concat([b.resize(x, (2 * x.shape[1], 2 * x.shape[2])), finer])
+        x = _partial(b, x, width * channels, 1, residual=False)
+        if width > 4:
+            x = _silu(b, x, width // 2 * channels)
+            joints.append(x)
+    heads = [x]
+    for coarser, width in zip(reversed(joints), (8, 16), strict=True):
+        x = b.concat([_silu(b, x, width // 2 * channels, 3, 2, 1), coarser])
+        x = _partial(b, x, width * channels, 1, residual=False)
+        heads.append(x)
+    return b.build([b.logistic(b.conv(head, 3 * (5 + classes))) for head in heads])
+
+
+def _silu(b: ModelBuilder, x: Ref, filters: int, kernel: int = 1, stride: int = 1, pad: int | None = None) -> Ref:
+    x = b.conv(x, filters, kernel, stride, "SAME" if pad is None else (pad, pad, pad, pad))
+    return b.mul(x, b.logistic(x))
+
+
+def _partial(b: ModelBuilder, x: Ref, filters: int, depth: int, *, residual: bool = True) -> Ref:
+    """Half of the channels through bottlenecks, the other half past them (CSPNet, Wang et al. 2020)."""
+    y, past = _silu(b, x, filters // 2), _silu(b, x, filters // 2)
+    for _ in range(depth):
+        z = _silu(b, _silu(b, y, filters // 2), filters // 2, 3)
+        y = b.add(y, z) if residual else z
+    return _silu(b, b.concat([y, past]), filters)
+
+
+def _pyramid_pooling(b: ModelBuilder, x: Ref) -> Ref:
+    """A map beside its maxima over windows of growing size."""
+    maps = [_silu(b, x, x.shape[3] // 2)]
+    for _ in range(3):
+        maps.append(b.max_pool(maps[-1], 5, 1, "SAME"))
+    return _silu(b, b.concat(maps), x.shape[3])

@@ -74,8 +74,12 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     for (int32_t i = 0; i < stage->input_count; ++i) {
       const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
       if (input->producer != TFLITE_FUSE_NONE) {
-        widen(&m->cursors[input->producer], under(rows_of(cursor), tflite_fuse_rows_of(stage), input->height),
-              under(columns_of(cursor), tflite_fuse_columns_of(stage), input->width));
+        const tflite_fuse_axis first = {0, 0, 1, 1};
+        const bool repeats =
+            tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output]);
+        widen(&m->cursors[input->producer],
+              under(rows_of(cursor), repeats ? first : tflite_fuse_rows_of(stage), input->height),
+              under(columns_of(cursor), repeats ? first : tflite_fuse_columns_of(stage), input->width));
       }
     }
     cursor->x = cursor->x0;
@@ -108,7 +112,8 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
     const int32_t top = tflite_fuse_first(&rows, cursor->y), left = tflite_fuse_first(&columns, cursor->x);
     const bool sees_padding_alone =
         right <= 0 || top >= tflite_fuse_min(bottom, input->height) || left >= tflite_fuse_min(right, input->width);
-    if (!sees_padding_alone) {
+    if (!sees_padding_alone ||
+        tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
       maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);
       return input->producer;

@@ -71,6 +71,9 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
                                  const tflite_fuse_tensor* input, int32_t y, int32_t x) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
+  if (tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, call->output)) {
+    return point_on(pointers, 1, r.pixels, 0, call->columns);
+  }
   int32_t rows = stage->kernel_height, dilation = stage->dilation_height;
   int32_t first = x * stage->stride_width - stage->pad_left, row = y * stage->stride_height - stage->pad_top;
   if (tflite_fuse_entry_of(stage)->spreads) {

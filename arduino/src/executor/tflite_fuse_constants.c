@@ -53,8 +53,9 @@ static bool leaves_axis(tflite_fuse_axis axis, int32_t size, int32_t length) {
 
 static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
-  return leaves_axis(tflite_fuse_rows_of(stage), output->height, input->height) ||
-         leaves_axis(tflite_fuse_columns_of(stage), output->width, input->width);
+  return !tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, output) &&
+         (leaves_axis(tflite_fuse_rows_of(stage), output->height, input->height) ||
+          leaves_axis(tflite_fuse_columns_of(stage), output->width, input->width));
 }
 
 static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int64_t end) {

@@ -89,7 +89,7 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_SOURCE = 10,
   /* Any function of one value. */
   TFLITE_FUSE_KIND_LOOKUP = 11,
-  /* Of two tensors, value by value. */
+  /* Of two tensors, value by value; as in ADD and SQUARED_DIFFERENCE, one pixel may go with all of the other. */
   TFLITE_FUSE_KIND_MULTIPLY = 12,
   /* Of two tensors, value by value. */
   TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,

@@ -78,6 +78,12 @@ static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
 
 static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { return tensor->height * tensor->width; }
 
+/* Whether an input is one pixel that goes with every pixel of the other one: where it lies does not depend on theirs. */
+static inline bool tflite_fuse_repeats(const tflite_fuse_entry* entry, const tflite_fuse_tensor* input,
+                                       const tflite_fuse_tensor* output) {
+  return entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
+}
+
 /* The tensor a stage reads as its number'th input. */
 static inline const tflite_fuse_tensor* tflite_fuse_input_of(const tflite_fuse_block* block,
                                                              const tflite_fuse_stage* stage, int32_t number) {

@@ -69,18 +69,21 @@ static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_te
          rows * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
 }
 
-/* Whether the inputs have the shape the kind asks for. */
+/* Whether the inputs have the shape the kind asks for: of two that go together, one may be a single pixel. */
 static bool inputs_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage, bool keeps_extent) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
-  const bool keeps_channels = tflite_fuse_entry_of(stage)->keeps_channels;
+  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
+  int32_t repeated = 0;
   for (int32_t i = 0; i < stage->input_count; ++i) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    if ((keeps_channels && input->channels != output->channels) ||
-        (keeps_extent && (input->height != output->height || input->width != output->width))) {
+    const bool repeats = tflite_fuse_repeats(entry, input, output);
+    repeated += repeats;
+    if ((entry->keeps_channels && input->channels != output->channels) ||
+        (keeps_extent && !repeats && (input->height != output->height || input->width != output->width))) {
       return false;
     }
   }
-  return true;
+  return repeated < 2;
 }
 
 static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {

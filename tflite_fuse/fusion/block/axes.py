@@ -105,6 +105,9 @@ class AxisWindow:
 PIXEL = AxisWindow(1, 0, 1)
 """That of a stage that reads the pixel it writes."""
 
+SPOT = AxisWindow(0, 0, 1)
+"""That of a stage that reads an input's one pixel whatever pixel it writes."""
+
 Windows = tuple[AxisWindow, AxisWindow]
 """On rows and columns."""
 
@@ -135,6 +138,8 @@ def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
     low = np.maximum(window.first(ranges.low), 0)
     high = np.minimum(window.end(ranges.high), length)
     empty = low >= high
+    if ranges.holes:
+        empty |= ranges.low >= ranges.high
     if holes := bool(empty.any()):
         low, high = np.where(empty, NOWHERE, low), np.where(empty, -NOWHERE, high)
     return Ranges(low, high, holes)

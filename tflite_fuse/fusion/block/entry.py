@@ -131,6 +131,14 @@ class StageCheck:
         same = same and (not channels or source.channels == self.output.channels)
         self.require(same, f"reads {source.name}, which has another shape")
 
+    def pair(self) -> None:
+        """Two sources have the output's shape, or one of them a single pixel that goes with all of the other's."""
+        wide = [source for source in self.sources if source.pixels > 1] or self.sources
+        for source in wide:
+            self.same_shape(source)
+        for source in self.sources:
+            self.require(source.channels == self.output.channels, f"reads {source.name}, which has another shape")
+
     def same_channels(self) -> None:
         self.require(self.sources[0].channels == self.output.channels, "changes the number of channels")
 
@@ -209,6 +217,10 @@ class Kind:
     def accumulates(self, source: BlockTensor) -> bool:
         """Whether it sums over its whole first input before it writes its one pixel."""
         return self.sum_bytes(source) > 0
+
+    def repeats(self, source: BlockTensor, output: BlockTensor) -> bool:
+        """Whether an input's one pixel goes with every pixel of the other input."""
+        return self.by_value and self.inputs[0] > 1 and source.pixels == 1 < output.pixels
 
 
 def required(value: T | None, stage: Stage, what: str) -> T:

@@ -26,7 +26,7 @@ class StageKind(IntEnum):
     LOOKUP = 11
     """Any function of one value."""
     MULTIPLY = 12
-    """Of two tensors, value by value."""
+    """Of two tensors, value by value; as in ADD and SQUARED_DIFFERENCE, one pixel may go with all of the other."""
     SQUARED_DIFFERENCE = 13
     """Of two tensors, value by value."""
     CHANNELS = 14

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.fusion.block.axes import Windows, stage_windows
+from tflite_fuse.fusion.block.axes import SPOT, Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS, macs_per_pixel
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
@@ -99,6 +99,13 @@ class LayerGraph:
     def windows(self) -> dict[int, Windows]:
         """How each layer that can be a stage looks at its inputs' rows and columns."""
         return {i: stage_windows(layer.stage) for i, layer in enumerate(self.layers) if layer.stage is not None}
+
+    def windows_on(self, layer: int, tensor: int) -> Windows:
+        """How a layer that can be a stage looks at one of its inputs."""
+        stage = self.layers[layer].stage
+        assert stage is not None
+        output = self.tensors[self.layers[layer].outputs[0]]
+        return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
 
     def is_read(self, tensor: int) -> bool:
         """Whether any layer or the network's user reads a tensor."""

@@ -160,7 +160,7 @@ class GrowingBlock:
         if self.sharing is None:
             return best
         for tensor, demand in self.demands.items():
-            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor)
+            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.extent.pixels > 1
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
                 best = np.maximum(best, self.sharing.shared(tensor, demand))
         return best
@@ -181,15 +181,23 @@ class GrowingBlock:
             if any(window.spread > 1 for window in self.graph.windows[index]):
                 self.sharing = None  # The closed form of what is spent knows no images that are made larger.
             self._follow(index, demand, inside)
+            if self._sees_a_map_for_one_pixel(index):
+                return False
             if layer.macs:
                 self.macs = self.macs + self.work.of_layer(index, layer, demand)
             self.stages += 1
             self.pointers = max(self.pointers, window_pointers(layer.stage))
-            consumer = Consumer(index, self.graph.windows[index], self.rings.reaches[index])
             for source in dict.fromkeys(layer.inputs):
-                self._ask(source, demand.under(consumer.windows, self.graph.tensors[source], consumer))
+                windows = self.graph.windows_on(index, source)
+                consumer = Consumer(index, windows, self.rings.reaches[index])
+                self._ask(source, demand.under(windows, self.graph.tensors[source], consumer))
         del self.demands[layer.outputs[0]]
         return True
+
+    def _sees_a_map_for_one_pixel(self, index: int) -> bool:
+        """Whether a layer makes of a whole map what goes with every pixel later: no closed form counts its rings."""
+        repeated = any(reach.scale == 0 for reach in self.rings.reaches[index])
+        return repeated and any(self.graph.tensors[source].pixels > 1 for source in self.graph.layers[index].inputs)
 
     def _hold(self, index: int) -> None:
         """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from tflite_fuse.fusion.block.axes import AxisWindow, stage_windows
+from tflite_fuse.fusion.block.axes import AxisWindow
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 
 
@@ -100,7 +100,7 @@ def _seen(graph: LayerGraph, reader: int, tensor: int, found: Sequence[Area]) ->
     written, computed = graph.tensors[layer.outputs[0]], found[layer.outputs[0]]
     if layer.stage is None:
         return whole if computed[0].pixels(computed[1]) == written.pixels else (NOTHING, NOTHING)
-    rows, columns = stage_windows(layer.stage)
+    rows, columns = graph.windows_on(reader, tensor)
     return computed[0].seen(rows, source.height), computed[1].seen(columns, source.width)
 
 

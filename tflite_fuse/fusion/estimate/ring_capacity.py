@@ -39,6 +39,8 @@ class Rings:
 
     def bytes(self, demand: Demand) -> IntArray:
         """Of a tensor's ring, [chunks, heights, widths]."""
+        if demand.extent.pixels == 1:
+            return ring_bytes(np.ones_like(self.chunks), demand.extent.channels)
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
         # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.

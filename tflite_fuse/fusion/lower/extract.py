@@ -197,8 +197,11 @@ class _Assembly:
         height, width, channels = lowered.output_shape
         assert lowered.stage is not None
         if lowered.fit is Fit.PIXELS and not KINDS[lowered.stage.kind].accumulates(shapes[0]):
-            height, width = shapes[0].height, shapes[0].width
-            if any((tensor.height, tensor.width) != (height, width) for tensor in shapes):
+            largest = max(shapes, key=lambda tensor: tensor.pixels)
+            height, width = largest.height, largest.width
+            repeats = KINDS[lowered.stage.kind].repeats
+            wide = [tensor for tensor in shapes if not repeats(tensor, largest)]
+            if any((tensor.height, tensor.width) != (height, width) for tensor in wide):
                 raise self.piece.refusal(index, "its inputs were reshaped differently")
         output = self._write(index, lowered.output, (height, width, channels))
         return replace(lowered.stage, inputs=inputs, output=output)

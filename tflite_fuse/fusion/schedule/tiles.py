@@ -19,10 +19,9 @@ from tflite_fuse.fusion.block.axes import (
     covers,
     make_tilings,
     needed,
-    stage_windows,
     union,
 )
-from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.schedule.events import TileShape
 
@@ -125,7 +124,9 @@ class Axis:
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
         """Args: one_tile: an only tile also reads and completes all the tensors that are stored whole."""
         self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
-        self.looking = [(stage, stage_windows(stage)[axis]) for stage in split.spatial]
+        self.looking = [
+            (stage, [windows[axis] for windows in input_windows(stage, block.tensors)]) for stage in split.spatial
+        ]
         self.tiling = make_tilings(self.lengths[split.driven], (size,))
         nothing = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
         self.ranges = [nothing for _ in block.tensors]
@@ -133,8 +134,8 @@ class Axis:
         for index, tensor in enumerate(block.tensors if one_tile else ()):
             if tensor.storage is not Storage.SCRATCH:
                 self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
-        for stage, window in reversed(self.looking):
-            for index in stage.inputs:
+        for stage, looks in reversed(self.looking):
+            for index, window in zip(stage.inputs, looks, strict=True):
                 asked = needed(self.ranges[stage.output], window, self.lengths[index])
                 self.ranges[index] = union(self.ranges[index], asked)
 
@@ -145,7 +146,11 @@ class Axis:
     def classes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[AxisWindow, ...], ...], int]]:
         """Extents by tensor, windows by stage and input as ``TileShape`` has them, how many bands (strips) are so."""
         extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
-        reads = [(stage, window, index) for stage, window in self.looking for index in stage.inputs]
+        reads = [
+            (stage, window, index)
+            for stage, looks in self.looking
+            for index, window in zip(stage.inputs, looks, strict=True)
+        ]
         padding = [
             np.where(
                 (extents[stage.output] > 0) & (extents[index] > 0),
@@ -157,6 +162,6 @@ class Axis:
         kinds, counts = np.unique(np.stack(extents + padding), axis=1, return_counts=True)
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
             found = zip(reads, column[len(extents) :], strict=True)
-            looks = iter(replace(window, padding=before) for (_, window, _), before in found)
-            windows = tuple(tuple(next(looks) for _ in stage.inputs) for stage, _ in self.looking)
+            here = iter(replace(window, padding=before) for (_, window, _), before in found)
+            windows = tuple(tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking)
             yield tuple(column[: len(extents)]), windows, count

@@ -77,6 +77,22 @@ SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
 
+PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE)
+"""Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
+
+
+def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
+    """Whether an input of a stage is such a pixel."""
+    return kind in PAIRS and source.height * source.width == 1 < output.height * output.width
+
+
+def looks(program: Program, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
+    """As ``reach``, at one of a stage's inputs: at its one pixel alone, from wherever, if that goes with all."""
+    if repeats(stage.kind, program.tensors[tensor], program.tensors[stage.output]):
+        return 0, 0, 1, 1
+    return reach(stage, axis)
+
+
 def reach(stage: StageDesc, axis: int) -> tuple[int, int, int, int]:
     """Stride, padding and extent of a stage's windows along rows (0) or columns (1), and the step between input pixels.
 
@@ -127,9 +143,9 @@ def spans(program: Program, axis: int) -> Axis:
                 low[t], high[t] = np.zeros_like(starts), np.full_like(starts, lengths[t])
     for s in reversed(program.spatial):
         stage = program.stages[s]
-        stride, pad, extent, apart = reach(stage, axis)
         below, above = low[stage.output], high[stage.output]
         for t in program.inputs[s]:
+            stride, pad, extent, apart = looks(program, stage, t, axis)
             first = np.maximum(_up(below * stride - pad, apart), 0)
             last = np.minimum(_up((above - 1) * stride - pad + extent, apart), lengths[t])
             seen = (below < above) & (first < last)
@@ -178,12 +194,12 @@ def _kinds(program: Program, axis: Axis, number: int) -> dict[_Kind, int]:
         extents = tuple(max(0, b - a) for a, b in zip(low, high, strict=True))
         origins = []
         for s in program.spatial:
-            stride, pad, _, apart = reach(program.stages[s], number)
-            written = program.stages[s].output
-            origins.append(
-                tuple(low[written] * stride - pad - low[t] * apart if extents[written] and extents[t] else 0
-                      for t in program.inputs[s])
-            )  # fmt: skip
+            written, found_here = program.stages[s].output, []
+            for t in program.inputs[s]:
+                stride, pad, _, apart = looks(program, program.stages[s], t, number)
+                seen = extents[written] and extents[t]
+                found_here.append(low[written] * stride - pad - low[t] * apart if seen else 0)
+            origins.append(tuple(found_here))
         kind = (extents, tuple(origins))
         found[kind] = found.get(kind, 0) + 1
     return found

@@ -18,7 +18,7 @@ from tflite_fuse.proof.block.constants import (
     packed_by_quads,
     weight_places,
 )
-from tflite_fuse.proof.block.regions import reach
+from tflite_fuse.proof.block.regions import PAIRS, reach, repeats
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.scales import scaled
 from tflite_fuse.proof.original.values import Original
@@ -114,13 +114,17 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
                 yield Difference("image of an input", wanted, image)
     elif tuple(found) != meaning.images:
         yield Difference("image of the input", meaning.images[0], found[0])
+    wide = [image for image, read in zip(found, view.inputs, strict=True) if not repeats(view.kind, read, view.output)]
+    if not wide:
+        yield Difference("image of an input", output, found)
+        return
     if meaning.output is not None:
         keeps = meaning.pointwise and meaning.kind not in (StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED)
-        wanted = (found[0][0], found[0][1], meaning.output[2]) if keeps else meaning.output
+        wanted = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
         if output != wanted:
             yield Difference("image of the output", wanted, output)
-    if any(image[:2] != found[0][:2] for image in found):
-        yield Difference("image of an input", found[0][:2], [image[:2] for image in found])
+    if any(image[:2] != wide[0][:2] for image in wide):
+        yield Difference("image of an input", wide[0][:2], [image[:2] for image in wide])
 
 
 def _depth(meaning: Meaning) -> int:
@@ -304,7 +308,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 def sees_outside(view: StageView) -> bool:
     """Whether a window leaves the image, or a kernel looks at pixels beyond it in vain."""
     desc, output = view.desc, view.output
-    if view.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED):
+    if view.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED, *PAIRS):
         return False
     source = view.inputs[0]
     together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.fusion.block.enums import StageKind, Storage
-from tflite_fuse.proof.block.regions import Program, Tile, reach
+from tflite_fuse.proof.block.regions import Program, Tile, looks
 
 Ints = npt.NDArray[np.int64]
 
@@ -154,7 +154,8 @@ def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: In
     stage, tensor = program.stages[s], program.inputs[s][number]
     (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
     out_width = max(1, tile.extents[stage.output][1])
-    (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = reach(stage, 0), reach(stage, 1)
+    down, across = looks(program, stage, tensor, 0), looks(program, stage, tensor, 1)
+    (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = down, across
     above, before = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
     behind_columns = (end - 1) % out_width * stride_x + left_0 + extent_x
     top, bottom = -(-above // apart_y), -(-(above + extent_y) // apart_y)

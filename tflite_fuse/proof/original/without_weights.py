@@ -31,13 +31,18 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
     return tuple(source for source in sources if source is not None), output
 
 
+def _go_together(sources: tuple[Image, ...], output: Image) -> bool:
+    """Whether two images have the output's shape, or one does and the other is one pixel of as many channels."""
+    return output in sources and all(source in (output, (1, 1, output[2])) for source in sources)
+
+
 def add(original: Original, step: Step) -> Meaning | None:
-    """ADD of equal shapes."""
+    """ADD of equal shapes, or with one pixel."""
     return _sum(original, step, 1)
 
 
 def subtract(original: Original, step: Step) -> Meaning | None:
-    """SUB of equal shapes: an ADD that says by a negative multiplier what it subtracts."""
+    """SUB of such shapes: an ADD that says by a negative multiplier what it subtracts."""
     return _sum(original, step, -1)
 
 
@@ -48,7 +53,7 @@ def _sum(original: Original, step: Step, sign: int) -> Meaning | None:
     if len(step.inputs) != 2 or any(original.activation(t) is None for t in step.inputs) or clamp is None:
         return None
     images = _images(original, step, 2)
-    if images is None or not images[0][0] == images[0][1] == images[1]:
+    if images is None or not _go_together(*images):
         return None
     scales = [affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])]
     numbers = addition_numbers(*scales)
@@ -57,25 +62,25 @@ def _sum(original: Original, step: Step, sign: int) -> Meaning | None:
 
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
-    """SQUARED_DIFFERENCE of equal shapes."""
+    """SQUARED_DIFFERENCE of equal shapes, or with one pixel."""
     if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None:
         return None
     images = _images(original, step, 2)
-    if images is None or not images[0][0] == images[0][1] == images[1]:
+    if images is None or not _go_together(*images):
         return None
     numbers = difference_numbers(*(affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])))
     return Meaning(step, StageKind.SQUARED_DIFFERENCE, step.inputs, step.outputs[0], *images, addition=numbers)
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """MUL of equal shapes, or with a constant."""
+    """MUL of equal shapes, with one pixel, or with a constant."""
     clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
     if constant is not None:
         return by_channel.multiply(original, step, constant)
     if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
         return None
     images = _images(original, step, 2)
-    if images is None or not images[0][0] == images[0][1] == images[1]:
+    if images is None or not _go_together(*images):
         return None
     first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
     multiplier, shift = split_scale([quotient_ratio(first * second, output)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain
 
+from tflite_fuse.fusion.block.axes import SPOT, Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Tensors
 from tflite_fuse.fusion.block.kinds.elementwise.add import ADD
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
@@ -55,6 +56,13 @@ LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
 
 COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.counts for kind in KINDS.values())))
 """What kinds count of their work."""
+
+
+def input_windows(stage: Stage, tensors: Tensors) -> tuple[Windows, ...]:
+    """How a stage looks at the rows and columns of each of its inputs."""
+    kind, usual = KINDS[stage.kind], stage_windows(stage)
+    output = tensors[stage.output]
+    return tuple((SPOT, SPOT) if kind.repeats(tensors[index], output) else usual for index in stage.inputs)
 
 
 def accumulates(stage: Stage, tensors: Tensors) -> bool:

@@ -138,7 +138,7 @@ class OperatorView:
         return tuple(self.model.main.tensors[activation.index].type for activation in activations)
 
     def pair(self) -> tuple[Activation, Activation, Activation]:
-        """Two inputs and the output, all of one shape; one input may be a constant that broadcasts to it."""
+        """Two inputs and the output, all of one shape; an input may be a constant that broadcasts to it, or a pixel."""
         first, second = (read_operand(self.model, self.operand(position)) for position in (0, 1))
         output = self.write()
         check_pair(first, second, output)
@@ -165,13 +165,18 @@ class OperatorView:
 
 
 def check_pair(first: Activation, second: Activation, output: Activation) -> None:
-    """Raises BlockError unless activations have the output's shape, constants broadcast to it, and one is none."""
+    """Raises BlockError unless an activation has the output's shape, and the other input broadcasts to it.
+
+    An activation does so if it is one pixel, of as many channels.
+    """
     if first.constant is not None and second.constant is not None:
         raise BlockError("both of its inputs are constants")
+    if all(part.constant is not None or part.shape != output.shape for part in (first, second)):
+        raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
     for part in (first, second):
-        if part.constant is None and part.shape != output.shape:
+        if part.constant is None and part.shape not in (output.shape, (1, 1, output.shape[2])):
             raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
-        if part.constant is not None and not _broadcasts(part.dims, output.dims):
+        if part.shape != output.shape and not _broadcasts(part.dims, output.dims):
             raise BlockError(f"it makes {list(output.dims)} of {list(first.dims)} and {list(second.dims)}")
 
 

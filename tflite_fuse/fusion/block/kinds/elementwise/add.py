@@ -55,8 +55,7 @@ def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: flo
 
 
 def _check(check: StageCheck) -> None:
-    for source in check.sources:
-        check.same_shape(source)
+    check.pair()
     add = parameters_of(check.stage, AddParameters)
     multipliers = (add.multiplier_0, abs(add.multiplier_1), add.output_multiplier)
     shifts = (add.shift_0, add.shift_1, add.output_shift)

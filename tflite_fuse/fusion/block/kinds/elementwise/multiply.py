@@ -26,8 +26,7 @@ from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, 
 
 
 def _check(check: StageCheck) -> None:
-    for source in check.sources:
-        check.same_shape(source)
+    check.pair()
     table = required(check.stage.requantization, check.stage, "requantization table")
     check.require(table.multiplier.shape == table.shift.shape == (1,), "needs one multiplier and shift")
     check.requantization()

@@ -16,8 +16,7 @@ _LEFT_SHIFT = 7
 
 
 def _check(check: StageCheck) -> None:
-    for source in check.sources:
-        check.same_shape(source)
+    check.pair()
     found = parameters_of(check.stage, AddParameters)
     halves = ((found.multiplier_0, found.shift_0), (found.multiplier_1, found.shift_1))
     # Each operand is at most halved, so that the square of their difference is an int32.

@@ -1,0 +1,1 @@
+"""What tests draw models and blocks with."""

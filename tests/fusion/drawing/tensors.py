@@ -1,0 +1,117 @@
+"""What random blocks are made of: tensors, numbers for stages, and the block in the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from tflite_fuse.fusion.block.stages import (
+    Block,
+    BlockTensor,
+    Int8Array,
+    Requantization,
+    Stage,
+    StageKind,
+    Storage,
+)
+
+UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
+
+
+class TensorMaker:
+    """A block as it grows: every stage reads the newest tensor, so that none is dead."""
+
+    def __init__(self, rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> None:
+        self.rng = rng
+        self.largest = largest
+        self.plain_inputs = plain_inputs
+        self.noise = np.random.default_rng(rng.randrange(2**32))
+        self.tensors: list[BlockTensor] = []
+        self.stages: list[Stage] = []
+        self.newest = self.add_input((rng.randint(1, largest), rng.randint(1, largest), rng.randint(1, 6)))
+
+    def add_tensor(self, shape: tuple[int, int, int], storage: Storage = Storage.SCRATCH) -> int:
+        index = len(self.tensors)
+        self.tensors.append(BlockTensor(f"t{index}", *shape, self.rng.randint(-128, 127), storage))
+        return index
+
+    def add_input(self, shape: tuple[int, int, int]) -> int:
+        kind = Storage.INPUT if self.plain_inputs else self.rng.choice([Storage.INPUT] * 4 + [Storage.EXTERNAL, None])
+        if kind is not None:
+            return self.add_tensor(shape, kind)
+        index = self.add_tensor(shape)
+        self.stages.append(Stage(StageKind.SOURCE, (), index))
+        return index
+
+    def add_stage(self, stage: Stage, shape: tuple[int, int, int]) -> None:
+        self.newest = self.add_tensor(shape)
+        low = self.rng.randint(-128, 20) if self.rng.random() < 0.3 else -128
+        high = self.rng.randint(low, 127) if self.rng.random() < 0.3 else 127
+        if stage.kind in UNCLAMPED:
+            low, high = -128, 127
+        self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
+
+    @property
+    def source(self) -> BlockTensor:
+        return self.tensors[self.newest]
+
+    def requantization(self, channels: int, depth: int) -> Requantization:
+        usual = -round(math.log2(math.sqrt(depth) * 70))
+        spread = (usual - 1, usual + 2) if self.rng.random() < 0.9 else (-31, 30)
+        multipliers = self.noise.integers(2**30, 2**31, channels)
+        if self.rng.random() < 0.1:
+            multipliers *= self.noise.choice([-1, 0, 1], channels)
+        return Requantization(
+            multipliers.astype(np.int32), self.noise.integers(spread[0], spread[1] + 1, channels).astype(np.int32)
+        )
+
+    def weights(self, *shape: int) -> Int8Array:
+        return self.noise.integers(-127, 128, shape).astype(np.int8)
+
+    def bias(self, channels: int) -> np.ndarray | None:
+        if self.rng.random() < 0.2:
+            return None
+        most = 2**31 - 1 if self.rng.random() < 0.05 else 5000
+        return self.noise.integers(-most, most + 1, channels).astype(np.int32)
+
+    def partner(self, *, same_channels: bool) -> int:
+        """An older tensor of the newest one's extent, or another input; now and then one pixel that goes with all."""
+        shape = (self.source.height, self.source.width, self.source.channels)
+        if same_channels and self.rng.random() < 0.2:
+            return self.one_pixel(shape[2])
+        alike = [
+            index
+            for index, tensor in enumerate(self.tensors)
+            if (tensor.height, tensor.width) == shape[:2] and (tensor.channels == shape[2] or not same_channels)
+        ]
+        return self.rng.choice(alike) if self.rng.random() < 0.85 else self.add_input(shape)
+
+    def one_pixel(self, channels: int) -> int:
+        """A single pixel: one that is there, an input, or what a stage makes of one."""
+        alike = [i for i, tensor in enumerate(self.tensors) if tensor.pixels == 1 and tensor.channels == channels]
+        if alike and self.rng.random() < 0.3:
+            return self.rng.choice(alike)
+        pixel = self.add_input((1, 1, self.rng.randint(1, 6) if self.rng.random() < 0.6 else channels))
+        if self.tensors[pixel].channels == channels and self.rng.random() < 0.5:
+            return pixel
+        weights = self.weights(channels, 1, 1, self.tensors[pixel].channels)
+        table = self.requantization(channels, weights.size // channels)
+        self.add_stage(Stage(StageKind.CONV, (pixel,), -1, weights=weights, requantization=table), (1, 1, channels))
+        return self.newest
+
+    def finish(self, *, extra_outputs: bool) -> Block:
+        chosen = {self.newest}
+        written = [stage.output for stage in self.stages if stage.kind is not StageKind.SOURCE]
+        if extra_outputs:
+            chosen.update(index for index in written if self.rng.random() < 0.3)
+        tensors = [
+            replace(tensor, storage=Storage.OUTPUT) if index in chosen else tensor
+            for index, tensor in enumerate(self.tensors)
+        ]
+        outputs = sorted(chosen, key=lambda _: self.rng.random())
+        inputs = [index for index, tensor in enumerate(tensors) if tensor.storage is Storage.INPUT]
+        self.rng.shuffle(inputs)
+        return Block(tuple(tensors), tuple(self.stages), tuple(inputs), tuple(outputs))
