@@ -14,6 +14,7 @@ from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan
 from tflite_fuse.split.cut.shares import by_ratings, evenly_loaded
 from tflite_fuse.split.paper.scheme import paper_plan
@@ -21,6 +22,7 @@ from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.verify.against_tflm import WholeOperators, verify_plan
 from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.zoo.networks import efficient_network
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -31,6 +33,13 @@ def test_every_share_of_every_layer_computes_the_bytes_of_tflm(ratings: tuple[fl
     plan = paper_plan(network(), ratings, "")
     found = verify_plan(network(), plan, Accountant(network()), inputs=3)
     assert found.bit_exact and found.inputs == 3, found.first_difference
+
+
+@needs_tflm
+def test_a_map_times_one_pixel_is_cut_and_the_pixel_goes_to_all() -> None:
+    net = network_of(efficient_network(16, ((1, 4, 1, 1, 3), (2, 6, 1, 2, 3)), stem=4))
+    found = verify_plan(net, paper_plan(net, (1.0, 2.0, 1.0), ""), Accountant(net), inputs=2)
+    assert found.bit_exact, found.first_difference
 
 
 @needs_tflm

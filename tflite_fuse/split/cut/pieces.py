@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import AxisWindow, stage_windows
-from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.entry import Window
+from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, input_windows
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.regions import Box, Range, Region, region_of, whole
@@ -78,15 +79,14 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
         return tuple((value, whole(shape)) for value, shape in zip(stage.inputs, shapes, strict=True))
     channels = _CHANNELS[stage.kind](stage, [shape[2] for shape in shapes], box.channels)
     found = []
-    for value, shape, wanted in zip(stage.inputs, shapes, channels, strict=True):
+    looks = input_windows(stage, network.values)
+    for value, shape, wanted, windows in zip(stage.inputs, shapes, channels, looks, strict=True):
         if wanted[0] >= wanted[1]:
             continue  # a part of a concatenation that the box does not touch
         if stage.kind is StageKind.FULLY_CONNECTED or accumulates(stage, network.values):
             rows, columns = (0, shape[0]), (0, shape[1])
         else:
-            if stage.kind in VALUE_BY_VALUE and shape[:2] != network.shape(stage.output)[:2]:
-                raise BlockError(f"{network.nodes[node].name} reads one pixel for many and cannot be cut")
-            row_window, column_window = stage_windows(stage)
+            row_window, column_window = windows
             rows, columns = _seen(row_window, box.rows, shape[0]), _seen(column_window, box.columns, shape[1])
             if rows[0] >= rows[1] or columns[0] >= columns[1]:
                 raise BlockError(f"a part of {network.nodes[node].name} would read nothing but padding")
@@ -145,9 +145,6 @@ _CHANNELS: dict[StageKind, _Channels] = {
 }
 """Which input channels a range of output channels needs. A kind that is not here is not cut: it may read anything."""
 
-VALUE_BY_VALUE = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.LOOKUP)
-"""Here rows and columns of input and output are the same ones."""
-
 
 def _aligned(node: Node, box: Box) -> Iterator[Box]:
     """The box, cut where a depthwise stage with a multiplier would read a part of what one input channel makes."""
@@ -189,7 +186,7 @@ def _part(tensor: BlockTensor, box: Box) -> BlockTensor:
 
 def _padding(stage: Stage, box: Box, read: Box) -> tuple[int, int]:
     """Rows and columns that the first window of the box sees above and left of what is read of the input."""
-    if stage.kind in (StageKind.FULLY_CONNECTED, StageKind.GLOBAL_AVERAGE):
+    if stage.kind in (StageKind.FULLY_CONNECTED, StageKind.GLOBAL_AVERAGE) or KINDS[stage.kind].window is Window.PIXEL:
         return stage.padding
     rows, columns = stage_windows(stage)
     return read.rows[0] - rows.first(box.rows[0]), read.columns[0] - columns.first(box.columns[0])

@@ -18,13 +18,13 @@ from functools import cached_property
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.axes import Ranges, needed, stage_windows, union
-from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.axes import Ranges, needed, union
+from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.holdings import transfers, with_transfers
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import VALUE_BY_VALUE, can_be_cut, receptive_field
+from tflite_fuse.split.cut.pieces import can_be_cut, receptive_field
 from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
 from tflite_fuse.split.cut.shares import evenly_loaded
@@ -192,12 +192,9 @@ class EdgeMaker:
         stage = self.network.nodes[node].stage
         assert stage is not None
         wanted = asked[stage.output]
-        for axis, window in enumerate(stage_windows(stage)):
-            for value in stage.inputs:
-                length = self.network.shape(value)[axis]
-                if stage.kind in VALUE_BY_VALUE and length != self.network.shape(stage.output)[axis]:
-                    raise BlockError(f"{self.network.nodes[node].name} reads one pixel for many and cannot be cut")
-                found = needed(wanted.axes[axis], window, length)
+        for value, windows in zip(stage.inputs, input_windows(stage, self.network.values), strict=True):
+            for axis, window in enumerate(windows):
+                found = needed(wanted.axes[axis], window, self.network.shape(value)[axis])
                 if found.holes:
                     raise BlockError(f"a part of {self.network.nodes[node].name} would read nothing but padding")
                 asked.setdefault(value, _Asked({})).widen(axis, found)
