@@ -114,6 +114,16 @@ def test_strips_and_inputs_needed_later_share_nothing() -> None:
     assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(sharing=1)).shared[0] > 0
 
 
+def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_for_a_few_rows() -> None:
+    maker = GraphMaker(8, 8, 4)
+    finer = maker.input(16, 16, 8)
+    joined = maker.join(StageKind.CONCATENATION, maker.larger(0, (2, 2), (1, 1), (2, 2)), finer)
+    maker.window(joined, 8, (3, 3))
+    graph = maker.graph()
+    costs = price_block(graph, 0, len(graph.layers) - 1, BlockConfig(16, 16, 2), Pricing(sharing=1))
+    assert 12 * 16 * 8 <= costs.shared[0] <= shared_by_schedule(graph, 0, len(graph.layers) - 1, 4, whole(2), 1)
+
+
 def test_nothing_is_shared_unasked() -> None:
     graph = inverted_residuals((4, 4))
     assert price_block(graph, 5, 8, BlockConfig(6, 6)).shared[0] == 0

@@ -100,6 +100,11 @@ class LayerGraph:
         """How each layer that can be a stage looks at its inputs' rows and columns."""
         return {i: stage_windows(layer.stage) for i, layer in enumerate(self.layers) if layer.stage is not None}
 
+    @cached_property
+    def makes_larger(self) -> bool:
+        """Whether any layer that can be a stage spreads its input's pixels out."""
+        return any(window.spread > 1 for windows in self.windows.values() for window in windows)
+
     def windows_on(self, layer: int, tensor: int) -> Windows:
         """How a layer that can be a stage looks at one of its inputs."""
         stage = self.layers[layer].stage

@@ -109,24 +109,29 @@ class Demand:
         extent: the tensor's, or that of the view under which a block reads its input.
         rows, columns: what every tile asks for.
         consumers: who asks.
+        oldest: for each row of the driven tensor, the first row that it and those below it ask for; None where nobody
+            wants to know.
     """
 
     extent: BlockTensor
     rows: Ranges
     columns: Ranges
     consumers: tuple[Consumer, ...] = ()
+    oldest: IntArray | None = None
 
     def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
         """What a stage that writes the tensor asks of a ``source`` it looks at so."""
         if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
-            return Demand(source, self.rows, self.columns, consumers)
+            return Demand(source, self.rows, self.columns, consumers, self.oldest)
         rows = needed(self.rows, windows[0], source.height)
-        return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers)
+        oldest = None if self.oldest is None else np.maximum(windows[0].first(self.oldest), 0)
+        return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers, oldest)
 
     def joined(self, other: Demand) -> Demand:
         """What both ask for."""
         rows, columns = union(self.rows, other.rows), union(self.columns, other.columns)
-        return Demand(other.extent, rows, columns, self.consumers + other.consumers)
+        both = None if self.oldest is None or other.oldest is None else np.minimum(self.oldest, other.oldest)
+        return Demand(other.extent, rows, columns, self.consumers + other.consumers, both)
 
     def largest(self, grid: Grid) -> tuple[IntArray, IntArray]:
         """Rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""

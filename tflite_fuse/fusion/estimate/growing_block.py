@@ -88,7 +88,8 @@ class GrowingBlock:
         extent = graph.tensors[driven]
         columns = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
         self.configurations = tuple(column.ravel() for column in columns)
-        self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges)}
+        oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
+        self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
         self.rings, self.work = Rings(grid, chunks, last), Work(grid, pricing.chunks, last)
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
@@ -178,8 +179,8 @@ class GrowingBlock:
         elif layer.stage is None:
             return False
         else:
-            if any(window.spread > 1 for window in self.graph.windows[index]):
-                self.sharing = None  # The closed form of what is spent knows no images that are made larger.
+            if self.sharing is not None and any(window.spread > 1 for window in self.graph.windows[index]):
+                self.sharing.by_rows = True
             self._follow(index, demand, inside)
             if self._sees_a_map_for_one_pixel(index):
                 return False

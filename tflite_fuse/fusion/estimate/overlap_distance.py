@@ -6,6 +6,9 @@ input has advanced as far as the windows between it and the output say; the firs
 byte that must survive. The distance is the largest lead of written output bytes over those. ``schedule`` finds the same
 by following all events; the closed form is never below it.
 
+That closed form knows no images that are made larger. Where a block has some, rows are followed instead: of an input
+everything counts as needed from the first row on that an output row, or one below it, is computed from.
+
 In several tiles a block reads its input band by band, so what bands of output need is spent from the top down as well.
 A tile counts as if it read everything first and wrote everything last.
 """
@@ -41,10 +44,13 @@ class Sharing:
         self.whole = grid.is_whole(self.output)
         self._fills = {last: whole_fill(self.output.height)}
         self._known: dict[tuple[int, int], IntArray] = {}
+        self.by_rows = False
 
     def follow(self, layer: int, demand: Demand) -> None:
         """Notes who reads what a layer writes."""
         readers = demand.consumers
+        if self.by_rows:
+            return
         self._fills[layer] = joint_fill(
             [self._fills[each.layer].through(each.windows, demand.extent) for each in readers]
         )
@@ -63,10 +69,17 @@ class Sharing:
             distances = tiled_distances(demand.extent, self.output, rows, columns)
             shared += 0 if distances is None else self._saved(demand.extent, distances)
         if self.whole.any():
-            ends, readings = (_extent(demand.extent), _extent(self.output)), self._readings(demand)
-            exact = np.array([one_tile_distance(*ends, readings, chunk) for chunk in self.chunks])
-            shared[:, self.whole] = self._saved(demand.extent, exact)[:, None]
+            shared[:, self.whole] = self._saved(demand.extent, self._in_one_tile(demand))[:, None]
         return shared
+
+    def _in_one_tile(self, demand: Demand) -> IntArray:
+        """The distance to an input, [chunks]."""
+        if self.by_rows:
+            assert demand.oldest is not None
+            distance = distance_by_rows(demand.extent, self.output, demand.oldest)
+            return np.full(len(self.chunks), distance, dtype=np.int64)
+        ends, readings = (_extent(demand.extent), _extent(self.output)), self._readings(demand)
+        return np.array([one_tile_distance(*ends, readings, chunk) for chunk in self.chunks])
 
     def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
         """Bytes saved when the output lies over an input as far as each distance allows."""
@@ -219,6 +232,19 @@ def one_tile_distance(source: Extent, output: Extent, readings: tuple[Reading, .
     rows = [row for row in moments if 0 <= row < height]
     leads = (reading.lead(source, output, row, chunk) + row * width * channels for reading in readings for row in rows)
     return max(-prod(source), *leads)
+
+
+def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:
+    """A bound of the distance in one tile from rows alone.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        oldest: for each output row, the first row of the input that it or a later one needs.
+    """
+    kept = np.minimum(np.minimum.accumulate(oldest[::-1])[::-1], source.height)
+    written = np.arange(1, output.height + 1, dtype=np.int64) * (output.width * output.channels)
+    return max(-source.nbytes, int(np.max(written - kept * (source.width * source.channels))))
 
 
 def tiled_distances(
