@@ -51,7 +51,7 @@ typedef enum {
 
 /* Kinds of memory a caller brings to a run. */
 typedef enum {
-  TFLITE_FUSE_INPUT = 1,    /* a whole tensor, read only if it is int8 */
+  TFLITE_FUSE_INPUT = 1,    /* a whole tensor, read only unless it is uint8 */
   TFLITE_FUSE_OUTPUT = 2,   /* a whole tensor the block writes (and may read again) */
   TFLITE_FUSE_EXTERNAL = 3, /* a whole tensor outside the arena (frame buffer, flash), read only */
   TFLITE_FUSE_SOURCE = 4    /* a tensor that is never whole: a function hands out its pixels */
@@ -78,7 +78,7 @@ typedef struct {
 typedef int (*tflite_fuse_read)(void* user, int y, int x, int count, void* destination, size_t capacity);
 
 /* Types of elements. 0 is none, so that what was not filled in is noticed. */
-typedef enum { TFLITE_FUSE_INT8 = 1, TFLITE_FUSE_UINT8 = 2 } tflite_fuse_type;
+typedef enum { TFLITE_FUSE_INT8 = 1, TFLITE_FUSE_UINT8 = 2, TFLITE_FUSE_FLOAT32 = 3 } tflite_fuse_type;
 
 /* A source and the picture it has. A block that asks for another picture does not run: a model that lies about its input
  * cannot make `read` write more than it means to. */
@@ -93,8 +93,7 @@ typedef struct {
 
 /* The memory of one run. Arrays are indexed by operand number; those a block has no operands for may be NULL.
  *
- * An input of another type than int8 is converted where it lies, so that memory must be writable; afterwards it holds
- * int8 values. */
+ * A uint8 input is converted where it lies, so that memory must be writable; afterwards it holds int8 values. */
 typedef struct {
   const int8_t* const* inputs;
   int8_t* const* outputs;

@@ -77,6 +77,7 @@ static void run(const tflite_fuse_block* block, uint8_t flags) {
       sources[tensor->operand].height = tensor->height + (flags >> 3 & 1);
       sources[tensor->operand].width = tensor->width;
       sources[tensor->operand].channels = tensor->channels;
+      sources[tensor->operand].type = (tflite_fuse_type)(tensor->element_type + 1);
     }
   }
   fail_after = (flags & 4) != 0 ? 3 : INT32_MAX;

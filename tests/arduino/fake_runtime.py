@@ -105,7 +105,7 @@ class FakeTensor:
     arena: bool = True
 
     def line(self) -> str:
-        size = 1
+        size = 4 if self.type == FLOAT32 else 1
         for extent in self.shape:
             size *= max(extent, 0)
         where = "none"

@@ -18,6 +18,11 @@ POISON = 1000
 """Added to what is written, so that no byte of output can pass for a byte of input."""
 
 
+def as_bytes(values: np.ndarray) -> np.ndarray:
+    """The bytes of int8 or float32 values, as int16."""
+    return np.ascontiguousarray(values).view(np.int8).astype(np.int16)
+
+
 class SpentByteReadError(Exception):
     """A run reads input bytes that output was written over."""
 
@@ -36,7 +41,7 @@ class PoisonedPull(PlainPull):
         base = max(0, -distance)
         size = base + max(block.tensors[self.output].nbytes, distance + block.tensors[self.source].nbytes)
         self.base, self.memory = base, np.zeros(size, np.int16)
-        self.image = values[self.source].astype(np.int16).ravel()
+        self.image = as_bytes(values[self.source]).ravel()
         start = base + distance
         self.memory[start : start + self.image.size] = self.image
         super().__init__(block, config)
@@ -55,9 +60,9 @@ class PoisonedPull(PlainPull):
 
     def _write(self, row: int, column: int) -> None:
         extent = self.block.tensors[self.output]
-        start = self.base + (row * extent.width + column) * extent.channels
-        written = self.values[self.output][0, row, column].astype(np.int16)
-        self.memory[start : start + extent.channels] = written + POISON
+        start = self.base + (row * extent.width + column) * extent.pixel_bytes
+        written = as_bytes(self.values[self.output][0, row, column])
+        self.memory[start : start + extent.pixel_bytes] = written + POISON
 
     def _read(self, stage: Stage, pixels: list[tuple[int, int]]) -> None:
         extent = self.block.tensors[self.source]
@@ -65,7 +70,7 @@ class PoisonedPull(PlainPull):
             low, high = self._under(stage, 0, (row, row + 1), self.source)
             left, right = self._under(stage, 1, (column, column + 1), self.source)
             for y in range(low, high):
-                first, end = ((y * extent.width + x) * extent.channels for x in (left, right))
+                first, end = ((y * extent.width + x) * extent.pixel_bytes for x in (left, right))
                 start = self.base + self.at
                 if end > first and (self.memory[start + first : start + end] != self.image[first:end]).any():
                     raise SpentByteReadError

@@ -131,7 +131,7 @@ class PlainPull:
         for source in self.block.inputs:
             oldest = self._oldest(source)
             if oldest < 1 << 40:
-                gap = written * self.block.tensors[output].channels - oldest * self.block.tensors[source].channels
+                gap = written * self.block.tensors[output].pixel_bytes - oldest * self.block.tensors[source].pixel_bytes
                 self.distance[source, output] = max(self.distance[source, output], gap)
 
     def _tail(self) -> None:

@@ -223,7 +223,7 @@ class BlockMaker(TensorMaker):
                 self.add_stage(stage, (1, 1, self.source.channels))
 
     def fully_connected(self) -> None:
-        out, depth = self.rng.randint(1, 7), self.source.nbytes
+        out, depth = self.rng.randint(1, 7), self.source.pixels * self.source.channels
         stage = Stage(
             StageKind.FULLY_CONNECTED,
             (self.newest,),
@@ -237,15 +237,17 @@ class BlockMaker(TensorMaker):
 
 def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> Block:
     """A block of one to about nine stages."""
-    maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs)
+    maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs, reals=True)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
-    steps += [maker.resizing, maker.transposed]
+    steps += [maker.resizing, maker.transposed, maker.there_and_back]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()
     if rng.random() < 0.3:
         maker.tail()
+    if rng.random() < 0.15:
+        maker.dequantization()
     return maker.finish(extra_outputs=rng.random() < 0.15)
 
 
@@ -263,12 +265,14 @@ def one_tile(config: BlockConfig) -> BlockConfig:
 
 
 def random_operands(rng: Random, block: Block) -> tuple[list[Int8Array], list[Int8Array], list[Int8Array]]:
-    """Values for the block's inputs, external tensors and sources: int8 [H, W, C] each."""
+    """Values for the block's inputs, external tensors and sources: int8 or float32 [H, W, C] each."""
     noise = np.random.default_rng(rng.randrange(2**32))
 
     def image(index: int) -> Int8Array:
         tensor = block.tensors[index]
         shape = (tensor.height, tensor.width, tensor.channels)
+        if tensor.is_real:
+            return random_reals(noise, shape)
         if rng.random() < 0.1:
             return np.full(shape, rng.choice([-128, 127]), np.int8)
         return noise.integers(-128, 128, shape).astype(np.int8)
@@ -277,3 +281,12 @@ def random_operands(rng: Random, block: Block) -> tuple[list[Int8Array], list[In
     sources = [stage.output for stage in block.stages if stage.kind is StageKind.SOURCE]
     groups = (block.inputs, external, sources)
     return tuple([image(index) for index in group] for group in groups)  # type: ignore[return-value]
+
+
+def random_reals(noise: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """float32 of all sizes, halves, and what is no number, among others about as large as images are."""
+    odd = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-40, -1e-40, 0.25, -0.25, 0.75, -1.75, 2.0**31]
+    usual, wide = noise.normal(0, 20, shape), noise.normal(0, 1, shape) * 10.0 ** noise.integers(-44, 38, shape)
+    which = noise.random(shape)
+    values = np.where(which < 0.7, usual, np.where(which < 0.85, wide, noise.choice(odd, shape)))
+    return values.astype(np.float32)

@@ -19,7 +19,7 @@ from tests.fusion.packed_blocks import deep_block, packed_block
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block.stages import Block, StageKind
+from tflite_fuse.fusion.block.stages import Block, ElementType, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
 from tflite_fuse.fusion.encoding.options import read_options, sealed
 from tflite_fuse.fusion.encoding.structs import TensorDesc
@@ -122,10 +122,12 @@ def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str
     noise = np.random.default_rng(rng.randrange(2**32))
 
     def values(kind: str) -> list[np.ndarray]:
-        return [noise.integers(-128, 128, size).astype(np.int8) for size in sizes[kind]]
+        types = types_of(encoded.options, kind)
+        drawn = [noise.integers(-128, 128, size).astype(np.int8) for size in sizes[kind]]
+        return [each.view(types.get(number, np.int8)) for number, each in enumerate(drawn)]
 
-    channels = {desc.operand: desc.channels for desc in sourced(encoded.options)}
-    sources = [zeros(channels.get(number, 1)) for number in range(len(sizes["source"]))]
+    made = {desc.operand: desc for desc in sourced(encoded.options)}
+    sources = [zeros(made.get(number)) for number in range(len(sizes["source"]))]
     try:
         library.run(encoded.options, encoded.constants, values("input"), values("external"), sources)
     except (BlockError, UsageError):  # a source that gives too few pixels ends the run
@@ -140,8 +142,18 @@ def sourced(options: bytes) -> list[TensorDesc]:
     return sorted(made, key=lambda desc: desc.operand)
 
 
-def zeros(channels: int) -> PixelSource:
-    return lambda y, x, count: np.zeros(count * channels, np.int8)
+NUMPY = {ElementType.INT8: np.int8, ElementType.UINT8: np.uint8, ElementType.FLOAT32: np.float32}
+
+
+def types_of(options: bytes, kind: str) -> dict[int, type]:
+    """Types of inputs or external tensors by operand number."""
+    storage = {"input": Storage.INPUT, "external": Storage.EXTERNAL}[kind]
+    return {desc.operand: NUMPY[desc.element_type] for desc in read_options(options).tensors if desc.storage == storage}
+
+
+def zeros(desc: TensorDesc | None) -> PixelSource:
+    channels, kind = (1, np.int8) if desc is None else (desc.channels, NUMPY[desc.element_type])
+    return lambda y, x, count: np.zeros(count * channels, kind)
 
 
 def main() -> None:

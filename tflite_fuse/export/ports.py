@@ -25,6 +25,10 @@ _FIELDS = {
 }
 
 
+_C_TYPES: dict[int, str] = {TensorType.INT8: "int8_t", TensorType.UINT8: "uint8_t", TensorType.FLOAT32: "float"}
+"""Of inputs outside the arena."""
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or output in the arena.
@@ -141,7 +145,7 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
 
 
 def _describe(entry: OutsideInput) -> str:
-    literal = float_literal(entry.scale)
+    literal = None if entry.type == TensorType.FLOAT32 else float_literal(entry.scale)
     meaning = "" if literal is None else f"; value = {literal} * (element - {int_literal(entry.zero_point)})"
     image = f"{entry.rows} x {entry.columns} pixels of {entry.channels} {type_name(entry.type)}"
     return f"Input {entry.position}, {comment(entry.name)}: {image}{meaning}."
@@ -168,5 +172,5 @@ def _frame(entry: OutsideInput) -> str:
     return (
         f"/* {_describe(entry)}\n"
         " * It lies outside the arena, row by row. Your frame buffer goes here. */\n"
-        f"static const {type_name(entry.type)}_t frame_{entry.number}[{entry.nbytes}] = {{0}};\n"
+        f"static const {_C_TYPES[entry.type]} frame_{entry.number}[{prod(entry.image)}] = {{0}};\n"
     )

@@ -23,7 +23,7 @@ from tflite_fuse.model.types import TensorType, operator_label, type_name
 
 OUTSIDE_METADATA = "tflite_fuse.outside"
 
-OUTSIDE_TYPES = {TensorType.INT8: (-128, 127), TensorType.UINT8: (0, 255)}
+OUTSIDE_TYPES = {TensorType.INT8: (-128, 127), TensorType.UINT8: (0, 255), TensorType.FLOAT32: (0, 0)}
 """Types such an input may have, with the least and the greatest zero point of each."""
 
 _VERSION = 1
@@ -50,7 +50,7 @@ class OutsideInput:
         position: its place among the inputs the model had.
         name: of its tensor.
         shape: of its tensor.
-        scale, zero_point: its quantization.
+        scale, zero_point: its quantization; 1 and 0 of float32.
         mode: streamed or external.
         number: which of the sources (streamed) or external tensors given to the runtime serves it. The model's inputs
             outside are counted together, whatever their mode.
@@ -76,7 +76,7 @@ class OutsideInput:
 
     @property
     def nbytes(self) -> int:
-        return self.rows * self.columns * self.channels
+        return self.rows * self.columns * self.channels * (4 if self.type == TensorType.FLOAT32 else 1)
 
     def to_json(self) -> dict[str, Any]:
         """The object that metadata, reports and inspections hold."""
@@ -131,7 +131,7 @@ def _read_entry(entry: dict[str, Any]) -> OutsideInput:
     )
     if found.mode is InputMode.RESIDENT:
         raise ValueError(f"{found.name} is resident")
-    if not found.nbytes == prod(found.shape) <= _LARGEST:
+    if prod(found.image) != prod(found.shape) or found.nbytes > _LARGEST:
         raise ValueError(f"{found.name} has as shape {list(found.shape)} and as image {list(found.image)}")
     return found
 
@@ -213,11 +213,13 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
 
 
 def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: tuple[int, int, int]) -> OutsideInput:
+    kind = TensorType(tensor.type)
+    if kind is TensorType.FLOAT32:
+        return OutsideInput(position, tensor.name or "", tensor.dims, 1.0, 0, mode, number, *image, kind)
     quantization = tensor.quantization
     if quantization is None or not quantization.scale or not quantization.zero_point:
         raise ModelError(f"input {tensor.name} is not quantized")
     scale, zero_point = quantization.scale[0], quantization.zero_point[0]
-    kind = TensorType(tensor.type)
     return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image, kind)
 
 
@@ -250,5 +252,7 @@ def with_inputs_inside(model: Model) -> Model:
 
 
 def _tensor(entry: OutsideInput) -> Tensor:
+    if entry.type == TensorType.FLOAT32:
+        return Tensor(entry.shape, entry.type, 0, entry.name)
     quantization = Quantization(scale=(entry.scale,), zero_point=(entry.zero_point,))
     return Tensor(entry.shape, entry.type, 0, entry.name, quantization)

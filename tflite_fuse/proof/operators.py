@@ -19,7 +19,11 @@ from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
 
-_ELEMENTS: dict[int, ElementType] = {TensorType.INT8: ElementType.INT8, TensorType.UINT8: ElementType.UINT8}
+_ELEMENTS: dict[int, ElementType] = {
+    TensorType.INT8: ElementType.INT8,
+    TensorType.UINT8: ElementType.UINT8,
+    TensorType.FLOAT32: ElementType.FLOAT32,
+}
 
 
 def match_operators(known: Correspondence) -> None:
@@ -219,7 +223,7 @@ class _Block:
                 if _ELEMENTS.get(tensor.type) != desc.element_type:
                     self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
                 if prod(tensor.dims) != desc.height * desc.width * desc.channels:
-                    self.found(f"bytes of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
+                    self.found(f"elements of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
         return found[0], found[1]
 
     def _from_outside(self, options: Options) -> dict[int, int]:

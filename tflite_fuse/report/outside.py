@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tflite_fuse.model.outside import InputMode, OutsideInput
-from tflite_fuse.model.types import type_name
+from tflite_fuse.model.types import TensorType, type_name
 
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[str]:
@@ -18,10 +18,12 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
     for entry in entries:
         how = f"source {entry.number}" if entry.mode is InputMode.STREAMED else f"external tensor {entry.number}"
         order = "row by row" if entry.mode is InputMode.STREAMED else "in any order"
-        kind = f"{type_name(entry.type)} {list(entry.shape)}"
+        real = entry.type == TensorType.FLOAT32
+        meaning = "" if real else f", scale {entry.scale:g}, zero point {entry.zero_point}"
+        pixel = f"{entry.channels} floats" if real else f"{entry.channels} bytes"
         yield (
-            f"input {entry.name} ({kind}, scale {entry.scale:g}, zero point {entry.zero_point}) is "
-            f"{entry.mode.value}: {entry.rows} rows of {entry.columns} pixels of {entry.channels} bytes are read "
+            f"input {entry.name} ({type_name(entry.type)} {list(entry.shape)}{meaning}) is "
+            f"{entry.mode.value}: {entry.rows} rows of {entry.columns} pixels of {pixel} are read "
             f"{order} from {how}, outside the arena"
         )
     told = {entry.number: (entry.mode, entry.nbytes) for entry in entries}

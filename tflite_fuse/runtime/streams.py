@@ -17,7 +17,11 @@ from tflite_fuse.model.types import TensorType
 Array = npt.NDArray[Any]
 
 INT8 = np.dtype(np.int8)
-_DTYPES = {TensorType.INT8: INT8, TensorType.UINT8: np.dtype(np.uint8)}
+_DTYPES: dict[int, np.dtype[Any]] = {
+    TensorType.INT8: INT8,
+    TensorType.UINT8: np.dtype(np.uint8),
+    TensorType.FLOAT32: np.dtype(np.float32),
+}
 
 PixelSource = Callable[[int, int, int], Any]
 """(y, x, count) → array of the input's type, or bytes: ``count`` pixels of row y from column x on, channels last."""
@@ -56,7 +60,7 @@ def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dt
         if given.dtype != dtype:
             raise UsageError(f"the source of an input gave {given.dtype} pixels; the model reads {dtype}")
     pixels = given.tobytes() if isinstance(given, np.ndarray) else bytes(given)
-    if len(pixels) != count * channels:
+    if len(pixels) != count * channels * dtype.itemsize:
         raise UsageError(
             f"the source of an input gave {len(pixels)} bytes for {count} pixels of {channels} channels "
             f"(row {y}, column {x})"

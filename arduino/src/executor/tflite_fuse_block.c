@@ -235,19 +235,19 @@ static bool memory_is_sound(const tflite_fuse_machine* m) {
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
     if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH &&
-        overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tensor->channels, m->io->scratch,
-                 tflite_fuse_reserved(m->block))) {
+        overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor),
+                 m->io->scratch, tflite_fuse_reserved(m->block))) {
       return false;
     }
   }
   return true;
 }
 
-/* Brings operands from the application's type to int8, or back. */
+/* Brings uint8 operands to int8, or back. */
 static void convert(const tflite_fuse_machine* m, uint8_t storage) {
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
-    if (tensor->storage == storage && tensor->element_type != TFLITE_FUSE_ELEMENT_INT8) {
+    if (tensor->storage == storage && tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8) {
       tflite_fuse_flip(tflite_fuse_memory_of(m->io, tensor),
                        (size_t)tflite_fuse_pixels(tensor) * (size_t)tensor->channels);
     }

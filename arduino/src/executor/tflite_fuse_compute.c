@@ -13,13 +13,13 @@
 
 typedef struct {
   int8_t* pixels;
-  int32_t channels;
+  int32_t pixel_bytes;
   int32_t x0, width; /* of the region whose rows lie one behind the other */
   uint32_t capacity; /* pixels */
 } ring;
 
 static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tensor) {
-  ring r = {NULL, tensor->channels, 0, tensor->width, 0};
+  ring r = {NULL, tflite_fuse_pixel_bytes(tensor), 0, tensor->width, 0};
   if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
     r.pixels = tflite_fuse_memory_of(m->io, tensor);
     r.capacity = (uint32_t)tflite_fuse_pixels(tensor);
@@ -55,14 +55,14 @@ static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t
 /* Pointers, `spacing` apart, to `count` >= 1 pixels from a slot on. */
 static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r, uint32_t slot, int32_t count) {
   int32_t before_end = (int32_t)(r->capacity - slot);
-  const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->channels;
+  const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->pixel_bytes;
   while (before_end < count) {
-    pointers = point_on(pointers, spacing, pixel, r->channels, before_end);
+    pointers = point_on(pointers, spacing, pixel, r->pixel_bytes, before_end);
     count -= before_end;
     pixel = r->pixels;
     before_end = (int32_t)r->capacity;
   }
-  return point_on(pointers, spacing, pixel, r->channels, count);
+  return point_on(pointers, spacing, pixel, r->pixel_bytes, count);
 }
 
 /* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
@@ -175,12 +175,12 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
   while (count > 0) {
     const uint32_t slot = slot_of(&r, y, x);
     const int32_t piece = tflite_fuse_min(count, (int32_t)(r.capacity - slot));
-    const size_t capacity = (size_t)piece * (size_t)r.channels;
-    int8_t* pixels = r.pixels + (size_t)slot * (size_t)r.channels;
+    const size_t capacity = (size_t)piece * (size_t)r.pixel_bytes;
+    int8_t* pixels = r.pixels + (size_t)slot * (size_t)r.pixel_bytes;
     if (source->read(source->user, y, x, piece, pixels, capacity) != 0) {
       return TFLITE_FUSE_SOURCE_FAILED;
     }
-    if (output->element_type != TFLITE_FUSE_ELEMENT_INT8) {
+    if (output->element_type == TFLITE_FUSE_ELEMENT_UINT8) {
       tflite_fuse_flip(pixels, capacity);
     }
     x += piece;

@@ -102,7 +102,11 @@ enum tflite_fuse_kind {
   /* Another number of rows and columns. */
   TFLITE_FUSE_KIND_RESIZE = 17,
   /* A window on the input's pixels spread out. */
-  TFLITE_FUSE_KIND_TRANSPOSE_CONV = 18
+  TFLITE_FUSE_KIND_TRANSPOSE_CONV = 18,
+  /* From float32 to int8. */
+  TFLITE_FUSE_KIND_QUANTIZE = 19,
+  /* From int8 to float32. */
+  TFLITE_FUSE_KIND_DEQUANTIZE = 20
 };
 
 /* Where a tensor of a block lives. */
@@ -119,7 +123,7 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 
-/* Type of a tensor's elements. Inside a block all are INT8; where it meets the application it may be another one. */
+/* Type of a tensor's elements. Blocks compute in INT8; where they meet the application it may be another one. */
 enum tflite_fuse_element {
   TFLITE_FUSE_ELEMENT_INT8 = 0,
   TFLITE_FUSE_ELEMENT_UINT8 = 1,

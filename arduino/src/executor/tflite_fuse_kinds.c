@@ -19,7 +19,9 @@
   row(SCALE, scale)                      \
   row(OFFSET, offset)                    \
   row(RESIZE, resize)                    \
-  row(TRANSPOSE_CONV, transpose_conv)
+  row(TRANSPOSE_CONV, transpose_conv)      \
+  row(QUANTIZE, quantize)                  \
+  row(DEQUANTIZE, dequantize)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

@@ -54,6 +54,8 @@ typedef struct {
   bool spreads;                   /* dilation is that of the input: windows lie on its pixels spread out */
   bool keeps_channels;            /* inputs have as many channels as the output */
   bool keeps_extent;              /* and as many rows and columns */
+  bool reads_float;               /* inputs are float32, else int8 */
+  bool writes_float;              /* and the output */
 
   /* Whether its tensors fit together, beyond the above. */
   bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);

@@ -84,6 +84,11 @@ static inline bool tflite_fuse_repeats(const tflite_fuse_entry* entry, const tfl
   return entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
 }
 
+/* Bytes of one pixel. */
+static inline int32_t tflite_fuse_pixel_bytes(const tflite_fuse_tensor* tensor) {
+  return tensor->channels * (tensor->element_type == TFLITE_FUSE_ELEMENT_FLOAT32 ? 4 : 1);
+}
+
 /* The tensor a stage reads as its number'th input. */
 static inline const tflite_fuse_tensor* tflite_fuse_input_of(const tflite_fuse_block* block,
                                                              const tflite_fuse_stage* stage, int32_t number) {

@@ -171,14 +171,14 @@ int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_op
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->operand == number && is_operand(block, tensor, operand)) {
-      bytes = tflite_fuse_max(bytes, tflite_fuse_pixels(tensor) * tensor->channels);
+      bytes = tflite_fuse_max(bytes, tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor));
     }
   }
   return bytes;
 }
 
 static tflite_fuse_type type_of(const tflite_fuse_tensor* tensor) {
-  return tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8 ? TFLITE_FUSE_UINT8 : TFLITE_FUSE_INT8;
+  return (tflite_fuse_type)(tensor->element_type + 1);
 }
 
 int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number) {

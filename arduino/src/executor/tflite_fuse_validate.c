@@ -13,18 +13,19 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
   return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index;
 }
 
-/* Inside a block all is int8: other types are where it meets the application. */
+/* uint8 is only where a block meets the application; who reads and writes float32 is a stage's matter. */
 static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor) {
   const bool is_inside = tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
                          block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
-  return tensor->element_type == TFLITE_FUSE_ELEMENT_INT8 ||
-         (tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8 && !is_inside);
+  return tensor->element_type <= TFLITE_FUSE_ELEMENT_FLOAT32 &&
+         (tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 || !is_inside);
 }
 
 static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
   return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) &&
-         t->channels >= 1 && tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), t->channels) <= INT32_MAX &&
+         t->channels >= 1 && t->channels <= INT32_MAX / 4 &&
+         tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), tflite_fuse_pixel_bytes(t)) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
          t->storage <= TFLITE_FUSE_STORAGE_EXTERNAL &&
          tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t);
@@ -69,6 +70,21 @@ static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_te
          rows * stage->stride_width <= TFLITE_FUSE_MAX_TAPS;
 }
 
+static bool is_float(const tflite_fuse_tensor* tensor) {
+  return tensor->element_type == TFLITE_FUSE_ELEMENT_FLOAT32;
+}
+
+/* Whether a stage reads and writes float32 where its kind does, and nowhere else. */
+static bool types_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    if (is_float(tflite_fuse_input_of(block, stage, i)) != entry->reads_float) {
+      return false;
+    }
+  }
+  return is_float(&block->tensors[stage->output]) == entry->writes_float;
+}
+
 /* Whether the inputs have the shape the kind asks for: of two that go together, one may be a single pixel. */
 static bool inputs_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage, bool keeps_extent) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
@@ -95,6 +111,9 @@ static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {
   }
   if (stage->input_count == 0) {
     return !is_tail(block, s) && output->storage == TFLITE_FUSE_STORAGE_SCRATCH;
+  }
+  if (!types_fit(block, stage)) {
+    return false;
   }
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   if (tflite_fuse_accumulates(stage, input)) {
@@ -195,7 +214,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
         (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
-         !fits(tensor->offset, (int64_t)tensor->capacity * tensor->channels, tflite_fuse_reserved(block),
+         !fits(tensor->offset, (int64_t)tensor->capacity * tflite_fuse_pixel_bytes(tensor), tflite_fuse_reserved(block),
                block->header->scratch_bytes))) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }

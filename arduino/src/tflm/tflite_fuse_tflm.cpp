@@ -70,8 +70,8 @@ TfLiteEvalTensor* OutputAt(TfLiteContext* context, TfLiteNode* node, int positio
   return node->outputs->data[position] < 0 ? nullptr : GetEvalOutput(context, node, position);
 }
 
-// Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense.
-int32_t BytesOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
+// Elements of a tensor of this type, or -1 if it is of another type or its extents make no sense.
+int32_t ElementsOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
   if (tensor == nullptr || tensor->type != type || tensor->dims == nullptr) {
     return -1;
   }
@@ -86,10 +86,10 @@ int32_t BytesOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
   return bytes;
 }
 
-int32_t Int8Bytes(const TfLiteEvalTensor* tensor) { return BytesOf(tensor, kTfLiteInt8); }
+int32_t Int8Bytes(const TfLiteEvalTensor* tensor) { return ElementsOf(tensor, kTfLiteInt8); }
 
 bool HasMemory(const TfLiteEvalTensor* tensor) {
-  return tensor != nullptr && (tensor->data.data != nullptr || BytesOf(tensor, tensor->type) == 0);
+  return tensor != nullptr && (tensor->data.data != nullptr || ElementsOf(tensor, tensor->type) == 0);
 }
 
 // ---- The operator ----
@@ -121,10 +121,14 @@ TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expect
 TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block, tflite_fuse_operand kind, int number,
                           const TfLiteEvalTensor* tensor) {
   const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
-  const bool is_unsigned = tflite_fuse_operand_type(block, kind, number) == TFLITE_FUSE_UINT8;
-  if (BytesOf(tensor, is_unsigned ? kTfLiteUInt8 : kTfLiteInt8) != expected) {
+  const int type = tflite_fuse_operand_type(block, kind, number);
+  const bool is_unsigned = type == TFLITE_FUSE_UINT8;
+  const bool is_float = type == TFLITE_FUSE_FLOAT32;
+  // Elements of a float take four bytes.
+  if (ElementsOf(tensor, is_float ? kTfLiteFloat32 : is_unsigned ? kTfLiteUInt8 : kTfLiteInt8) !=
+      (is_float ? expected / 4 : expected)) {
     TFLITE_FUSE_LOG(context, "%s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
-                    is_unsigned ? "uint8" : "int8", static_cast<int>(expected));
+                    is_float ? "float32" : is_unsigned ? "uint8" : "int8", static_cast<int>(expected));
     (void)context;
     return kTfLiteError;
   }

@@ -8,9 +8,11 @@ from random import Random
 
 import numpy as np
 
+from tflite_fuse.fusion.block.kinds.borders import dequantize_parameters, quantize_parameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockTensor,
+    ElementType,
     Int8Array,
     Requantization,
     Stage,
@@ -19,15 +21,17 @@ from tflite_fuse.fusion.block.stages import (
 )
 
 UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
+UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE)
 
 
 class TensorMaker:
     """A block as it grows: every stage reads the newest tensor, so that none is dead."""
 
-    def __init__(self, rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> None:
+    def __init__(self, rng: Random, *, largest: int = 12, plain_inputs: bool = False, reals: bool = False) -> None:
         self.rng = rng
         self.largest = largest
         self.plain_inputs = plain_inputs
+        self.reals = reals
         self.noise = np.random.default_rng(rng.randrange(2**32))
         self.tensors: list[BlockTensor] = []
         self.stages: list[Stage] = []
@@ -40,11 +44,37 @@ class TensorMaker:
 
     def add_input(self, shape: tuple[int, int, int]) -> int:
         kind = Storage.INPUT if self.plain_inputs else self.rng.choice([Storage.INPUT] * 4 + [Storage.EXTERNAL, None])
-        if kind is not None:
-            return self.add_tensor(shape, kind)
-        index = self.add_tensor(shape)
-        self.stages.append(Stage(StageKind.SOURCE, (), index))
+        index = self.add_tensor(shape, kind or Storage.SCRATCH)
+        if kind is None:
+            self.stages.append(Stage(StageKind.SOURCE, (), index))
+        if self.reals and self.rng.random() < 0.15:
+            self.make_real(index)
+            index = self.quantized(index)
         return index
+
+    def make_real(self, index: int) -> None:
+        self.tensors[index] = replace(self.tensors[index], zero_point=0, element_type=ElementType.FLOAT32)
+
+    def quantized(self, source: int) -> int:
+        """A float32 tensor as int8; scales as random operands ask for, now and then much larger or smaller ones."""
+        real = self.tensors[source]
+        index = self.add_tensor((real.height, real.width, real.channels))
+        scale = self.rng.choice([0.5, 1 / 127, 0.0123, 1e-40, 1e30])
+        parameters = quantize_parameters(float(np.float32(scale)), self.tensors[index].zero_point)
+        self.stages.append(Stage(StageKind.QUANTIZE, (source,), index, parameters=parameters))
+        return index
+
+    def dequantization(self) -> None:
+        """float32, which nothing but a QUANTIZE reads."""
+        scale, point = self.rng.uniform(1e-3, 1.0), self.source.zero_point
+        shape = (self.source.height, self.source.width, self.source.channels)
+        stage = Stage(StageKind.DEQUANTIZE, (self.newest,), -1, parameters=dequantize_parameters(scale, point))
+        self.add_stage(stage, shape)
+        self.make_real(self.newest)
+
+    def there_and_back(self) -> None:
+        self.dequantization()
+        self.newest = self.quantized(self.newest)
 
     def add_stage(self, stage: Stage, shape: tuple[int, int, int]) -> None:
         self.newest = self.add_tensor(shape)
@@ -86,12 +116,14 @@ class TensorMaker:
             index
             for index, tensor in enumerate(self.tensors)
             if (tensor.height, tensor.width) == shape[:2] and (tensor.channels == shape[2] or not same_channels)
+            if not tensor.is_real
         ]
         return self.rng.choice(alike) if self.rng.random() < 0.85 else self.add_input(shape)
 
     def one_pixel(self, channels: int) -> int:
         """A single pixel: one that is there, an input, or what a stage makes of one."""
-        alike = [i for i, tensor in enumerate(self.tensors) if tensor.pixels == 1 and tensor.channels == channels]
+        single = [i for i, tensor in enumerate(self.tensors) if tensor.pixels == 1 and not tensor.is_real]
+        alike = [i for i in single if self.tensors[i].channels == channels]
         if alike and self.rng.random() < 0.3:
             return self.rng.choice(alike)
         pixel = self.add_input((1, 1, self.rng.randint(1, 6) if self.rng.random() < 0.6 else channels))

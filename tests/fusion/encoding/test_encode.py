@@ -128,7 +128,7 @@ def test_scratch_holds_each_thing_in_its_own_place(seed: int) -> None:
     places = [(0, plan.reserved_bytes)]
     for index, tensor in enumerate(block.tensors):
         if index in spatial and tensor.storage is Storage.SCRATCH:
-            places.append((plan.offsets[index], plan.offsets[index] + plan.capacities[index] * tensor.channels))
+            places.append((plan.offsets[index], plan.offsets[index] + plan.capacities[index] * tensor.pixel_bytes))
     places.sort()
     assert all(before[1] <= after[0] for before, after in pairwise(places))
     assert places[-1][1] <= plan.scratch_bytes

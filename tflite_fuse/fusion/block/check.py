@@ -15,7 +15,7 @@ from tflite_fuse.fusion.block.limits import (
     MAX_TENSORS,
     MAX_WINDOW,
 )
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, ElementType, Stage, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
 
 
 def check_block(block: Block) -> None:
@@ -75,9 +75,10 @@ def _check_operands(block: Block) -> None:
 
 
 def _check_types(block: Block) -> None:
+    """uint8 is at borders alone; who reads and writes float32 is checked stage by stage."""
     borders = {*block.inputs, *block.outputs, *block.sourced}
     for index, tensor in enumerate(block.tensors):
-        if tensor.element_type is ElementType.INT8:
+        if tensor.element_type in (ElementType.INT8, ElementType.FLOAT32):
             continue
         at_border = index in borders or tensor.storage is Storage.EXTERNAL
         if not at_border or tensor.element_type is not ElementType.UINT8:
@@ -101,6 +102,12 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
         check.require(0 <= index < len(tensors), f"reads tensor {index}, which the block does not have")
         whole = tensors[index].storage in (Storage.INPUT, Storage.EXTERNAL)
         check.require(whole or index in made, f"reads {tensors[index].name} before it is computed")
+        real = tensors[index].is_real
+        check.require(
+            real == kind.reads_real, f"reads {tensors[index].name}, of type {tensors[index].element_type.name}"
+        )
+    writes = kind.writes_real or (stage.kind is StageKind.SOURCE and check.output.is_real)
+    check.require(check.output.is_real == writes, f"writes elements of type {check.output.element_type.name}")
     _check_window(check, kind.window)
     low, high = stage.activation_min, stage.activation_max
     check.require(-128 <= low <= high <= 127, f"clamps to {low}...{high}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,10 @@ Tensors = Sequence[BlockTensor]
 """All tensors of a block or layer graph: a stage's ``inputs`` and ``output`` index them."""
 
 Operand = tuple[BlockTensor, Int64Array]
-"""An input of a stage: the tensor and its values, int64 [H, W, C]."""
+"""An input of a stage: the tensor and its values, int64 [H, W, C]; float32 where the kind reads that."""
+
+Values = npt.NDArray[Any]
+"""What a stage makes of them."""
 
 Runs = Mapping[int, int]
 """How many runs of each length (in output pixels) a stage computes."""
@@ -182,6 +185,7 @@ class Kind:
         number: of the options format.
         inputs: the fewest and the most tensors it reads.
         window: which pixels of its inputs an output pixel needs.
+        reads_real, writes_real: whether its inputs, its output are float32.
         by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
             way everywhere.
         sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
@@ -201,11 +205,13 @@ class Kind:
     number: StageKind
     inputs: tuple[int, int] = (1, 1)
     window: Window = Window.PIXEL
+    reads_real: bool = False
+    writes_real: bool = False
     by_value: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None
-    reference: Callable[[Stage, Sequence[Operand], BlockTensor], Int64Array] = _no_reference
+    reference: Callable[[Stage, Sequence[Operand], BlockTensor], Values] = _no_reference
     encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
     decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
     macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0

@@ -39,6 +39,10 @@ class StageKind(IntEnum):
     """Another number of rows and columns."""
     TRANSPOSE_CONV = 18
     """A window on the input's pixels spread out."""
+    QUANTIZE = 19
+    """From float32 to int8."""
+    DEQUANTIZE = 20
+    """From int8 to float32."""
 
 
 class Storage(IntEnum):
@@ -57,11 +61,13 @@ class Storage(IntEnum):
 
 
 class ElementType(IntEnum):
-    """Type of a tensor's elements. Inside a block all are INT8; where it meets the application it may be another one.
+    """Type of a tensor's elements. Blocks compute in INT8; where they meet the application it may be another one.
 
     UINT8 stands for the int8 value of 128 less, and so does its zero point: 0x80 is exclusive-ored to every byte, of an
     INPUT where it lies before the block runs, of a SOURCE as its pixels arrive, of an OUTPUT when the block has run. An
     EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
+    FLOAT32 is what QUANTIZE stages read and DEQUANTIZE stages write, and nobody else does; wherever such a tensor lies,
+    its elements take four bytes, at any address.
     The others are refused until something fills them.
     """
 

@@ -26,10 +26,11 @@ class BlockTensor:
 
     Attributes:
         name: the model's name for it.
-        height, width, channels: extent in pixels and bytes per pixel.
+        height, width, channels: extent in pixels and elements per pixel.
         zero_point: of the int8 values the block computes with, −128…127.
         storage: where it lives.
-        element_type: what the application sees of it, INT8 inside; see the schema.
+        element_type: FLOAT32 of what QUANTIZE reads and DEQUANTIZE writes; else what the application sees of it, INT8
+            inside; see the schema.
     """
 
     name: str
@@ -45,8 +46,18 @@ class BlockTensor:
         return self.height * self.width
 
     @property
+    def is_real(self) -> bool:
+        """Whether its elements are float32."""
+        return self.element_type is ElementType.FLOAT32
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of one pixel."""
+        return self.channels * (4 if self.is_real else 1)
+
+    @property
     def nbytes(self) -> int:
-        return self.height * self.width * self.channels
+        return self.height * self.width * self.pixel_bytes
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ def _tensor(index: int, desc: TensorDesc) -> BlockTensor:
     if desc.element_type not in list(ElementType):
         raise BlockError(f"Tensor {index} of the fused block has unknown type {desc.element_type}.")
     extents = desc.height, desc.width, desc.channels
+    if min(extents) < 1:
+        raise BlockError(f"Tensor {index} of the fused block is {desc.height}x{desc.width}x{desc.channels}.")
     return BlockTensor(
         f"tensor {index}", *extents, desc.zero_point, Storage(desc.storage), ElementType(desc.element_type)
     )
@@ -117,7 +119,7 @@ def _check_placement(options: Options, block: Block) -> None:
         if desc.operand != numbers.get(index, 0) or desc.producer != producer.get(index, NONE):
             raise BlockError(f"Tensor {index} of the fused block has the wrong operand number or producer.")
         if desc.storage == Storage.SCRATCH:
-            end = desc.offset + desc.capacity * desc.channels
+            end = desc.offset + desc.capacity * block.tensors[index].pixel_bytes
             if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:
                 raise BlockError(f"Tensor {index} of the fused block lies outside its scratch memory.")
 

@@ -127,7 +127,7 @@ class GrowingBlock:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             if layer.outputs[0] != result:
-                self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].channels)
+                self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
         summing = graph.layers[tail]
         if summing.run_costs:
             in_runs = self.work.in_runs(visited, summing.run_costs)

@@ -103,7 +103,7 @@ class Sharing:
 
 
 def _extent(tensor: BlockTensor) -> Extent:
-    return tensor.height, tensor.width, tensor.channels
+    return tensor.height, tensor.width, tensor.pixel_bytes
 
 
 @dataclass(frozen=True)
@@ -266,11 +266,13 @@ def tiled_distances(
     below = np.append(needed_rows.low[1:], _FAR)
     below[bands.first[1:] - 1] = _FAR
     moves_on = below > needed_rows.low
-    lead = (bands.high - 1) * (output.width * output.channels) - needed_rows.low * (source.width * source.channels)
-    across = strips.high * output.channels - needed_columns.low * source.channels
+    lead = (bands.high - 1) * (output.width * output.pixel_bytes) - needed_rows.low * (
+        source.width * source.pixel_bytes
+    )
+    across = strips.high * output.pixel_bytes - needed_columns.low * source.pixel_bytes
     on, stays = (
         np.maximum.reduceat(np.where(which, lead, -_FAR), bands.first)[:, None] for which in (moves_on, ~moves_on)
     )
     own = np.maximum.reduceat(across, strips.first)[None, :]
-    distances: IntArray = np.maximum(on + own, stays + output.width * output.channels)
+    distances: IntArray = np.maximum(on + own, stays + output.width * output.pixel_bytes)
     return distances

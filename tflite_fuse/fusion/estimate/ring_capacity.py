@@ -44,7 +44,7 @@ class Rings:
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
         # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.
-        return ring_bytes(np.maximum(pixels, 1), demand.extent.channels)
+        return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
 
     def _meeting(self, consumers: Sequence[Consumer]) -> int:
         """The layer where the paths through all consumers meet."""

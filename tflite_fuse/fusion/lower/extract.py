@@ -68,7 +68,7 @@ def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None 
     piece.check_order()
     stages = _live(piece, _absorb(piece))
     for index, lowered in stages.items():
-        if lowered.function is not None:
+        if lowered.part_alone:
             raise piece.refusal(index, PART_ALONE)
     _check_connected(piece, stages)
     return _assemble(piece, stages)
@@ -229,8 +229,10 @@ class _Assembly:
     def _add(self, root: int, shape: Shape, zero_point: int, storage: Storage, named: int) -> int:
         self.position[root] = len(self.tensors)
         self.operand[len(self.tensors)] = named
-        is_unsigned = storage is not Storage.SCRATCH and (self.piece.model.main.tensors[named].type == TensorType.UINT8)
-        kind = ElementType.UINT8 if is_unsigned else ElementType.INT8
+        found = self.piece.model.main.tensors[named].type
+        kind = ElementType.FLOAT32 if found == TensorType.FLOAT32 else ElementType.INT8
+        if found == TensorType.UINT8 and storage is not Storage.SCRATCH:
+            kind = ElementType.UINT8
         self.tensors.append(BlockTensor(tensor_name(self.piece.model, named), *shape, zero_point, storage, kind))
         return self.position[root]
 

@@ -44,8 +44,7 @@ def lower_model(model: Model) -> Lowerings:
             stage = None if table is None else table.lowered.stage
             found[index] = replace(lowered[index], table=stage, unit=unit, inner=table is None)
     return tuple(
-        PART_ALONE if not isinstance(each, str) and each.function is not None and not each.unit else each
-        for each in found
+        PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in found
     )
 
 

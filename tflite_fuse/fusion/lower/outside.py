@@ -9,7 +9,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import VALUES, answers_of, lookup_parameters
-from tflite_fuse.fusion.block.operators.operands import read_border, tensor_name
+from tflite_fuse.fusion.block.operators.operands import read_border, read_real, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import (
     Block,
@@ -166,19 +166,17 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
     if graph.tensors[tensor].type not in OUTSIDE_TYPES:
         return (
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
-            f"blocks read int8: {_int8_advice(graph.tensors[tensor].type)}"
+            "blocks read int8, uint8 and float32: convert the model with int8 inputs (inference_input_type=tf.int8)"
         )
     return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
 
 
-def _int8_advice(kind: int) -> str:
-    convert = "convert the model with int8 inputs (inference_input_type=tf.int8)"
-    return f"rewrite with --int8-io, or {convert}" if kind == TensorType.FLOAT32 else convert
-
-
 def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: Lowerings) -> str | None:
     try:
-        read_border(model, tensor)
+        if model.main.tensors[tensor].type == TensorType.FLOAT32:
+            read_real(model, tensor)
+        else:
+            read_border(model, tensor)
     except BlockError as error:
         return str(error)
     for index in readers:

@@ -39,7 +39,7 @@ def _tiled_distance(block: Block, tiles: Tiles, source: int, output: int) -> int
     oldest = np.minimum.accumulate(oldest[::-1])[::-1]
     end_rows, end_columns = np.maximum(rows[output].high, 0), np.maximum(columns[output].high, 0)
     ends = np.maximum.accumulate(np.add.outer((end_rows - 1) * written.width, end_columns).ravel())
-    lead = np.where(oldest < NOWHERE, ends * written.channels - oldest * read.channels, -read.nbytes)
+    lead = np.where(oldest < NOWHERE, ends * written.pixel_bytes - oldest * read.pixel_bytes, -read.nbytes)
     return max(-read.nbytes, int(lead.max()))
 
 
@@ -55,7 +55,7 @@ def _distance(block: Block, split: Split, run: TileRun, source: int, output: int
 
     A run counts as written while its inputs are still needed, as does all the tail for what the tail reads.
     """
-    pixel, needed = block.tensors[output].channels, block.tensors[source].channels
+    pixel, needed = block.tensors[output].pixel_bytes, block.tensors[source].pixel_bytes
     distance = -block.tensors[source].nbytes
     runs = run.runs.get(output, Runs(np.full(1, FAR), np.ones(1, np.int64)))
     for hold in (*run.holds.get(source, ()), *_tail_holds(block, split, source)):

@@ -32,9 +32,9 @@ class ScratchLayout:
     scratch_bytes: int
 
 
-def ring_bytes(pixels: Count, channels: int) -> Count:
+def ring_bytes(pixels: Count, pixel_bytes: int) -> Count:
     """Bytes of a ring that holds so many pixels."""
-    return round_up(pixels * channels, SCRATCH_ALIGNMENT)
+    return round_up(pixels * pixel_bytes, SCRATCH_ALIGNMENT)
 
 
 def window_pointers(stage: Stage) -> int:
@@ -90,4 +90,4 @@ def _place(block: Block, index: int, capacities: Sequence[int], offsets: list[in
     if block.tensors[index].storage is not Storage.SCRATCH:
         return end
     offsets[index] = end
-    return end + ring_bytes(capacities[index], block.tensors[index].channels)
+    return end + ring_bytes(capacities[index], block.tensors[index].pixel_bytes)

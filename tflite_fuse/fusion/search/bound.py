@@ -188,7 +188,7 @@ def _least_ring(graph: LayerGraph, tensor: int, complete: Sequence[bool], rules:
             return 0
         result = graph.layers[reader].outputs[0]
         pixels = max(pixels, _window_pixels(graph, tensor, stage, padding, result, complete[result]))
-    return round_up(max(pixels, 1) * extent.channels, SCRATCH_ALIGNMENT)
+    return round_up(max(pixels, 1) * extent.pixel_bytes, SCRATCH_ALIGNMENT)
 
 
 def _through_padding(graph: LayerGraph, tensor: int) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
-from tflite_fuse.fusion.block.operators.operands import Shape
+from tflite_fuse.fusion.block.operators.operands import Activation, Shape
 from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.encoding.in_model import executed_macs
@@ -77,10 +77,10 @@ def _extents(memory: MemoryGraph, lowered: Sequence[Lowered | str]) -> tuple[Blo
         if isinstance(result, str):
             continue
         for source in result.inputs:
-            tensors[source.index] = _extent(source.name, result.seen(source))
+            tensors[source.index] = _extent(source, result.seen(source))
     for result in lowered:
         if not isinstance(result, str):
-            tensors[result.output.index] = _extent(result.output.name, _written(result))
+            tensors[result.output.index] = _extent(result.output, _written(result))
     return tuple(tensors)
 
 
@@ -88,6 +88,5 @@ def _written(result: Lowered) -> Shape:
     return result.output.flattened if result.stage is None else result.output_shape
 
 
-def _extent(name: str, shape: Shape) -> BlockTensor:
-    height, width, channels = shape
-    return BlockTensor(name, height, width, channels, zero_point=0)
+def _extent(activation: Activation, shape: Shape) -> BlockTensor:
+    return BlockTensor(activation.name, *shape, zero_point=0, element_type=activation.element_type)

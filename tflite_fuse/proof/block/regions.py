@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.fusion.block.enums import ElementType, StageKind, Storage
 from tflite_fuse.fusion.encoding.structs import BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.proof.block.options import Options
 
@@ -21,6 +21,11 @@ Ints = npt.NDArray[np.int64]
 
 NOWHERE = 1 << 40
 """Start of an empty span; its end is 0."""
+
+
+def pixel_bytes(tensor: TensorDesc) -> int:
+    """What a pixel takes: four bytes for each float32, one for each element of another type."""
+    return tensor.channels << (2 if tensor.element_type == ElementType.FLOAT32 else 0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tflite_fuse.fusion.block.enums import Storage
-from tflite_fuse.proof.block.regions import NOWHERE, Axis, Program, Tile, spans, tiles
+from tflite_fuse.proof.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, spans, tiles
 from tflite_fuse.proof.block.scratch import scratch_problems
 from tflite_fuse.proof.block.tape import NEVER, Ints, Tape, follow, is_source, reads, writes
 
@@ -125,14 +125,14 @@ def _distances(program: Program, rows: Axis, columns: Axis, tile: Tile, tape: Ta
                 continue
             if output.producer >= program.header.spatial_stages:
                 # The tail writes when all tiles are done: only what the tail itself reads is still needed.
-                ahead = output.channels if tail_reads else NOWHERE
+                ahead = pixel_bytes(output) if tail_reads else NOWHERE
             elif program.one_tile:
                 ahead = _ahead_in_tile(program, tile, tape, i, o)
             else:
                 ahead = _ahead_of_tiles(program, rows, columns, i, o)
             if tail_reads:
-                ahead = max(output.height * output.width * output.channels, ahead if ahead != NOWHERE else 0)
-            nothing_read = -source.height * source.width * source.channels
+                ahead = max(output.height * output.width * pixel_bytes(output), ahead if ahead != NOWHERE else 0)
+            nothing_read = -source.height * source.width * pixel_bytes(source)
             found[i, o] = nothing_read if ahead == NOWHERE else max(nothing_read, ahead)
     return found
 
@@ -147,7 +147,7 @@ def _ahead_in_tile(program: Program, tile: Tile, tape: Tape, i: int, o: int) -> 
     open_ = still < NEVER
     if not open_.any():
         return NOWHERE
-    lead = ends[open_] * program.tensors[o].channels - still[open_] * program.tensors[i].channels
+    lead = ends[open_] * pixel_bytes(program.tensors[o]) - still[open_] * pixel_bytes(program.tensors[i])
     return int(lead.max())
 
 
@@ -162,7 +162,7 @@ def _ahead_of_tiles(program: Program, rows: Axis, columns: Axis, i: int, o: int)
     open_ = still < NEVER
     if not open_.any():
         return NOWHERE
-    return int((ends[open_] * output.channels - still[open_] * source.channels).max())
+    return int((ends[open_] * pixel_bytes(output) - still[open_] * pixel_bytes(source)).max())
 
 
 def _least_from_here(values: Ints) -> Ints:

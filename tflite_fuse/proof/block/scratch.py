@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tflite_fuse.fusion.block.enums import StageKind, Storage
 from tflite_fuse.fusion.block.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
 from tflite_fuse.fusion.encoding.structs import NONE
-from tflite_fuse.proof.block.regions import Program, reach
+from tflite_fuse.proof.block.regions import Program, pixel_bytes, reach
 from tflite_fuse.proof.block.tape import is_source
 
 _ALIGNMENT = 4
@@ -68,7 +68,7 @@ def _pieces(program: Program) -> Iterator[tuple[str, int, int, int, int]]:
         if tensor.storage == Storage.SCRATCH:
             born = max(0, tensor.producer - spatial + 1)
             readers = [s - spatial + 1 for s in program.tail if t in program.inputs[s] and not program.sums_driven(s)]
-            size = max(0, tensor.capacity) * tensor.channels
+            size = max(0, tensor.capacity) * pixel_bytes(tensor)
             yield f"tensor {t}", tensor.offset, size, born, max([born, *readers])
     for s in program.tail:
         if program.sums(s):
@@ -106,4 +106,4 @@ def _put(program: Program, places: dict[str, int], t: int, end: int) -> int:
     if tensor.storage != Storage.SCRATCH:
         return end
     places[f"tensor {t}"] = end
-    return end + _up(max(0, tensor.capacity) * tensor.channels)
+    return end + _up(max(0, tensor.capacity) * pixel_bytes(tensor))

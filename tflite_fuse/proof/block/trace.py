@@ -150,9 +150,20 @@ def _form_problems(options: Options) -> Iterator[str]:
     for t, tensor in enumerate(tensors):
         yield from _tensor_problems(t, tensor, writers.get(t, NONE))
         sourced = t in writers and stages[writers[t]].kind == StageKind.SOURCE
-        inside = tensor.storage == Storage.SCRATCH and not sourced
-        if tensor.element_type not in ((ElementType.INT8,) if inside else (ElementType.INT8, ElementType.UINT8)):
+        real, inside = _is_real(options, t, sourced), tensor.storage == Storage.SCRATCH and not sourced
+        types = (
+            (ElementType.FLOAT32,) if real else (ElementType.INT8,) if inside else (ElementType.INT8, ElementType.UINT8)
+        )
+        if tensor.element_type not in types:
             yield f"tensor {t} has elements of type {tensor.element_type}"
+
+
+def _is_real(options: Options, t: int, sourced: bool) -> bool:
+    """Whether a tensor's one writer, or else every reader, is a stage of floats; readers say what a source brings."""
+    readers = [s.kind for s in options.stages if t in options.stage_inputs[s.first_input :][: s.input_count]]
+    writers = [] if sourced else [stage.kind for stage in options.stages if stage.output == t]
+    of_floats = [kind == StageKind.DEQUANTIZE for kind in writers] or [kind == StageKind.QUANTIZE for kind in readers]
+    return bool(of_floats) and all(of_floats)
 
 
 def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
@@ -199,8 +210,8 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     if any(t not in trace.values for t in inputs):
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
-    if kind is not StageKind.LOOKUP and any(tensor.element_type != ElementType.INT8 for tensor in outside):
-        trace.found(f"stage {s}, a {kind.name}, reads an external tensor that is not int8")
+    if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
+        trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8")
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     best: tuple[Meaning, list[Difference]] | None = None
     values = [trace.values[t] for t in inputs]

@@ -12,11 +12,14 @@ from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original import by_channel, larger, with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.reals import border_table, is_real
 from tflite_fuse.proof.original.values import Original, Step
 
 
 def meaning_of(original: Original, step: Step) -> Meaning | None:
     """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
+    if is_real(original, step):
+        return _between_types(original, step)
     find = _MEANINGS.get(step.name)
     if find is None or len(step.outputs) != 1 or not original.computes_in_int8(step):
         return None
@@ -27,6 +30,17 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     if original.activation(step.outputs[0]) is None:
         return None
     return find(original, step)
+
+
+def _between_types(original: Original, step: Step) -> Meaning | None:
+    """A QUANTIZE of float32, or a DEQUANTIZE of int8."""
+    table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None
+    if table is None:
+        return None
+    image, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    if image is None or image != output:
+        return None
+    return Meaning(step, StageKind[step.name], step.inputs, step.outputs[0], (image,), output, table=table)
 
 
 def lookups(original: Original, value: int) -> Iterator[Meaning]:

@@ -6,7 +6,9 @@ rounded once more, because 53 bits are more than twice 24 and two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from math import cos, exp, expm1, floor, isfinite, log, sin, sqrt, tanh
 
 import numpy as np
@@ -145,3 +147,72 @@ _OF_TWO: dict[str, Callable[[float, float], float]] = {
     "SQUARED_DIFFERENCE": lambda a, b: _f(a - b) ** 2,
     "SUB": lambda a, b: a - b,
 }
+
+
+# ---- Float32 that blocks read and write ----
+
+
+def border_table(original: Original, step: Step) -> bytes | None:
+    """The table of a stage that makes int8 of float32, or float32 of int8; None for any other step."""
+    source, output = (original.tensors[t] for t in (step.operand(0), step.outputs[0]))
+    if step.operand(0) < 0 or source.is_variable or output.is_variable or original.content(step.inputs[0]):
+        return None
+    types = {"QUANTIZE": (TensorType.FLOAT32, TensorType.INT8), "DEQUANTIZE": (TensorType.INT8, TensorType.FLOAT32)}
+    if (source.type, output.type) != types.get(step.name):
+        return None
+    affine = original.activation(step.outputs[0] if step.name == "QUANTIZE" else step.inputs[0])
+    if affine is None or not (isfinite(affine[0]) and affine[0] > 0):
+        return None
+    if step.name == "QUANTIZE":
+        numbers = (*_steps(Fraction(affine[0]), affine[1]), -128 if affine[1] >= 0 else 127)
+        return struct.pack(f"<{len(numbers)}i", *numbers)
+    answers = real_answers(original, step, [np.arange(-128, 128)])
+    return None if answers is None else answers.astype("<f4").tobytes()
+
+
+def _steps(scale: Fraction, point: int) -> Iterator[int]:
+    """Where the answers of a QUANTIZE begin: the first one, the others, and what is too large for 32 bits.
+
+    An answer is n or more if the quotient in float32 reaches n - 1/2, or for n <= 0 exceeds it: halves go away from 0.
+    """
+    yield _first_to_reach(scale, float(_after(-(2.0**31))))
+    for answer in range(-127, 128):
+        half = answer - point - 0.5
+        yield _first_to_reach(scale, half if half > 0 else float(_after(half)))
+    yield _first_to_reach(scale, 2.0**31)
+
+
+def _after(number: float | np.float32, towards: float = np.inf) -> np.float32:
+    """The next float32."""
+    with np.errstate(over="ignore"):
+        return np.float32(np.nextafter(np.float32(number), np.float32(towards)))
+
+
+def _first_to_reach(scale: Fraction, quotient: float) -> int:
+    """The least float32, in order as an integer, that divided by the scale is ``quotient`` or more, rounded to float32.
+
+    So is all from halfway between it and the float32 before; what lies just there goes to the even one of the two.
+    """
+    before = float(_after(quotient, -np.inf))
+    bound = (Fraction(quotient) + Fraction(before)) / 2 * scale
+    is_even = not np.float32(quotient).view(np.int32) & 1
+    largest = Fraction(2) ** 128 - Fraction(2) ** 104
+    if bound > largest or (bound == largest and not is_even):
+        return _in_order(np.float32(np.inf))
+    found = np.float32(float(max(bound, -largest)))
+    while _lies_there(found, bound, is_even) and (below := _after(found, -np.inf)) != -np.inf:
+        found = below
+    while not _lies_there(found, bound, is_even):
+        found = _after(found)
+    return _in_order(found if found else np.float32(-0.0))
+
+
+def _lies_there(number: np.float32, bound: Fraction, is_even: bool) -> bool:
+    if not np.isfinite(number):
+        return bool(number > 0)
+    return Fraction(float(number)) >= bound if is_even else Fraction(float(number)) > bound
+
+
+def _in_order(number: np.float32) -> int:
+    (bits,) = struct.unpack("<i", struct.pack("<f", number))
+    return int(bits if bits >= 0 else -(bits & 0x7FFFFFFF) - 1)

@@ -27,8 +27,9 @@ from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
 _JUNK = 0xA5
-_DTYPES = {1: np.dtype(np.int8), 2: np.dtype(np.uint8)}
+_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.uint8), 3: np.dtype(np.float32)}
 """By ``tflite_fuse_type``, which is one more than an ``ElementType``."""
+_REAL = 3
 _READ = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
 )
@@ -135,7 +136,11 @@ class HostLibrary:
             if readers.error is not None:
                 raise readers.error
             self._check(status)
-            return [np.frombuffer(ctypes.string_at(at, n), np.int8) for at, n in zip(outputs, sizes, strict=True)]
+            made = [self._type(block, _OUTPUT, number) for number in range(len(sizes))]
+            return [
+                np.frombuffer(ctypes.string_at(at, size), np.float32 if kind == _REAL else np.int8)
+                for at, size, kind in zip(outputs, sizes, made, strict=True)
+            ]
 
     def _check(self, status: int) -> None:
         if status != 0:
@@ -221,8 +226,8 @@ class _Readers:
 
 def _bytes(array: npt.ArrayLike) -> bytes:
     values = np.asarray(array)
-    if values.dtype not in (np.int8, np.uint8):
-        raise BlockError(f"The block takes int8 or uint8 arrays, not {values.dtype}.")
+    if values.dtype not in _DTYPES.values():
+        raise BlockError(f"The block takes int8, uint8 or float32 arrays, not {values.dtype}.")
     return values.tobytes()
 
 

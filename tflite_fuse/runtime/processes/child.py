@@ -124,7 +124,7 @@ class _TflmBackend:
         self._interpreter.print_allocations()
 
 
-_TYPES = {"int8": 1, "uint8": 2}
+_TYPES = {"int8": 1, "uint8": 2, "float32": 3}
 """``tflite_fuse_type`` by numpy's names."""
 
 _Read = ctypes.CFUNCTYPE(
@@ -153,10 +153,11 @@ class _OutsideInput(ctypes.Structure):
     @classmethod
     def of_stream(cls, number: int, image: list[Any], fetch: Fetch) -> _OutsideInput:
         extents, dtype = image
+        size = 4 if dtype == "float32" else 1
 
         def read(_: Any, y: int, x: int, count: int, destination: int, capacity: int) -> int:
             pixels = fetch(number, y, x, count)
-            if pixels is None or not len(pixels) == count * extents[2] <= capacity:
+            if pixels is None or not len(pixels) == count * extents[2] * size <= capacity:
                 return _SOURCE_FAILED
             ctypes.memmove(destination, pixels, len(pixels))
             return 0

@@ -206,8 +206,8 @@ class Worker:
         return self._seconds
 
     def _check(self, inputs: Sequence[Array], outside: Sequence[Array]) -> None:
-        if any(array.dtype not in (np.int8, np.uint8) for array in outside):
-            raise ModelError(f"what {self.name} reads from outside the arena must be int8 or uint8")
+        if any(array.dtype not in (np.int8, np.uint8, np.float32) for array in outside):
+            raise ModelError(f"what {self.name} reads from outside the arena must be int8, uint8 or float32")
         if len(inputs) != len(self.inputs):
             raise ModelError(f"{self.name} has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
         for index, (array, detail) in enumerate(zip(inputs, self.inputs, strict=True)):

@@ -7,6 +7,7 @@ FIFOs or chunks; its arithmetic is that of TFLM's reference int8 kernels, byte f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,15 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.entry import Operand
 from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, Int8Array, Stage, StageKind, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind, Storage
+
+Values = npt.NDArray[Any]
+"""int8, or float32 where a tensor is."""
 
 
 def run_block_reference(
     block: Block, inputs: Sequence[npt.ArrayLike], external: npt.ArrayLike | None = None
-) -> list[Int8Array]:
+) -> list[Values]:
     """Run a block and return its outputs.
 
     Args:
@@ -39,7 +43,7 @@ def run_block_reference(
 
 def run_block_tensors(
     block: Block, inputs: Sequence[npt.ArrayLike], external: npt.ArrayLike | None = None
-) -> dict[int, Int8Array]:
+) -> dict[int, Values]:
     """As ``run_block_reference``, but return every tensor by its index: int8 [1, H, W, C]."""
     if len(inputs) != len(block.inputs):
         raise BlockError(f"The block has {len(block.inputs)} inputs but {len(inputs)} arrays were given.")
@@ -52,12 +56,12 @@ def run_block_tensors(
         if stage.kind is StageKind.SOURCE:
             values[stage.output] = _whole(output, external)
         else:
-            operands = [(block.tensors[index], values[index][0].astype(np.int64)) for index in stage.inputs]
+            operands = [(block.tensors[index], _operand(values[index][0])) for index in stage.inputs]
             values[stage.output] = run_stage(stage, operands, output)[np.newaxis]
     return values
 
 
-def run_stage(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int8Array:
+def run_stage(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
     """Compute one stage (any kind but SOURCE): int8 [H, W, C].
 
     Raises:
@@ -69,15 +73,22 @@ def run_stage(stage: Stage, operands: Sequence[Operand], output: BlockTensor) ->
             f"Tensor {output.name} is {output.height}x{output.width}x{output.channels} but its {stage.kind.name} "
             f"stage computes {'x'.join(map(str, result.shape))}."
         )
+    if output.is_real:
+        return result
     return np.clip(result, stage.activation_min, stage.activation_max).astype(np.int8)
 
 
-def _whole(tensor: BlockTensor, array: npt.ArrayLike | None) -> Int8Array:
+def _operand(values: Values) -> Values:
+    return values if values.dtype == np.float32 else values.astype(np.int64)
+
+
+def _whole(tensor: BlockTensor, array: npt.ArrayLike | None) -> Values:
     if array is None:
         raise BlockError(f"Tensor {tensor.name} is read from outside the arena but no external array was given.")
     values = np.asarray(array)
-    if values.dtype != np.int8 or values.size != tensor.nbytes:
+    wanted, elements = np.dtype(np.float32 if tensor.is_real else np.int8), tensor.pixels * tensor.channels
+    if values.dtype != wanted or values.size != elements:
         raise BlockError(
-            f"Tensor {tensor.name} needs {tensor.nbytes} int8 values but got {values.size} of type {values.dtype}."
+            f"Tensor {tensor.name} needs {elements} {wanted} values but got {values.size} of type {values.dtype}."
         )
     return values.reshape(1, tensor.height, tensor.width, tensor.channels)

@@ -23,12 +23,13 @@ static int refuse(const char* reason) {
   return TFLM_ERROR;
 }
 
-/* Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense. */
+/* Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense; of all types that blocks
+ * know float32 alone has more than a byte per element. */
 static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
   if (tensor == NULL || (int)tensor->type != type || tensor->dims == NULL) {
     return -1;
   }
-  int64_t bytes = 1;
+  int64_t bytes = type == TFLM_TYPE_FLOAT32 ? 4 : 1;
   for (int axis = 0; axis < tensor->dims->size; ++axis) {
     const int extent = tensor->dims->data[axis];
     if (extent < 0 || (extent > 0 && bytes > INT32_MAX / extent)) {
@@ -74,16 +75,18 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
     return TFLM_ERROR;
   }
   for (int32_t number = 0; number < count; ++number) {
-    const bool is_unsigned = tflite_fuse_operand_type(block, kind, number) == TFLITE_FUSE_UINT8;
-    const int64_t bytes = bytes_of(tensor_at(context, indices, number), is_unsigned ? TFLM_TYPE_UINT8 : TFLM_TYPE_INT8);
+    static const int types[] = {0, TFLM_TYPE_INT8, TFLM_TYPE_UINT8, TFLM_TYPE_FLOAT32};
+    static const char* const names[] = {"nothing", "int8", "uint8", "float32"};
+    const int type = tflite_fuse_operand_type(block, kind, number);
+    const int64_t bytes = bytes_of(tensor_at(context, indices, number), types[type]);
     const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
     if (bytes != expected) {
       tflm.print("TFLITE_FUSE: %s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
-                 is_unsigned ? "uint8" : "int8", expected);
+                 names[type], expected);
       return TFLM_ERROR;
     }
     /* Constants have an address already, what lies in the arena gets one later. */
-    if (kind == TFLITE_FUSE_INPUT && is_unsigned && tensor_at(context, indices, number)->data != NULL) {
+    if (kind == TFLITE_FUSE_INPUT && type == TFLITE_FUSE_UINT8 && tensor_at(context, indices, number)->data != NULL) {
       return refuse("an input that is converted where it lies is a constant");
     }
   }

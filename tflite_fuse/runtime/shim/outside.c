@@ -16,19 +16,23 @@ static tflite_fuse_source sources[TFLITE_FUSE_MAX_OPERANDS];
 static size_t sizes[TFLITE_FUSE_MAX_OPERANDS];
 static tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, externals, sizes, 0, sources};
 
+static size_t pixel_bytes(const shim_input* input) {
+  return (size_t)input->channels * (input->type == TFLITE_FUSE_FLOAT32 ? 4 : 1);
+}
+
 static int read_in_order(void* user, int y, int x, int count, void* destination, size_t capacity) {
   feed* from = user;
   const shim_input* input = &from->input;
   const int64_t first = (int64_t)y * input->width + x;
   if (y < 0 || x < 0 || count < 0 || y >= input->height || x + count > input->width || first < from->next ||
-      (size_t)count * (size_t)input->channels > capacity) {
+      (size_t)count * pixel_bytes(input) > capacity) {
     return -1;
   }
   from->next = first + count;
   if (input->read != NULL) {
     return input->read(NULL, y, x, count, destination, capacity);
   }
-  memcpy(destination, (const uint8_t*)input->data + first * input->channels, (size_t)count * (size_t)input->channels);
+  memcpy(destination, (const uint8_t*)input->data + (size_t)first * pixel_bytes(input), (size_t)count * pixel_bytes(input));
   return 0;
 }
 
@@ -38,7 +42,7 @@ __attribute__((visibility("default"))) int tflite_fuse_shim_set_outside(const sh
   }
   for (int32_t i = 0; i < count; ++i) {
     feed* to = &feeds[i];
-    sizes[i] = (size_t)inputs[i].height * (size_t)inputs[i].width * (size_t)inputs[i].channels;
+    sizes[i] = (size_t)inputs[i].height * (size_t)inputs[i].width * pixel_bytes(&inputs[i]);
     to->input = inputs[i];
     to->input.data = guard_in(&to->guard, inputs[i].data, sizes[i]);
     to->next = 0;

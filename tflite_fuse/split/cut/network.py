@@ -14,12 +14,14 @@ from math import prod
 
 from tflite_fuse.errors import BlockError, ModelError, UsageError
 from tflite_fuse.fusion.block.operators.operands import tensor_name
+from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def network_of(model: Model) -> Network:
     if any(tensor.is_variable for tensor in model.main.tensors):
         raise ModelError("the model keeps state between inferences (variable tensors); such a model cannot be split")
     assembly = _Assembly(model, memory.sizes)
-    lowerings = lower_model(model)
+    lowerings = tuple(map(_in_int8, lower_model(model)))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
         operators = list(run)
         for found in _extractions(model, operators, lowerings) if fusable else operators:
@@ -110,6 +112,13 @@ def network_of(model: Model) -> Network:
             else:
                 assembly.add_stages(found)
     return assembly.network(model.main.inputs or (), model.main.outputs or ())
+
+
+def _in_int8(lowered: Lowered | str) -> Lowered | str:
+    """What travels between workers is int8: an operator on float32 runs whole."""
+    if isinstance(lowered, str) or all(each.type != TensorType.FLOAT32 for each in (*lowered.inputs, lowered.output)):
+        return lowered
+    return lowered if lowered.unit else "it reads or writes float32"
 
 
 def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -> Iterator[Extraction | int]:

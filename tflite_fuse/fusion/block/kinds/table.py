@@ -7,6 +7,7 @@ from itertools import chain
 
 from tflite_fuse.fusion.block.axes import SPOT, Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Tensors
+from tflite_fuse.fusion.block.kinds.borders import DEQUANTIZE, QUANTIZE
 from tflite_fuse.fusion.block.kinds.elementwise.add import ADD
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
@@ -45,6 +46,8 @@ KINDS: Mapping[StageKind, Kind] = {
         OFFSET,
         RESIZE,
         TRANSPOSE_CONV,
+        QUANTIZE,
+        DEQUANTIZE,
     )
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.enums import ElementType
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 
@@ -33,7 +34,8 @@ class Activation:
     Attributes:
         index, name, dims: of the model's tensor.
         scale, zero_point: 1 and 0 where the values are no int8.
-        type: INT8 in all that a block keeps; FLOAT32 between operators that become one table.
+        type: INT8 in all that blocks compute; FLOAT32 before a QUANTIZE, behind a DEQUANTIZE, and between operators
+            that become one table.
         constant: its values, where it is an operand stored in the file.
     """
 
@@ -44,6 +46,11 @@ class Activation:
     zero_point: int
     type: TensorType = TensorType.INT8
     constant: npt.NDArray[Any] | None = field(default=None, compare=False)
+
+    @property
+    def element_type(self) -> ElementType:
+        """What a block's tensor of it has, uint8 not told from int8: that is its storage's matter."""
+        return ElementType.FLOAT32 if self.type == TensorType.FLOAT32 else ElementType.INT8
 
     @property
     def elements(self) -> int:

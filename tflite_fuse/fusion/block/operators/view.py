@@ -16,6 +16,7 @@ from tflite_fuse.fusion.block.operators.operands import (
     read_activation,
     read_border,
     read_operand,
+    read_real,
 )
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, activation_range
 from tflite_fuse.fusion.block.stages import Stage
@@ -53,7 +54,8 @@ class Lowered:
         output_shape: of the stage's output; the model's tensor may lack dimensions of 1.
         fit: of the inputs' shapes.
         folds_padding: True where zeros around the input may become the stage's own padding.
-        function: of an operator that no stage computes, but that may be a part of a table: what it computes.
+        function: of an operator on or between float32 tensors that may be a part of a table: what it computes.
+        part_alone: whether no stage computes it by itself: a block holds it as a part of a table or not at all.
         table: the stage it becomes together with the operators before it that are functions of the same one value; None
             where there are none.
         unit: the operators that become tables together, this one among them: a block holds all of them or none. Empty
@@ -68,6 +70,7 @@ class Lowered:
     fit: Fit = Fit.EXACT
     folds_padding: bool = False
     function: Function | None = None
+    part_alone: bool = False
     table: Stage | None = None
     unit: tuple[int, ...] = ()
     inner: bool = False
@@ -133,6 +136,19 @@ class OperatorView:
             )
         return source, output
 
+    @property
+    def is_real(self) -> bool:
+        """Whether its first input is float32."""
+        index = self.operand(0)
+        return index >= 0 and self.model.main.tensors[index].type == TensorType.FLOAT32
+
+    def same(self) -> tuple[Activation, Activation]:
+        """Input and output of an operator on float32."""
+        source, output = read_real(self.model, self.operand(0)), read_real(self.model, self.output)
+        if source.constant is not None:
+            raise BlockError(f"tensor {source.name} is a constant where blocks read an activation")
+        return source, output
+
     def types(self, *activations: Activation) -> tuple[int, ...]:
         """Types of the model's tensors."""
         return tuple(self.model.main.tensors[activation.index].type for activation in activations)
@@ -187,8 +203,8 @@ def _broadcasts(dims: tuple[int, ...], wide: tuple[int, ...]) -> bool:
 
 def rename(view: OperatorView) -> Lowered:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another name."""
-    source, output = view.border()
-    if view.types(source, output) not in ((TensorType.INT8,) * 2, (TensorType.UINT8,) * 2):
+    source, output = view.same() if view.is_real else view.border()
+    if view.types(source, output) not in ((TensorType.INT8,) * 2, (TensorType.UINT8,) * 2, (TensorType.FLOAT32,) * 2):
         raise BlockError(f"it turns the type of {source.name} into another")
     if source.elements != output.elements:
         raise BlockError(f"it maps {source.elements} to {output.elements} values")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.borders import dequantize_parameters, dequantized, quantize_parameters
 from tflite_fuse.fusion.block.limits import MAX_POSITION
 from tflite_fuse.fusion.block.operators.operands import Activation, read_real
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
@@ -29,7 +30,7 @@ _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
 def _part(sources: Sequence[Activation], output: Activation, function: Function) -> Lowered:
     """A stage that exists only within a table."""
     stage = Stage(StageKind.LOOKUP, (), -1)
-    return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function)
+    return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function, part_alone=True)
 
 
 def _rounded_once(curve: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> Callable[[Floats], Floats]:
@@ -152,15 +153,17 @@ def _leaky_relu(view: OperatorView) -> Lowered:
 
 
 def _dequantize(view: OperatorView) -> Lowered:
-    """A product in double precision, rounded once."""
+    """A stage of its own where its output is wanted as float32."""
     source, output = view.read(), read_real(view.model, view.output)
     if source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
-    return _part([source], output, lambda values: ((values[0] - source.zero_point) * source.scale).astype(np.float32))
+    stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
+    function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
 
 def _quantize(view: OperatorView) -> Lowered:
-    """A quotient in single precision, halves away from zero."""
+    """A quotient in single precision, halves away from zero; a stage of its own where its input is float32."""
     source, output = read_real(view.model, view.operand(0)), view.write()
     if source.constant is not None or source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
@@ -172,7 +175,8 @@ def _quantize(view: OperatorView) -> Lowered:
         away = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps).astype(np.int64)
         return np.clip(away + output.zero_point, -128, 127)
 
-    return _part([source], output, function)
+    stage = Stage(StageKind.QUANTIZE, (), -1, parameters=quantize_parameters(output.scale, output.zero_point))
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
 
 REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
