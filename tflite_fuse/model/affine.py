@@ -24,6 +24,21 @@ def affine_parameters(tensor: Tensor) -> tuple[float, int] | None:
     return (scales[0], zero_points[0]) if len(scales) == len(zero_points) == 1 else None
 
 
+def is_other_sign(signed: Tensor, unsigned: Tensor) -> bool:
+    """Whether an int8 tensor and a uint8 one stand for the same numbers, each value of one being 128 off the other's."""
+    parameters, other = affine_parameters(signed), unsigned.quantization
+    if parameters is None or unsigned.type != TensorType.UINT8 or other is None:
+        return False
+    moved = (parameters[0],), (parameters[1] + 128,)
+    return (tuple(other.scale or ()), tuple(other.zero_point or ())) == moved and parameters[0] > 0
+
+
+def with_other_sign(values: Array) -> Array:
+    """uint8 values as the int8 ones of 128 less, and back."""
+    flipped: Array = np.ascontiguousarray(values).view(np.uint8) ^ np.uint8(128)
+    return flipped.view(np.uint8 if values.dtype == np.int8 else np.int8)
+
+
 def quantize(values: Array, scale: float, zero_point: int) -> Array:
     """float32 values as int8: divided in single precision, halves rounded away from zero, clamped."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

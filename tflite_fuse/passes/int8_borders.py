@@ -1,8 +1,8 @@
-"""Models that speak float32 and compute in int8: hand their QUANTIZE and DEQUANTIZE to the application.
+"""Models that speak float32 or uint8 and compute in int8: hand their QUANTIZE and DEQUANTIZE to the application.
 
-A float32 image takes four times the memory of the int8 one that all further work reads, and fused blocks cannot read
-it. The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and zero
-point stay in the model's tensors.
+A float32 image takes four times the memory of the int8 one that all further work reads, and whoever reads uint8 has to
+convert it. The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and
+zero point stay in the model's tensors.
 """
 
 from __future__ import annotations
@@ -12,34 +12,38 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.affine import affine_parameters, is_reversible
+from tflite_fuse.model.affine import affine_parameters, is_other_sign, is_reversible
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.passes.base import PassResult
+
+
+_OUTER: dict[int, str] = {TensorType.FLOAT32: "DEQUANTIZE", TensorType.UINT8: "QUANTIZE"}
+"""Types that become int8, and what makes outputs of such."""
 
 
 @dataclass(frozen=True)
 class _Border:
-    """A float32 input or output and the operator behind or before it.
+    """An input or output that is float32 or uint8, and the operator behind or before it.
 
     Attributes:
         operator: index of the QUANTIZE or DEQUANTIZE.
-        real: the float32 tensor.
+        outer: that tensor.
         integer: the int8 tensor.
     """
 
     operator: int
-    real: int
+    outer: int
     integer: int
 
 
 @dataclass(frozen=True)
 class Int8Borders:
-    """Make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE separates them from int8 tensors.
+    """Make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between them and int8.
 
-    The int8 tensors take the names of the float32 ones, and their places in signatures.
+    The int8 tensors take the names of the others, and their places in signatures.
     """
 
     name: ClassVar[str] = "int8-io"
@@ -50,15 +54,17 @@ class Int8Borders:
         borders: list[_Border] = []
         for what, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
             for tensor in dict.fromkeys(tensors):
-                if model.main.tensors[tensor].type != TensorType.FLOAT32:
+                if model.main.tensors[tensor].type not in _OUTER:
                     continue
                 found = find(model, tensor)
                 name = model.main.tensors[tensor].name or f"tensor {tensor}"
                 if isinstance(found, str):
-                    notes.append(f"{what} {name} stays float32: {found}")
+                    notes.append(f"{what} {name} stays {type_name(model.main.tensors[tensor].type)}: {found}")
                     continue
                 borders.append(found)
                 notes.append(f"{what} {name} is int8 now, {_meaning(model, found)}: {_label(model, found)} removed")
+        if not notes:
+            notes.append("int8 inputs and outputs were asked for: the model has no others that are float32 or uint8")
         if not borders:
             return PassResult(model, False, tuple(notes))
         bare = remove_plan(model) if has_plan(model) else model
@@ -84,8 +90,9 @@ def _before(model: Model, tensor: int) -> _Border | str:
         return "the model lists it more than once"
     if any(tensor in (op.inputs or ()) for op in graph.operators):
         return "the model reads it itself"
-    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != "DEQUANTIZE":
-        return f"{_list(model, writers)} writes it, not a DEQUANTIZE"
+    wanted = _OUTER[graph.tensors[tensor].type]
+    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != wanted:
+        return f"{_list(model, writers)} writes it, not a {wanted}"
     return _checked(model, _Border(writers[0], tensor, (graph.operators[writers[0]].inputs or (-1,))[0]))
 
 
@@ -94,11 +101,15 @@ def _checked(model: Model, border: _Border) -> _Border | str:
     parameters = affine_parameters(tensor)
     if parameters is None:
         return f"{_label(model, border)} does not lead to an int8 tensor of one scale and zero point"
-    if not is_reversible(*parameters):
+    outer = model.main.tensors[border.outer]
+    if outer.type == TensorType.UINT8:
+        if not is_other_sign(tensor, outer):
+            return f"{_label(model, border)} changes its scale or zero point, too"
+    elif not is_reversible(*parameters):
         return f"its int8 values, of scale {parameters[0]:g}, are no 256 different floats"
     if border.integer in (*model.main.inputs, *model.main.outputs):
         return "its int8 values are an input or output of the model already"
-    if tensor.is_variable or model.buffers[tensor.buffer].data or tensor.dims != model.main.tensors[border.real].dims:
+    if tensor.is_variable or model.buffers[tensor.buffer].data or tensor.dims != model.main.tensors[border.outer].dims:
         return "its int8 values are no activation of the same shape"
     return border
 
@@ -118,9 +129,9 @@ def _list(model: Model, operators: Sequence[int]) -> str:
 
 def _without(model: Model, borders: Sequence[_Border]) -> Model:
     graph = model.main
-    moved = {border.real: border.integer for border in borders}
+    moved = {border.outer: border.integer for border in borders}
     removed = {border.operator for border in borders}
-    names = {border.integer: graph.tensors[border.real].name for border in borders}
+    names = {border.integer: graph.tensors[border.outer].name for border in borders}
     graph = replace(
         graph,
         tensors=tuple(_renamed(names, index, tensor) for index, tensor in enumerate(graph.tensors)),

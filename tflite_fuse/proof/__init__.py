@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.proof.borders import check_outputs, match_float_outputs, match_inputs
+from tflite_fuse.proof.borders import check_outputs, match_outer_outputs, match_inputs
 from tflite_fuse.proof.certificate import BlockProof, Certificate, Finding, merged
 from tflite_fuse.proof.correspondence import Correspondence
 from tflite_fuse.proof.operators import match_operators
@@ -35,7 +35,7 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     before, after = (load_model(m) if isinstance(m, bytes) else m for m in (original, rewritten))
     known = Correspondence(before, after)
     match_inputs(known)
-    match_float_outputs(known)
+    match_outer_outputs(known)
     match_operators(known)
     check_outputs(known)
     findings = (*known.findings, *structure_findings(known), *buffer_findings(known), *plan_findings(known))

@@ -1,4 +1,4 @@
-"""The inputs and outputs of both models: in the arena, outside of it, or int8 where they were float32."""
+"""The inputs and outputs of both models: in the arena, outside of it, or int8 where they were float32 or uint8."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs, w
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.correspondence import Correspondence
+
+
+_OUTER: dict[int, tuple[str, str]] = {
+    TensorType.FLOAT32: ("DEQUANTIZE", "floats"),
+    TensorType.UINT8: ("QUANTIZE", "uint8"),
+}
+"""Types that int8 may take the place of: what makes outputs of them, and how notes call such values.
+
+A QUANTIZE of uint8 must change nothing but how a byte is read: then both tensors hold one value.
+"""
 
 
 def match_inputs(known: Correspondence) -> None:
@@ -38,13 +48,16 @@ def match_inputs(known: Correspondence) -> None:
 
 
 def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
-    """The int8 tensor that takes the place of a float32 input, else the input itself."""
-    if known.before.main.tensors[tensor].type != TensorType.FLOAT32 or now.type != TensorType.INT8:
+    """The int8 tensor that takes the place of a float32 or uint8 input, else the input itself."""
+    was = known.before.main.tensors[tensor].type
+    if was not in _OUTER or now.type != TensorType.INT8:
         return tensor
     for step in known.original.readers(tensor):
-        if step.name == "QUANTIZE" and len(step.outputs) == 1:
+        if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) != tensor:
+            continue
+        if was == TensorType.FLOAT32 or known.original.value(step.outputs[0]) == known.original.value(tensor):
             known.replaced[tensor] = step.outputs[0]
-            known.notes.append(f"input {now.name} takes the int8 values that {step.label} made of floats")
+            known.notes.append(f"input {now.name} takes the int8 values that {step.label} made of {_OUTER[was][1]}")
             return step.outputs[0]
     return tensor
 
@@ -60,18 +73,20 @@ def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named
         known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)
 
 
-def match_float_outputs(known: Correspondence) -> None:
-    """Finds the int8 tensors that take the place of float32 outputs: those a DEQUANTIZE read to write them."""
+def match_outer_outputs(known: Correspondence) -> None:
+    """Finds the int8 tensors that take the place of float32 and uint8 outputs: those that were made such."""
     for a, b in zip(known.before.main.outputs, known.after.main.outputs, strict=False):
         types = known.before.main.tensors[a].type, known.after.main.tensors[b].type
         writer = known.original.writer.get(a)
-        if types != (TensorType.FLOAT32, TensorType.INT8) or writer is None:
+        if types[0] not in _OUTER or types[1] != TensorType.INT8 or writer is None:
             continue
-        step = known.original.steps[writer]
-        if step.name == "DEQUANTIZE" and step.operand(0) >= 0:
+        (name, what), step = _OUTER[types[0]], known.original.steps[writer]
+        if step.name != name or step.operand(0) < 0:
+            continue
+        if types[0] == TensorType.FLOAT32 or known.original.value(step.inputs[0]) == known.original.value(a):
             known.replaced[a] = step.inputs[0]
-            name = known.after.main.tensors[b].name
-            known.notes.append(f"output {name} gives the int8 values that {step.label} made floats of")
+            label = known.after.main.tensors[b].name
+            known.notes.append(f"output {label} gives the int8 values that {step.label} made {what} of")
 
 
 def check_outputs(known: Correspondence) -> None:

@@ -1,4 +1,4 @@
-"""Inputs and outputs of two models that may be float32 in one and int8 in the other."""
+"""Inputs and outputs of two models that may be float32 or uint8 in one and int8 in the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.model import Model
-from tflite_fuse.model.affine import affine_parameters, dequantize, quantize
+from tflite_fuse.model.affine import affine_parameters, dequantize, is_other_sign, quantize, with_other_sign
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType, type_name
@@ -39,7 +39,7 @@ def _signature(tensor: Tensor) -> str:
 
 
 class Ends:
-    """Where one model has float32 and the other int8: what each is given, and how their outputs are compared."""
+    """Where one model has float32 or uint8 and the other int8: what each is given, and how outputs are compared."""
 
     def __init__(self, models: tuple[Model, Model]) -> None:
         graphs = [with_inputs_inside(model).main for model in models]
@@ -57,7 +57,7 @@ class Ends:
         pairs = [(0, 1), (1, 0)]
         return [
             [
-                _as_other(array, here, there) if there.type == TensorType.FLOAT32 else array
+                _as_other(array, here, there) if there.type in (TensorType.FLOAT32, TensorType.UINT8) else array
                 for array, here, there in zip(outputs[a], self._outputs[a], self._outputs[b], strict=True)
             ]
             for a, b in pairs
@@ -68,6 +68,8 @@ def _as_other(array: Array, here: Tensor, there: Tensor) -> Array:
     """What an array of one model's tensor is in the other model's type."""
     if here.type == there.type:
         return array
+    if _differ_in_sign(here, there):
+        return with_other_sign(array) if np.asarray(array).dtype in (np.int8, np.uint8) else array
     if here.type == TensorType.FLOAT32 and (parameters := affine_parameters(there)) is not None:
         return quantize(array, *parameters) if np.asarray(array).dtype == np.float32 else array
     if (parameters := affine_parameters(here)) is not None:
@@ -75,9 +77,13 @@ def _as_other(array: Array, here: Tensor, there: Tensor) -> Array:
     return array
 
 
+def _differ_in_sign(a: Tensor, b: Tensor) -> bool:
+    return is_other_sign(a, b) or is_other_sign(b, a)
+
+
 def _same_meaning(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors can be compared: of one type, or one float32 and the other int8 that stands for floats."""
+    """Whether two tensors can be compared: of one type, or int8 that stands for the float32 or uint8 of the other."""
     if a.dims != b.dims:
         return False
     pairs = ((a, b), (b, a))
-    return a.type == b.type or any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in pairs)
+    return a.type == b.type or _differ_in_sign(a, b) or any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in pairs)
