@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.zoo import networks
+from tflite_fuse.zoo.borders import with_borders
 
 NETWORKS: dict[str, Callable[[], Model]] = {
     "U-Net 96 x 96, TRANSPOSE_CONV": lambda: networks.u_network(96),
@@ -25,6 +26,9 @@ NETWORKS: dict[str, Callable[[], Model]] = {
     "EfficientNet-like 128 x 128, squeeze-excite": networks.efficient_network,
     "YOLOv5n-like 224 x 224": networks.yolo_network,
     "detector's neck, 96 x 96": lambda: networks.neck_network(96),
+    "MobileNetV1 0.25, 96 x 96": networks.mobile_network,
+    "the same, uint8 to float32": lambda: with_borders(networks.mobile_network(), TensorType.UINT8, TensorType.FLOAT32),
+    "the same, float32 to float32": lambda: with_borders(networks.mobile_network(), *[TensorType.FLOAT32] * 2),
 }
 
 

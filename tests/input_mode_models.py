@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflite_fuse.model import Model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import (
@@ -57,10 +61,15 @@ def image_and_vector() -> Model:
     return b.build([b.add(b.softmax(b.fully_connected(image, 4)), b.softmax(y))])
 
 
-def float_input() -> Model:
+def int16_input() -> Model:
+    """A type of input that no block reads."""
     b = ModelBuilder(3)
     x = b.quantize(b.input((1, 16, 16, 3), type=TensorType.FLOAT32))
-    return b.build([b.dequantize(b.mean(b.conv(x, 8, 3)))])
+    model = b.build([b.dequantize(b.mean(b.conv(x, 8, 3)))])
+    tensors, (entering,) = list(model.main.tensors), model.main.inputs
+    quantization = Quantization(scale=(0.001,), zero_point=(0,))
+    tensors[entering] = replace(tensors[entering], type=TensorType.INT16, quantization=quantization)
+    return replace_main(model, replace(model.main, tensors=tuple(tensors)))
 
 
 MODELS = {

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import tflite_fuse
 from tests.builders import random_graph
 from tests.conftest import SHARED
-from tests.input_mode_models import MODELS, float_input, two_towers
+from tests.input_mode_models import MODELS, int16_input, two_towers
 from tests.test_cli import validate
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.cli import app
@@ -188,9 +188,9 @@ def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
     assert any("input input_0 (int8 [1, 16, 16, 3], scale" in note and f"is {mode}: 16 rows" in note for note in notes)
 
 
-def test_float_models_say_what_to_do() -> None:
-    with pytest.raises(LimitError, match=r"input_0 cannot be streamed: it is float32 and QUANTIZE_0 reads it"):
-        tflite_fuse.rewrite(serialize_model(float_input()), input_mode="streamed")
+def test_models_of_other_types_say_what_to_do() -> None:
+    with pytest.raises(LimitError, match=r"input_0 cannot be streamed: it is int16 and QUANTIZE_0 reads it"):
+        tflite_fuse.rewrite(serialize_model(int16_input()), input_mode="streamed")
 
 
 def test_modes_need_the_fuse_pass_and_exist() -> None:
@@ -235,8 +235,8 @@ def test_every_scheme_moves_the_input_or_says_why_not(scheme: str, mode: str) ->
 
 @pytest.mark.parametrize("scheme", ["auto", "inverted-residual"])
 def test_an_input_that_cannot_move_exits_with_1_whatever_the_reason(scheme: str, tmp_path: Path) -> None:
-    """Float input for any scheme, and an int8 one that no inverted residual reads."""
-    save_model(float_input() if scheme == "auto" else two_towers(), tmp_path / "in.tflite")
+    """An int16 input for any scheme, and an int8 one that no inverted residual reads."""
+    save_model(int16_input() if scheme == "auto" else two_towers(), tmp_path / "in.tflite")
     arguments = ["rewrite", "in.tflite", "out.tflite", "--input", "streamed", "--scheme", scheme]
     done = CliRunner().invoke(app, [str(tmp_path / a) if a.endswith(".tflite") else a for a in arguments])
     assert done.exit_code == 1 and "cannot be streamed" in done.stderr and " input_0" in done.stderr
@@ -309,7 +309,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_the_commands_refuse(tmp_path: Path) -> None:
     source, target = tmp_path / "in.tflite", tmp_path / "out.tflite"
-    save_model(float_input(), source)
+    save_model(int16_input(), source)
     for mode in OUTSIDE:
         done = command("rewrite", source, target, "--input", mode)
         assert done.exit_code == 1 and "inference_input_type" in done.stderr and not target.exists()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from tflite_fuse.model import Model
-from tflite_fuse.model.edit import add_operator_code, add_tensor, replace_main
-from tflite_fuse.model.schema import Operator, Quantization
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.zoo.borders import with_borders
 
 
 def with_uint8_borders(model: Model, inputs: bool = True, outputs: bool = True, coarser: float = 1.0) -> Model:
@@ -19,29 +15,4 @@ def with_uint8_borders(model: Model, inputs: bool = True, outputs: bool = True, 
         inputs, outputs: which of them.
         coarser: scale of a uint8 tensor over that of its int8 one; 1: values move by 128 and nothing else.
     """
-    before: list[Operator] = []
-    behind: list[Operator] = []
-    graph = model.main
-    entering, leaving = list(graph.inputs), list(graph.outputs)
-    for positions, operators, wanted in ((entering, before, inputs), (leaving, behind, outputs)):
-        for at, tensor in enumerate(positions if wanted else ()):
-            model, positions[at] = _unsigned(model, tensor, coarser)
-            model, code = add_operator_code(model, builtin="QUANTIZE")
-            ends = (positions[at], tensor) if operators is before else (tensor, positions[at])
-            operators.append(Operator(code, (ends[0],), (ends[1],)))
-    operators = (*before, *model.main.operators, *behind)
-    graph = replace(model.main, operators=operators, inputs=tuple(entering), outputs=tuple(leaving))
-    return replace_main(model, graph)
-
-
-def _unsigned(model: Model, tensor: int, coarser: float) -> tuple[Model, int]:
-    found = model.main.tensors[tensor]
-    scales, points = _quantization(found.quantization)
-    quantization = Quantization(scale=(scales[0] * coarser,), zero_point=(points[0] + 128,))
-    unsigned = replace(found, type=TensorType.UINT8, name=f"{found.name}/uint8", quantization=quantization)
-    return add_tensor(model, unsigned)
-
-
-def _quantization(found: Quantization | None) -> tuple[Sequence[float], Sequence[int]]:
-    assert found is not None and found.scale and found.zero_point
-    return found.scale, found.zero_point
+    return with_borders(model, *(TensorType.UINT8 if wanted else None for wanted in (inputs, outputs)), coarser)

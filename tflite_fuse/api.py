@@ -130,8 +130,8 @@ def rewrite(
         in_place: kernel set whose operators may overwrite their input; None for no such sharing.
         overlap: let fused blocks write their output over input they need no more.
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
-        int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between; verification
-            then gives the int8 model what QUANTIZE makes of the floats, and compares after DEQUANTIZE.
+        int8_io: make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between;
+            verification then gives the int8 model what QUANTIZE makes of its input, and compares after DEQUANTIZE.
         target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
         cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
         progress: called with (step, done, total).

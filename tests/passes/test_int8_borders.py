@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import tflite_fuse
 from tests.conftest import SHARED
 from tests.fusion.raw_models import RawModel
+from tests.uint8_models import with_uint8_borders
 from tflite_fuse.cli import app
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
@@ -21,6 +22,7 @@ from tflite_fuse.model.schema import SignatureDef, TensorMap
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.zoo import ModelBuilder
@@ -183,3 +185,45 @@ def test_the_command(tmp_path: pytest.TempPathFactory) -> None:
     data = f"{tmp_path}/data.npz"
     np.savez(data, *[sample[0][0] for sample in [generate_inputs(float_model(), 1)]])
     assert runner.invoke(app, ["verify", source, target, "--data", data]).exit_code == 0
+
+
+# ---- uint8 ----
+
+
+@needs_tflm
+@pytest.mark.parametrize("mode", tflite_fuse.INPUT_MODES)
+def test_uint8_ends_become_int8_in_every_mode_and_are_proven(mode: str) -> None:
+    model = with_uint8_borders(without_borders())
+    result = tflite_fuse.rewrite(serialize_model(model), int8_io=True, input_mode=mode, inputs=6)
+    assert result.report.verified is not None and result.report.verified.bit_exact
+    graph = load_model(result.model).main
+    assert {graph.tensors[index].type for index in (*graph.inputs, *graph.outputs)} == {TensorType.INT8}
+    assert sum("is int8 now" in note for note in result.report.notes) == 2
+    assert all(entry.type == TensorType.INT8 for entry in result.report.outside)
+
+
+def test_a_quantize_that_rescales_stays() -> None:
+    result = Int8Borders().run(with_uint8_borders(without_borders(), coarser=1.5))
+    assert not result.changed and len(result.notes) == 2
+    assert all("stays uint8" in note and "changes its scale or zero point, too" in note for note in result.notes)
+
+
+def test_a_model_of_int8_ends_says_that_there_is_nothing_to_do() -> None:
+    result = Int8Borders().run(without_borders())
+    assert not result.changed
+    assert result.notes == (
+        "int8 inputs and outputs were asked for: the model has no others that are float32 or uint8",
+    )
+
+
+@needs_tflm
+def test_a_wrong_uint8_end_is_no_proof() -> None:
+    """The int8 model of another scale: 128 off, and something else."""
+    model = with_uint8_borders(without_borders())
+    data = tflite_fuse.rewrite(serialize_model(model), int8_io=True, verify=False).model
+    assert validate(model, load_model(data)).proven
+    assert not validate(with_uint8_borders(without_borders(), coarser=1.01), load_model(data)).proven
+
+
+def without_borders() -> Model:
+    return Int8Borders().run(float_model()).model

@@ -35,7 +35,8 @@ InputMode = Annotated[
 Int8Flag = Annotated[
     bool,
     typer.Option(
-        "--int8-io", help="Make float32 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends."
+        "--int8-io",
+        help="Make float32 and uint8 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends.",
     ),
 ]
 NoOverlap = Annotated[

@@ -25,7 +25,7 @@ def affine_parameters(tensor: Tensor) -> tuple[float, int] | None:
 
 
 def is_other_sign(signed: Tensor, unsigned: Tensor) -> bool:
-    """Whether an int8 tensor and a uint8 one stand for the same numbers, each value of one being 128 off the other's."""
+    """Whether an int8 tensor and a uint8 one stand for the same numbers: values are 128 apart, and nothing else."""
     parameters, other = affine_parameters(signed), unsigned.quantization
     if parameters is None or unsigned.type != TensorType.UINT8 or other is None:
         return False

@@ -19,7 +19,6 @@ from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.passes.base import PassResult
 
-
 _OUTER: dict[int, str] = {TensorType.FLOAT32: "DEQUANTIZE", TensorType.UINT8: "QUANTIZE"}
 """Types that become int8, and what makes outputs of such."""
 

@@ -59,7 +59,7 @@ class FuseOptions:
         overlap: let blocks write their output over input they need no more, where offsets are planned.
         strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
             For the scheme ``auto``.
-        int8_io: make float32 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.
+        int8_io: make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.
         target: the core whose instructions are predicted.
         cost: what counts as compute where a goal speaks of it.
         in_place: kernel set whose operators may overwrite their input; None: none does.

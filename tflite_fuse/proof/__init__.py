@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.proof.borders import check_outputs, match_outer_outputs, match_inputs
+from tflite_fuse.proof.borders import check_outputs, match_inputs, match_outer_outputs
 from tflite_fuse.proof.certificate import BlockProof, Certificate, Finding, merged
 from tflite_fuse.proof.correspondence import Correspondence
 from tflite_fuse.proof.operators import match_operators

@@ -8,7 +8,6 @@ from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.correspondence import Correspondence
 
-
 _OUTER: dict[int, tuple[str, str]] = {
     TensorType.FLOAT32: ("DEQUANTIZE", "floats"),
     TensorType.UINT8: ("QUANTIZE", "uint8"),

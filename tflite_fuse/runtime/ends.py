@@ -85,5 +85,6 @@ def _same_meaning(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors can be compared: of one type, or int8 that stands for the float32 or uint8 of the other."""
     if a.dims != b.dims:
         return False
-    pairs = ((a, b), (b, a))
-    return a.type == b.type or _differ_in_sign(a, b) or any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in pairs)
+    if a.type == b.type or _differ_in_sign(a, b):
+        return True
+    return any(x.type == TensorType.FLOAT32 and affine_parameters(y) is not None for x, y in ((a, b), (b, a)))

@@ -275,3 +275,13 @@ def _pyramid_pooling(b: ModelBuilder, x: Ref) -> Ref:
     for _ in range(3):
         maps.append(b.max_pool(maps[-1], 5, 1, "SAME"))
     return _silu(b, b.concat(maps), x.shape[3])
+
+
+def mobile_network(size: int = 96, width: float = 0.25, classes: int = 10, seed: int = 0) -> Model:
+    """MobileNetV1 (Howard et al. 2017, table 1): depthwise and pointwise convolutions in turn, softmax at the end."""
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), int(32 * width), 3, 2, activation="RELU6")
+    separable = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
+    for filters, stride in separable:
+        x = b.conv(b.depthwise(x, 3, stride, activation="RELU6"), int(filters * width), activation="RELU6")
+    return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fusion.raw_models import RawModel, add_convolution
+from tests.input_mode_models import int16_input
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.lower.outside import MOST_OUTSIDE, inputs_to_move, why_inside
@@ -39,11 +40,20 @@ def test_an_image_that_convolutions_read_can_move() -> None:
     assert inputs_to_move(model, InputMode.RESIDENT) == ((), ())
 
 
-def test_float_inputs_are_named_with_what_to_do() -> None:
+def test_inputs_of_other_types_are_named_with_what_to_do() -> None:
+    reason = only_reason(int16_input())
+    assert "it is int16 and QUANTIZE_0 reads it" in reason and "inference_input_type=tf.int8" in reason
+
+
+def test_float_inputs_can_move_where_a_quantize_alone_reads_them() -> None:
     b = ModelBuilder()
-    x = b.quantize(b.input((1, 6, 6, 2), type=TensorType.FLOAT32))
-    reason = only_reason(b.build([b.conv(x, 4, 3)]))
-    assert "it is float32 and QUANTIZE_0 reads it" in reason and "inference_input_type=tf.int8" in reason
+    model = b.build([b.conv(b.quantize(b.input((1, 6, 6, 2), type=TensorType.FLOAT32)), 4, 3)])
+    assert why_inside(model, model.main.inputs[0]) is None
+    raw = RawModel()
+    x = raw.tensor((1, 6), type_=TensorType.FLOAT32, quantization=None)
+    y = raw.tensor((1, 6), type_=TensorType.FLOAT32, quantization=None)
+    raw.operator("TANH", [x], [y], None)
+    assert "TANH_0 reads it and cannot be part of a block: it computes with float32" in only_reason(raw.build([x], [y]))
 
 
 def test_uint8_inputs_too_unless_a_quantize_reads_them() -> None:
