@@ -243,8 +243,8 @@ def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray)
         oldest: for each output row, the first row of the input that it or a later one needs.
     """
     kept = np.minimum(np.minimum.accumulate(oldest[::-1])[::-1], source.height)
-    written = np.arange(1, output.height + 1, dtype=np.int64) * (output.width * output.channels)
-    return max(-source.nbytes, int(np.max(written - kept * (source.width * source.channels))))
+    written = np.arange(1, output.height + 1, dtype=np.int64) * (output.width * output.pixel_bytes)
+    return max(-source.nbytes, int(np.max(written - kept * (source.width * source.pixel_bytes))))
 
 
 def tiled_distances(
