@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +59,8 @@ def test_activations_leave_the_values_their_bounds_round_to() -> None:
     assert activation_bounds(3, 0.5, -10) == (-10, 2)
     assert activation_bounds(2, 0.4, 0) == (-3, 3)
     assert activation_bounds(4, 0.4, 0) is None
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_none_leaves_no_values(scale: float) -> None:
+    assert activation_bounds(3, scale, 0) is None

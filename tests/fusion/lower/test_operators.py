@@ -104,6 +104,7 @@ def broken(change: str) -> Model:
         "int4": (weights, replace(raw.tensors[weights], type=TensorType.INT4)),
         "sparse": (weights, replace(raw.tensors[weights], sparsity=Sparsity())),
         "cut": (weights, replace(raw.tensors[weights], shape=(3, 3, 3, 4))),
+        "kept": (weights, replace(raw.tensors[weights], is_variable=True)),
         "computed": (weights, replace(raw.tensors[weights], buffer=0)),
     }
     if change in changes:
@@ -145,6 +146,7 @@ def broken(change: str) -> Model:
         ("int4", "are int4, not int8"),
         ("sparse", "are sparse"),
         ("cut", "not stored plainly: 54 bytes for shape [3, 3, 3, 4]"),
+        ("kept", "are a variable"),
         ("computed", "are not a constant"),
         ("bias size", "its bias has 2 values for 3 output channels"),
         ("bias type", "are int64, not int32"),

@@ -8,6 +8,8 @@ precision. Older versions of it did so in single precision here and there, which
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,14 +37,16 @@ def split_scale(ratio: npt.ArrayLike) -> tuple[Int64s, Int64s]:
 
 def product_ratio(input_scale: float, filter_scales: Floats, output_scale: float) -> Floats:
     """input * filter / output, one per filter scale: convolutions, FULLY_CONNECTED."""
-    product: Floats = np.float64(input_scale) * filter_scales.astype(np.float64)
-    quotient: Floats = product / np.float64(output_scale)
+    with np.errstate(all="ignore"):  # Scales of a damaged file lead to multipliers that no block has.
+        product: Floats = np.float64(input_scale) * filter_scales.astype(np.float64)
+        quotient: Floats = product / np.float64(output_scale)
     return quotient
 
 
 def quotient_ratio(input_scale: float, output_scale: float) -> float:
     """input / output: QUANTIZE, MEAN, RELU."""
-    return float(np.float64(input_scale) / np.float64(output_scale))
+    with np.errstate(all="ignore"):
+        return float(np.float64(input_scale) / np.float64(output_scale))
 
 
 def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tuple[int, int]:
@@ -84,11 +88,11 @@ _BOUNDS: dict[int, tuple[float | None, float | None]] = {
 
 
 def activation_bounds(number: int, scale: float, zero_point: int) -> tuple[int, int] | None:
-    """The int8 values a fused activation leaves, None for an activation without integer form.
+    """The int8 values a fused activation leaves, None for an activation or a scale without integer form.
 
     A bound is divided by the scale in single precision and rounded, halves away from zero.
     """
-    if number not in _BOUNDS:
+    if number not in _BOUNDS or not (isfinite(scale) and scale > 0):
         return None
     low, high = _BOUNDS[number]
     return (

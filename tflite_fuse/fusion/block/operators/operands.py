@@ -214,7 +214,7 @@ def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt
     """A constant's values in its own shape.
 
     Raises:
-        BlockError: it is absent, computed at run time, of another type, sparse, compressed or cut short.
+        BlockError: it is absent, computed at run time, a variable, of another type, sparse, compressed or cut short.
     """
     if index < 0:
         raise BlockError(f"its {what} are left out")
@@ -222,6 +222,9 @@ def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt
     data = model.buffers[tensor.buffer].data
     if not data:
         raise BlockError(f"its {what} {name} are not a constant in the file")
+    if tensor.is_variable:
+        # The runtime gives a variable memory of its own and looks at no bytes the file has for it.
+        raise BlockError(f"its {what} {name} are a variable")
     if tensor.type != type_:
         raise BlockError(f"its {what} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
     if tensor.sparsity is not None:
