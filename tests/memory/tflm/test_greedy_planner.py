@@ -189,3 +189,8 @@ def test_a_dynamic_shape_is_refused() -> None:
     maker = Maker()
     with pytest.raises(ModelError, match="dynamic shape"):
         greedy_head(maker.model("RELU", [maker.data((4,))], [maker.data((-1,))]))
+
+
+def test_sizes_beyond_64_bits_are_added_up_as_they_are() -> None:
+    huge = [BufferRequest(1 << 63, 0, 1), BufferRequest(1 << 62, 1, 2), BufferRequest(5, 2, 3)]
+    assert greedy_offsets(huge) == (0, 1 << 63, 0)

@@ -71,20 +71,10 @@ def place(
     budget = Budget() if budget is None else budget
     problem = build_problem(graph, overlaps, alignment)
     starts = _by_order(problem, budget)
-    best = starts[0]
-    if best.top > problem.lower_bound:
-        best = _by_search(problem, starts, budget, seed)
-    bound = problem.lower_bound
+    best, bound = _exactly(problem, starts[0], budget, _QUICK_PAIRS // max(problem.pairs, 1))
     if best.top > bound:
-        offsets, proven = prove(problem, best.offsets, budget)
-        if height(problem, offsets) < best.top:
-            best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
-        bound = best.top if proven else bound
-    if best.top > bound and problem.shares and len(problem.sizes) <= _MOST_SETTLED:
-        offsets, proven = settle(problem, best.offsets, budget)
-        if height(problem, offsets) < best.top:
-            best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
-        bound = best.top if proven else bound
+        best = min(best, _by_search(problem, starts, budget, seed), key=lambda candidate: candidate.top)
+        best, bound = _exactly(problem, best, budget, _NODES)
     if best.top > bound and use_cpsat:
         offsets, bound = solve(problem, best.offsets, time_limit=budget.seconds(), seed=seed)
         budget.is_over()  # The solver has a clock of its own: whether that ended it shows in ours.
@@ -100,6 +90,9 @@ def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
 
 _MOST_SETTLED = 120
 """Items up to which problems that share memory are worth an exact search."""
+_NODES, _POSITIONS, _QUICK_PAIRS = 4_000, 20_000, 40_000
+"""Decisions of an exact search, positions of the one that needs more of them, and pairs of items it may look at before
+anything else is tried: most small problems yield at once or never."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +109,17 @@ def _placement(graph: MemoryGraph, problem: Problem, best: _Candidate, bound: in
     for item, tensor in enumerate(problem.tensors):
         offsets[tensor] = best.offsets[item] * alignment
     return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
+
+
+def _exactly(problem: Problem, best: _Candidate, budget: Budget, nodes: int) -> tuple[_Candidate, int]:
+    """The best placement after an exact search of at most so many decisions, and the least height proven."""
+    if best.top <= problem.lower_bound or (problem.shares and len(problem.sizes) > _MOST_SETTLED):
+        return best, problem.lower_bound
+    solve_exactly, most = (settle, _NODES) if problem.shares else (prove, _POSITIONS)
+    offsets, proven = solve_exactly(problem, best.offsets, budget, nodes=min(nodes, _NODES) * most // _NODES)
+    if height(problem, offsets) < best.top:
+        best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
+    return best, best.top if proven else problem.lower_bound
 
 
 def _by_order(problem: Problem, budget: Budget) -> list[_Candidate]:

@@ -7,9 +7,10 @@ first; each goes into the first gap, from the bottom, between buffers that live 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tflite_fuse.memory.tflm.head_requests import BufferRequest, arena_requests
 from tflite_fuse.memory.tflm.offline_plan import ONLINE
@@ -71,25 +72,36 @@ def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:
     free = [index for index, buffer in enumerate(buffers) if buffer.offset == ONLINE]
     free.sort(key=lambda index: (-buffers[index].size, -index))
     offsets = [buffer.offset for buffer in buffers]
-    placed: list[tuple[int, int, int]] = []
-    for turn, index in enumerate((*fixed, *free)):
+    placed = _Placed(buffers)
+    for index in (*fixed, *free):
         if buffers[index].offset == ONLINE:
-            offsets[index] = _first_gap(buffers, index, placed)
-        insort(placed, (offsets[index], turn, index))
+            offsets[index] = placed.first_gap(buffers[index])
+        placed.add(offsets[index], buffers[index])
     return tuple(offsets)
 
 
-def _first_gap(buffers: Sequence[BufferRequest], wanted: int, placed: Sequence[tuple[int, int, int]]) -> int:
-    size, first, last = buffers[wanted].size, buffers[wanted].first, buffers[wanted].last
-    candidate = 0
-    for offset, _, index in placed:
-        other = buffers[index]
-        if other.first > last or first > other.last:
-            continue
-        if offset - candidate >= size:
-            break
-        candidate = max(candidate, offset + other.size)
-    return candidate
+class _Placed:
+    """The buffers that have their place: start, end, first and last use of each, by start and then by turn."""
+
+    def __init__(self, buffers: Sequence[BufferRequest]) -> None:
+        # Sums beyond 64 bits are Python's own: a file may claim tensors of any size.
+        fits = sum(abs(buffer.size) + abs(buffer.offset) for buffer in buffers) < 1 << 62
+        self._columns = np.empty((4, len(buffers)), dtype=np.int64 if fits else object)
+        self._count = 0
+
+    def add(self, offset: int, buffer: BufferRequest) -> None:
+        at, end = int(np.searchsorted(self._columns[0, : self._count], offset, side="right")), self._count
+        self._columns[:, at + 1 : end + 1] = self._columns[:, at:end].copy()
+        self._columns[:, at] = offset, offset + buffer.size, buffer.first, buffer.last
+        self._count += 1
+
+    def first_gap(self, wanted: BufferRequest) -> int:
+        """The lowest offset where a buffer fits between those that live with it."""
+        placed = self._columns[:, : self._count]
+        starts, ends = placed[:2, (placed[2] <= wanted.last) & (placed[3] >= wanted.first)]
+        floors = np.maximum.accumulate(np.concatenate((np.zeros(1, self._columns.dtype), ends)))
+        wide = np.flatnonzero(starts - floors[:-1] >= wanted.size)
+        return int(floors[wide[0] if len(wide) else -1])
 
 
 def head_bytes(model: Model) -> int:
