@@ -20,7 +20,7 @@ from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import DEFAULT_PASSES, Cost, read_options
+from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.pipelines.metrics import model_metrics
@@ -106,7 +106,7 @@ def rewrite(
     strips: bool = True,
     int8_io: bool = False,
     target: str = Target.GENERIC.value,
-    cost: str = Cost.MACS.value,
+    cost: str = "macs",
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -173,7 +173,7 @@ def pareto(
     strips: bool = True,
     int8_io: bool = False,
     target: str = Target.GENERIC.value,
-    cost: str = Cost.MACS.value,
+    cost: str = "macs",
 ) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
@@ -212,7 +212,7 @@ def metrics(
     input_mode: str = InputMode.RESIDENT.value,
     int8_io: bool = False,
     target: str = Target.GENERIC.value,
-    cost: str = Cost.MACS.value,
+    cost: str = "macs",
     in_place: str | None = None,
     time_limit: float | None = None,
 ) -> dict[str, float]:

@@ -68,7 +68,7 @@ def _rows(network: dict[str, Any], inputs: int) -> Iterator[Row]:
     side = network["input"][0]
     for count in TILES:
         theirs = algorithm_1(graph, (count, count))
-        factor = theirs.macs / graph.macs
+        factor = theirs.macs / graph.work
         auto = free.least_ram(max(factor, 1.0))
         yield {
             "model": network["name"],

@@ -20,7 +20,7 @@ def streamnet(data: Data) -> dict[str, Any]:
         row: Row = {
             "model": entry["model"],
             "image_bytes": sum(graph.sizes[tensor] for tensor in graph.inputs),
-            "macs": graph.macs,
+            "macs": graph.work,
             "theirs_stream_2d_ram_bytes": round(float(entry["sn2d_mem_kb"]) * KB),
             "theirs_stream_2d_macs": round(float(entry["sn2d_mmac"]) * 1e6),
             "theirs_mcunetv2_ram_bytes": round(float(entry["mcunetv2_mem_kb"]) * KB),

@@ -67,7 +67,7 @@ def evaluate(graph: LayerGraph, blocks: Sequence[Range], tiles: tuple[int, int])
     while index < len(graph.layers):
         last = last_of.get(index, index)
         inside = graph.layers[index : last + 1]
-        scratch, work = (0, graph.layers[index].macs) if last == index else tile_costs(graph, inside, tiles)
+        scratch, work = (0, graph.layers[index].work) if last == index else tile_costs(graph, inside, tiles)
         ram, macs, index = max(ram, live_bytes(graph, index, last) + scratch), macs + work, last + 1
     return Tiled(tuple(blocks), ram, macs)
 
@@ -94,7 +94,7 @@ def tile_costs(graph: LayerGraph, block: Sequence[Layer], tiles: tuple[int, int]
         inner = list(_tile(graph, block, depthwise, tile))
         scratch = max(scratch, sum(count for count, _ in inner))
         macs += sum(work for _, work in inner)
-    return scratch, macs + sum(layer.macs for layer in block if layer.stage and layer.stage.kind is StageKind.ADD)
+    return scratch, macs + sum(layer.work for layer in block if layer.stage and layer.stage.kind is StageKind.ADD)
 
 
 def _tile(
@@ -109,7 +109,7 @@ def _tile(
         before = layer is not block[-1] and layer.stage.output in depthwise.inputs
         pixels = halo[0] * halo[1] if before else tile[0] * tile[1]
         inner = before or layer.stage is depthwise
-        yield pixels * output.channels if inner else 0, layer.macs // output.pixels * pixels
+        yield pixels * output.channels if inner else 0, layer.work // output.pixels * pixels
 
 
 def _stage(block: Sequence[Layer], wanted: Callable[[Stage], bool]) -> Stage:

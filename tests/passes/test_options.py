@@ -8,10 +8,11 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, UsageError
+from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.options import Cost, FuseOptions, read_options
+from tflite_fuse.passes.options import FuseOptions, read_options
 
 UNFUSED = ("reorder", "plan")
 
@@ -70,7 +71,7 @@ def test_views_agree_with_the_options() -> None:
 
 
 def test_instructions_are_the_compute_of_a_goal_only() -> None:
-    assert FuseOptions(cost=Cost.INSTRUCTIONS).counted is None
+    assert FuseOptions(cost=WorkUnit.INSTRUCTIONS).counted is None
     assert FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4).counted is None
-    asked = FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4, cost=Cost.INSTRUCTIONS)
+    asked = FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4, cost=WorkUnit.INSTRUCTIONS)
     assert asked.counted is asked.search().target is Target.CORTEX_M4

@@ -187,7 +187,7 @@ def tried(starts: Sequence[Start], goal: Goal) -> list[Fused]:
 def _promise(front: Front, goal: Goal) -> int:
     """The arena a front expects for a goal, the limit on RAM aside."""
     limit = goal.compute_limit
-    allowed = [point for point in front.points if limit is None or point.macs <= limit * front.unfused.macs]
+    allowed = [point for point in front.points if limit is None or point.work <= limit * front.unfused.work]
     return min(point.ram_bytes for point in allowed or front.points)
 
 

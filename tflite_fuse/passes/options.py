@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -25,13 +26,6 @@ DEFAULT_PASSES = ("reorder", "fuse", "plan")
 
 TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
-
-
-class Cost(Enum):
-    """What compute is counted in."""
-
-    MACS = "macs"
-    INSTRUCTIONS = "instructions"
 
 
 Name = TypeVar("Name", bound=Enum)
@@ -77,7 +71,7 @@ class FuseOptions:
     strips: bool = True
     int8_io: bool = False
     target: Target = Target.GENERIC
-    cost: Cost = Cost.MACS
+    cost: WorkUnit = WorkUnit.MACS
     in_place: str | None = None
     time_limit: float | None = None
     count_tail: bool = True
@@ -104,7 +98,7 @@ class FuseOptions:
                 self.input_mode is not InputMode.RESIDENT
             ),
             "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
-            "instructions are predicted for fused blocks": self.cost is Cost.INSTRUCTIONS,
+            "instructions are predicted for fused blocks": self.cost is WorkUnit.INSTRUCTIONS,
             "a trade of RAM for compute is what fused blocks offer": (
                 self.goal.least_ram or self.goal.max_compute is not None
             ),
@@ -122,7 +116,7 @@ class FuseOptions:
     @property
     def counted(self) -> Target | None:
         """The core whose instructions are the goal's compute; None for multiply-accumulates, as without a goal."""
-        return self.target if self.cost is Cost.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED else None
+        return self.target if self.cost is WorkUnit.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED else None
 
     @property
     def _most_compute(self) -> float | None:
@@ -164,7 +158,7 @@ def read_options(
     scheme: str = Scheme.AUTO.value,
     input_mode: str = InputMode.RESIDENT.value,
     target: str = Target.GENERIC.value,
-    cost: str = Cost.MACS.value,
+    cost: str = WorkUnit.MACS.value,
     **others: object,
 ) -> FuseOptions:
     """The options a user gave by name; the others are fields of ``FuseOptions``. Raises UsageError."""
@@ -174,6 +168,6 @@ def read_options(
         scheme=named(Scheme, scheme, "there is no scheme {!r}; the schemes are {}"),
         input_mode=named(InputMode, input_mode, "inputs cannot be {!r}; they can be {}"),
         target=named(Target, target, "{!r} is no target; choose from {}"),
-        cost=named(Cost, cost, "compute is counted in macs or instructions, not in {!r}"),
+        cost=named(WorkUnit, cost, "compute is counted in macs or instructions, not in {!r}"),
         **others,  # type: ignore[arg-type]
     )

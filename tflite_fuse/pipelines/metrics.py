@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
 from tflite_fuse.fusion.instructions.targets import LONGEST, in_instructions
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
@@ -25,7 +26,7 @@ from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import Cost, FuseOptions
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.pipelines.flat import report_metrics, shortfalls
 from tflite_fuse.rewriting import rewrite_model
@@ -62,7 +63,7 @@ def _exact(model: Model, data: bytes, options: FuseOptions, max_flash: int | Non
             continue
         found = report_metrics(report)
         found.setdefault("instructions", _instructions(model, options))
-        counted = None if options.cost is Cost.MACS else report.prediction
+        counted = None if options.cost is WorkUnit.MACS else report.prediction
         factor = report.compute_factor if counted is None else counted.factor
         kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
         met = attempt.goal == options.goal
@@ -87,12 +88,12 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed
     changed = prepared(changed)
-    options = replace(options, cost=Cost.MACS)
+    options = replace(options, cost=WorkUnit.MACS)
     points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
     chosen = _chosen(points, options.goal, macs)
     arena, tail, blocks, fused, executed = before.total, before.tail, 0, 0, macs
-    if chosen is not None and (chosen.ram_bytes < arena or chosen.macs < executed):
-        arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.macs
+    if chosen is not None and (chosen.ram_bytes < arena or chosen.work < executed):
+        arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.work
         blocks, fused = chosen.blocks, chosen.operators
     factor = round(executed / macs, 6) if macs else 1.0
     found = {
@@ -138,7 +139,7 @@ def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...]
 def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint | None:
     """The point a rewrite would look for, or the one nearest to what was asked for."""
     limit = goal.compute_limit
-    allowed = [point for point in points if limit is None or point.macs <= limit * macs] or list(points[-1:])
+    allowed = [point for point in points if limit is None or point.work <= limit * macs] or list(points[-1:])
     if goal.max_ram is not None:
         allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed
     return allowed[0] if allowed else None
@@ -147,7 +148,7 @@ def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint
 def _instructions(model: Model, options: FuseOptions) -> float:
     """Predicted instructions of all operators one by one."""
     graph = in_instructions(graph_from_model(model), options.target, LONGEST)
-    return float(sum(layer.macs for layer in graph.layers))
+    return float(sum(layer.work for layer in graph.layers))
 
 
 def _kept_inside(model: Model) -> int:

@@ -20,14 +20,14 @@ class FrontRow:
 
     Attributes:
         ram_bytes: the arena ``rewrite`` needs for it: head and tail on a 32-bit target.
-        macs: multiply-accumulates executed, or predicted instructions if the report has a target.
-        compute_factor: ``macs`` over those of the unfused model.
+        work: in the report's unit.
+        compute_factor: ``work`` over that of the unfused model.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.
         marks: what this point is the answer to, such as ``least RAM``.
     """
 
     ram_bytes: int
-    macs: int
+    work: int
     compute_factor: float
     blocks: tuple[tuple[str, str, int, int], ...]
     marks: tuple[str, ...]
@@ -45,7 +45,7 @@ class FrontReport:
 
     model: str
     unfused_ram_bytes: int
-    unfused_macs: int
+    unfused_work: int
     rows: tuple[FrontRow, ...]
     claim: Claim
     target: str | None = None
@@ -64,11 +64,11 @@ class FrontReport:
             "optimal": asdict(self.claim),
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
-            "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_macs},
+            "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_work},
             "points": [
                 {
                     "ram_bytes": row.ram_bytes,
-                    self.unit: row.macs,
+                    self.unit: row.work,
                     "compute_factor": row.compute_factor,
                     "blocks": [
                         {"first": first, "last": last, "operators": count, "strip_width": width}
@@ -84,7 +84,7 @@ class FrontReport:
         """One line per point: ram_bytes,macs,compute_factor,blocks,marks."""
         lines = [f"ram_bytes,{self.unit},compute_factor,blocks,marks"]
         lines += [
-            f"{row.ram_bytes},{row.macs},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
+            f"{row.ram_bytes},{row.work},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
             for row in self.rows
         ]
         return "\n".join(lines) + "\n"
@@ -105,7 +105,7 @@ class FrontReport:
             marks = ", ".join(row.marks)
             table.add_row(
                 f"{row.ram_bytes:,}",
-                f"{row.macs:,}",
+                f"{row.work:,}",
                 f"{row.compute_factor:.3f}",
                 blocks or "none",
                 marks,

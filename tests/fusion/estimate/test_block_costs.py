@@ -39,7 +39,7 @@ def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
             # Readers of one tensor may look at different corners of their common region: nobody asks for all of it.
             inner = (tensor for layer in graph.layers[costs.first : last] for tensor in layer.outputs)
             shared = any(len(graph.consumers[tensor]) > 1 for tensor in inner)
-            assert costs.macs[0] >= exact.macs if shared else costs.macs[0] == exact.macs
+            assert costs.work[0] >= exact.macs if shared else costs.work[0] == exact.macs
             assert costs.scratch[0] >= exact.scratch_bytes
 
 
@@ -71,7 +71,7 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
     maker.join(StageKind.ADD, maker.window(mixed, 8), 0)
     graph, config = maker.graph(), BlockConfig(16, width, chunk)
     costs, exact = price_block(graph, 0, 3, config), schedule(block_of(graph, 0, 3), config)
-    assert costs.macs[0] == exact.macs
+    assert costs.work[0] == exact.macs
     assert costs.scratch[0] == exact.scratch_bytes
 
 
@@ -94,12 +94,12 @@ def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> 
             storage = Storage.SCRATCH if reads else Storage.INPUT
             block = block_of(graph, costs.first, last, storage)
             exact = schedule(block, BlockConfig(driven.height, driven.width, chunk))
-            assert costs.macs[0] >= exact.macs
+            assert costs.work[0] >= exact.macs
             assert costs.scratch[0] >= exact.scratch_bytes
             if reads:
                 external = schedule(block_of(graph, costs.first, last, Storage.EXTERNAL), exact.config)
                 resident = price_block(graph, costs.first, last, exact.config)
-                assert resident.macs[0] >= external.macs
+                assert resident.work[0] >= external.macs
                 assert resident.scratch[0] >= external.scratch_bytes
 
 
@@ -150,17 +150,17 @@ def test_a_long_tail_lies_over_the_rings() -> None:
     graph, config = maker.graph(), BlockConfig(4, 4, 1)
     costs, exact = price_block(graph, 0, 4, config), schedule(block_of(graph, 0, 4), config)
     assert costs.scratch[0] == exact.scratch_bytes > 300
-    assert costs.macs[0] == exact.macs == graph.macs
+    assert costs.work[0] == exact.macs == graph.work
 
 
 def test_full_width_recomputes_nothing_and_strips_count_their_halos() -> None:
     graph = inverted_residuals()
     first, last = 1, 3
-    base = sum(graph.layers[index].macs for index in range(first, last + 1))
-    assert price_block(graph, first, last, BlockConfig(6, 6)).macs[0] == base
+    base = sum(graph.layers[index].work for index in range(first, last + 1))
+    assert price_block(graph, first, last, BlockConfig(6, 6)).work[0] == base
     # Three strips of two columns: the expansion runs 3 + 4 + 3 columns instead of 6.
-    extra = graph.layers[first].macs // 6 * 4
-    assert price_block(graph, first, last, BlockConfig(6, 2)).macs[0] == base + extra
+    extra = graph.layers[first].work // 6 * 4
+    assert price_block(graph, first, last, BlockConfig(6, 2)).work[0] == base + extra
 
 
 def test_a_folded_tail_needs_accumulators_and_no_feature_map() -> None:
@@ -173,7 +173,7 @@ def test_a_folded_tail_needs_accumulators_and_no_feature_map() -> None:
     assert costs.driven == features
     # Accumulators of two bytes per channel, then one chunk of pixels; the average later lies over the pixels.
     assert costs.scratch[0] == 2 * 10 + 2 * 10 + CURSORS[1]
-    assert costs.macs[0] == graph.macs
+    assert costs.work[0] == graph.work
 
 
 def test_all_tilings_at_once_equal_each_alone() -> None:
@@ -185,7 +185,7 @@ def test_all_tilings_at_once_equal_each_alone() -> None:
         for index, tile in enumerate(zip(costs.tile_height, costs.tile_width, strict=True)):
             alone = price_block(graph, costs.first, last, BlockConfig(int(tile[0]), int(tile[1]), 2))
             assert alone.scratch[0] == costs.scratch[index]
-            assert alone.macs[0] == costs.macs[index]
+            assert alone.work[0] == costs.work[index]
 
 
 def test_a_branch_nothing_in_the_block_reads_ends_the_walk() -> None:

@@ -48,7 +48,7 @@ def test_targets_are_called_as_documented() -> None:
 def test_longer_runs_cost_less_a_pixel_and_cores_with_dsp_take_fewer(model: Model) -> None:
     graph = graph_from_model(model)
     fast, slow = in_instructions(graph, Target.CORTEX_M7, 8), in_instructions(graph, Target.XTENSA, 8)
-    assert fast.macs < slow.macs
+    assert fast.work < slow.work
     for layer in fast.layers:
         if layer.stage is not None and graph.tensors[layer.outputs[0]].pixels > 1:
             assert list(layer.run_costs) == sorted(layer.run_costs) and len(layer.run_costs) == 8
@@ -66,7 +66,7 @@ def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> 
             runs = graph.tensors[layer.inputs[0] if graph.accumulates(index) else layer.outputs[0]]
             planned = schedule(block, BlockConfig(runs.height, runs.width, chunk))
             took = block_instructions([(block, planned)], Target.CORTEX_M4)
-            assert took <= layer.macs <= took + runs.height * (runs.width // chunk + 1) + 1
+            assert took <= layer.work <= took + runs.height * (runs.width // chunk + 1) + 1
 
 
 @pytest.mark.parametrize("model", [MODEL, cell_network(), pyramid_network(), one_dimensional_network()])
@@ -82,7 +82,7 @@ def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Mo
             took = block_instructions([(block, schedule(block, config))], Target.CORTEX_M7)
             driven = graph.tensors[driven_tensor(graph, first, end - 1)]
             near = 0.1 if config.tile_width < driven.width else 0.03
-            assert (1 - near) * took <= options.macs[index] <= (1 + near) * took
+            assert (1 - near) * took <= options.work[index] <= (1 + near) * took
             compared += 1
     assert compared > 10
 
@@ -90,10 +90,10 @@ def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Mo
 def test_a_front_trades_instructions_for_ram() -> None:
     model = inverted_residual_network(size=96, blocks=6)
     front = fusion_front(model, SearchOptions(target=Target.CORTEX_M7, count_tail=True))
-    assert front.unfused.macs != graph_from_model(model).macs
+    assert front.unfused.work != graph_from_model(model).work
     assert len({block.config.chunk for point in front.points for block in point.blocks}) > 1
     assert front.least_ram(1.2).compute_factor <= 1.2
-    assert all(later.macs < 0.999 * before.macs for before, later in pairwise(front.points))
+    assert all(later.work < 0.999 * before.work for before, later in pairwise(front.points))
 
 
 def test_limits_count_instructions_and_reports_multiply_accumulates() -> None:

@@ -98,7 +98,7 @@ def test_every_cut_graph_is_a_dag_from_start_to_end() -> None:
     assert nx.is_directed_acyclic_graph(cuts)
     assert nx.has_path(cuts, 0, len(graph.layers))
     for _, _, options in cuts.edges(data="options"):
-        assert (np.diff(options.ram) > 0).all() and (np.diff(options.macs) < 0).all()
+        assert (np.diff(options.ram) > 0).all() and (np.diff(options.work) < 0).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))

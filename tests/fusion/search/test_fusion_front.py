@@ -57,7 +57,7 @@ def every_path(cuts: nx.MultiDiGraph) -> Pairs:
             (max(peak, int(ram)), tail + edge["tail"], macs + int(more))
             for source, _, edge in cuts.in_edges(cut, data=True)
             for peak, tail, macs in reached[source]
-            for ram, more in zip(edge["options"].ram, edge["options"].macs, strict=True)
+            for ram, more in zip(edge["options"].ram, edge["options"].work, strict=True)
         ]
     return [(peak + tail, macs) for peak, tail, macs in reached[cuts.number_of_nodes() - 1]]
 
@@ -75,7 +75,7 @@ def pruned_front(cuts: nx.MultiDiGraph) -> Pairs:
     edges = nx.MultiDiGraph()
     edges.add_nodes_from(cuts)
     for source, target, options in cuts.edges(data="options"):
-        for ram, macs in zip(options.ram, options.macs, strict=True):
+        for ram, macs in zip(options.ram, options.work, strict=True):
             edges.add_edge(source, target, ram=int(ram), macs=int(macs))
     end, found = cuts.number_of_nodes() - 1, []
     start = cuts.graph["start"]
@@ -98,11 +98,11 @@ def cheapest(edges: nx.MultiDiGraph, nodes: list[int]) -> list[tuple[int, int, i
 def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> None:
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 6))
-    paths = [(path.peak, path.macs) for path in search_paths(cuts)]
+    paths = [(path.peak, path.work) for path in search_paths(cuts)]
     assert paths == unbeaten(every_path(cuts.dag))
     assert paths == pruned_front(cuts.dag)
     most = random.choice([0, *(macs for _, macs in paths), 100])
-    limited = [(path.peak, path.macs) for path in search_paths(cuts, most)]
+    limited = [(path.peak, path.work) for path in search_paths(cuts, most)]
     assert limited == ([pair for pair in paths if pair[1] <= most] or paths[-1:])
 
 
@@ -111,7 +111,7 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
 def test_tails_add_up_beside_the_peak(seed: int) -> None:
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 5), tails=True)
-    assert [(path.peak + path.tail, path.macs) for path in search_paths(cuts)] == unbeaten(every_path(cuts.dag))
+    assert [(path.peak + path.tail, path.work) for path in search_paths(cuts)] == unbeaten(every_path(cuts.dag))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))
@@ -128,7 +128,7 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
     graph = random_graph(random, random.randint(2, 6))
     front = fusion_front(graph, SearchOptions(scheme=scheme))
     cuts = cut_graph(graph, restriction(graph, scheme)).edges.dag
-    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts))
+    assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cuts))
 
 
 @settings(max_examples=60, deadline=None)
@@ -139,14 +139,14 @@ def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: in
     options = SearchOptions(overlap=True, single_operators=True, bands=bands)
     front = fusion_front(graph, options).points
     limited = fusion_front(graph, replace(options, most_compute=limit)).points
-    most = max(limit, 1.0) * graph.macs
-    assert limited == (tuple(point for point in front if point.macs <= most) or front[-1:])
+    most = max(limit, 1.0) * graph.work
+    assert limited == (tuple(point for point in front if point.work <= most) or front[-1:])
 
 
 def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
     graph = inverted_residuals((4, 4, 6, 6, 8), size=24).without_network_tensors()
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges
-    front = [(path.peak, path.macs) for path in search_paths(cuts)]
+    front = [(path.peak, path.work) for path in search_paths(cuts)]
     assert len(front) > 3
     assert front == pruned_front(cuts.dag)
 
@@ -159,17 +159,17 @@ def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
         for block in point.blocks:
             assert block.operators == tuple(range(block.operators[0], block.operators[-1] + 1))
             for index in range(position, block.operators[0]):
-                peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].macs
+                peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].work
             costs = price_block(graph, block.operators[0], block.operators[-1], block.config)
-            assert (block.scratch_bytes, block.macs) == (costs.scratch[0], costs.macs[0])
-            assert block.extra_macs == block.macs - sum(graph.layers[index].macs for index in block.operators)
+            assert (block.scratch_bytes, block.work) == (costs.scratch[0], costs.work[0])
+            assert block.extra_work == block.work - sum(graph.layers[index].work for index in block.operators)
             scratch = -(-block.scratch_bytes // alignment) * alignment
             peak = max(peak, residency.outside(block.operators[0], block.operators[-1]) + scratch)
-            macs, position = macs + block.macs, block.operators[-1] + 1
+            macs, position = macs + block.work, block.operators[-1] + 1
         for index in range(position, len(graph.layers)):
-            peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].macs
-        assert (point.ram_bytes, point.macs) == (peak, macs)
-        assert point.compute_factor == pytest.approx(macs / graph.macs)
+            peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].work
+        assert (point.ram_bytes, point.work) == (peak, macs)
+        assert point.compute_factor == pytest.approx(macs / graph.work)
 
 
 @pytest.mark.parametrize("alignment", [1, 16])
@@ -177,7 +177,7 @@ def test_points_are_what_their_blocks_say(alignment: int) -> None:
     graph = NETWORK
     front = fusion_front(graph, SearchOptions(alignment=alignment))
     check_points(graph, front, alignment)
-    assert front.unfused.blocks == () and front.unfused.macs == graph.macs
+    assert front.unfused.blocks == () and front.unfused.work == graph.work
     assert front.points[0].ram_bytes < front.unfused.ram_bytes
 
 
@@ -207,12 +207,12 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
         assert mode is InputMode.STREAMED and "no block holds all operators that read" in str(error)
         return
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO, bands=overlap), options)
-    assert [(point.ram_bytes, point.macs) for point in front.points] == unbeaten(every_path(cuts.edges.dag))
+    assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cuts.edges.dag))
     plain = fusion_front(graph, SearchOptions(chunks=(1,)))
     if mode is not InputMode.STREAMED:
         overhead = 24  # a block of one operator has cursors, which the operator as it is has not
         for point in plain.points:
-            assert any(o.ram_bytes <= point.ram_bytes + overhead and o.macs <= point.macs for o in front.points)
+            assert any(o.ram_bytes <= point.ram_bytes + overhead and o.work <= point.work for o in front.points)
 
 
 def test_a_streamed_or_external_input_takes_no_ram() -> None:

@@ -49,7 +49,7 @@ def test_auto_is_never_worse_than_a_scheme(seed: int, scheme: Scheme) -> None:
     )
     best = fusion_front(graph)
     for point in fusion_front(graph, SearchOptions(scheme=scheme)).points:
-        assert any(other.ram_bytes <= point.ram_bytes and other.macs <= point.macs for other in best.points)
+        assert any(other.ram_bytes <= point.ram_bytes and other.work <= point.work for other in best.points)
 
 
 @pytest.mark.parametrize("scheme", [Scheme.HEAD_PATCHES, Scheme.STREAM_1D, Scheme.STREAM_2D])
@@ -70,7 +70,7 @@ def test_head_patches_cut_both_ways_alike() -> None:
     for point in front_of(Scheme.HEAD_PATCHES).points:
         for block in point.blocks:
             assert block.config.tile_height == block.config.tile_width
-            assert block.extra_macs > 0 or block.scheme == "line-buffers"
+            assert block.extra_work > 0 or block.scheme == "line-buffers"
 
 
 def test_h_cache_computes_one_column_at_a_time() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,17 @@ from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 from tflite_fuse.model.tail_shares import NO_TAIL, TailShares
 
 
+class WorkUnit(Enum):
+    """What work is counted in.
+
+    Multiply-accumulates count taps on padding, as in every paper compared with. Instructions are those the device
+    library is expected to take.
+    """
+
+    MACS = "macs"
+    INSTRUCTIONS = "instructions"
+
+
 @dataclass(frozen=True)
 class Layer:
     """One operator.
@@ -28,7 +40,7 @@ class Layer:
         name: how messages and reports call it.
         inputs: activation tensors it reads, indices into ``LayerGraph.tensors``.
         outputs: activation tensors it writes.
-        macs: multiply-accumulates of one inference; taps on padding count, as in every paper compared with.
+        work: of one inference, in the graph's unit.
         stage: its window geometry (``inputs`` and ``output`` index the graph's tensors; weights may be absent), or
             None if it cannot run inside a block.
         reason: why ``stage`` is None, one sentence.
@@ -37,14 +49,14 @@ class Layer:
             before convolutions, a LOGISTIC before the MUL with its input.
         unit: the first and the last of the operators it becomes tables with: a block holds all from one to the other or
             none of them. None for an operator by itself.
-        run_costs: what runs of 1, 2, … pixels of its output cost in a search that counts no multiply-accumulates but
-            something to which the length of runs matters; empty where all pixels cost the same.
+        run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
+            where all pixels cost the same.
     """
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    macs: int = 0
+    work: int = 0
     stage: Stage | None = None
     reason: str = ""
     view: bool = False
@@ -68,6 +80,7 @@ class LayerGraph:
         layers: operators in execution order, one per operator of the model, same indices.
         inputs, outputs: the network's.
         tail: what the runtime keeps for all this, where it is known.
+        unit: what work is counted in.
     """
 
     tensors: tuple[BlockTensor, ...]
@@ -76,6 +89,7 @@ class LayerGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     tail: TailShares = NO_TAIL
+    unit: WorkUnit = WorkUnit.MACS
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
@@ -130,9 +144,9 @@ class LayerGraph:
         return KINDS[stage.kind].accumulates(self.tensors[self.through_views(self.layers[layer].inputs[0])])
 
     @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one unfused inference."""
-        return sum(layer.macs for layer in self.layers)
+    def work(self) -> int:
+        """The work of one unfused inference."""
+        return sum(layer.work for layer in self.layers)
 
     def without_network_tensors(self) -> LayerGraph:
         """The same graph in the accounting that leaves network inputs and outputs out (msf-CNN's)."""

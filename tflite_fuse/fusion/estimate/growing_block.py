@@ -54,8 +54,8 @@ class BlockCosts:
         chunk, tile_height, tile_width: every chunk with every height with every width, [configurations] like all that
             follow.
         scratch: bytes of rings, accumulators and workspace.
-        macs: multiply-accumulates executed, halos counted once per tile that computes them. Where a tensor has several
-            readers that look at different corners of it, a few pixels more than that.
+        work: in the graph's unit, halos counted once per tile that computes them. Where a tensor has several readers
+            that look at different corners of it, a few pixels more than that.
         usable: False where an output of the block would be left with holes, or a streamed input read twice.
         shared: bytes of output that lie over an input.
     """
@@ -67,7 +67,7 @@ class BlockCosts:
     tile_height: IntArray
     tile_width: IntArray
     scratch: IntArray
-    macs: IntArray
+    work: IntArray
     usable: npt.NDArray[np.bool_]
     shared: IntArray
 
@@ -77,7 +77,7 @@ class GrowingBlock:
 
     Attributes:
         demands: what its layers ask of tensors that no layer of it writes.
-        scratch, macs, usable: as in ``BlockCosts``, [chunks or 1, heights, widths]; scratch without what the tail and
+        scratch, work, usable: as in ``BlockCosts``, [chunks or 1, heights, widths]; scratch without what the tail and
             the executor itself need.
         begins: the last layer that may be its first one, as it holds units whole.
     """
@@ -90,11 +90,11 @@ class GrowingBlock:
         self.configurations = tuple(column.ravel() for column in columns)
         oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
-        self.rings, self.work = Rings(grid, chunks, last), Work(grid, pricing.chunks, last)
+        self.rings, self.counting = Rings(grid, chunks, last), Work(grid, pricing.chunks, last)
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
-        self.scratch = self.macs = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
+        self.scratch = self.work = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = self._least = 0
         self.begins = last
@@ -108,7 +108,7 @@ class GrowingBlock:
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
         """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
-        affordable: npt.NDArray[np.bool_] = np.any(self.macs - self._least <= limit.spare, axis=0)
+        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
         return affordable
 
     def fold(self, tail: int) -> None:
@@ -121,7 +121,7 @@ class GrowingBlock:
         result = graph.through_views(graph.layers[self.last].outputs[0])
         for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
             self._hold(index)
-            self.macs = self.macs + layer.macs
+            self.work = self.work + layer.work
             self._least += 0 if self.pricing.limit is None else self.pricing.limit.least[index]
             if layer.stage is None:
                 continue
@@ -130,8 +130,8 @@ class GrowingBlock:
                 self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
         summing = graph.layers[tail]
         if summing.run_costs:
-            in_runs = self.work.in_runs(visited, summing.run_costs)
-            self.macs = self.macs + in_runs - rows_cost(graph.tensors[self.driven], summing.run_costs)
+            in_runs = self.counting.in_runs(visited, summing.run_costs)
+            self.work = self.work + in_runs - rows_cost(graph.tensors[self.driven], summing.run_costs)
         if summing.stage is not None:
             self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
 
@@ -148,7 +148,7 @@ class GrowingBlock:
             usable = usable & self.grid.is_whole(self.graph.tensors[self.driven])
         reserved = reserved_bytes(self.stages + len(sources), self.pointers)
         scratch = np.maximum(scratch, self.tail_bytes) + (reserved + self.sums)
-        columns = (column.ravel() for column in (scratch, self.macs, usable, self._shared(first)))
+        columns = (column.ravel() for column in (scratch, self.work, usable, self._shared(first)))
         yield BlockCosts(first, self.last, self.driven, *self.configurations, *columns)
 
     def _holds_all_readers(self, tensor: int, first: int) -> bool:
@@ -184,8 +184,8 @@ class GrowingBlock:
             self._follow(index, demand, inside)
             if self._sees_a_map_for_one_pixel(index):
                 return False
-            if layer.macs:
-                self.macs = self.macs + self.work.of_layer(index, layer, demand)
+            if layer.work:
+                self.work = self.work + self.counting.of_layer(index, layer, demand)
             self.stages += 1
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             for source in dict.fromkeys(layer.inputs):

@@ -32,7 +32,7 @@ def work_limit(graph: LayerGraph, most: int) -> WorkLimit:
             [] if layer.run_costs else [(computed[tensor], graph.tensors[tensor].pixels) for tensor in layer.outputs]
         )
         least.append(
-            min((rows.pixels(columns) * (layer.macs // pixels) for (rows, columns), pixels in ranges), default=0)
+            min((rows.pixels(columns) * (layer.work // pixels) for (rows, columns), pixels in ranges), default=0)
         )
     return WorkLimit(tuple(least), most - sum(least))
 

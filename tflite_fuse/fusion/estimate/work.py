@@ -29,7 +29,7 @@ class Work:
             broken = self._broken_runs(index, demand, layer.run_costs)
             return self._in_all_rows(demand, self._rows_in_runs(demand, layer.run_costs) + broken)
         _, columns = longest_and_total(demand.columns, self.grid.widths)
-        return np.multiply.outer(self._rows(demand), columns) * (layer.macs // demand.extent.pixels)
+        return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
 
     def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """What a region costs if its rows are computed one by one, each in runs as long as they may be."""

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
+from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, WorkUnit
 from tflite_fuse.fusion.block.stages import Block, Stage
 from tflite_fuse.fusion.estimate.run_lengths import rows_cost
 from tflite_fuse.fusion.instructions.counts import (
@@ -108,15 +108,16 @@ def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Target)
 
 
 def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGraph:
-    """The graph with ``macs`` of every layer replaced by the instructions the device library is expected to take.
+    """The graph with the work of every layer counted in the instructions the device library is expected to take.
 
     Operators no block can hold count as if their multiply-accumulates were those of a plain convolution.
 
     Args:
-        longest: pixels of the longest runs; ``macs`` is what a layer takes in these, row by row.
+        longest: pixels of the longest runs; ``work`` is what a layer takes in these, row by row.
     """
     cost = _Instructions(graph, target, longest)
-    return replace(graph, layers=tuple(cost.of_layer(index) for index in range(len(graph.layers))))
+    layers = tuple(cost.of_layer(index) for index in range(len(graph.layers)))
+    return replace(graph, layers=layers, unit=WorkUnit.INSTRUCTIONS)
 
 
 @dataclass(frozen=True)
@@ -129,18 +130,18 @@ class _Instructions:
         layer, tensors = self.graph.layers[index], self.graph.tensors
         costs = instruction_costs(self.target)
         if layer.stage is None:
-            return replace(layer, macs=predicted_instructions({"plain macs": layer.macs}, costs))
+            return replace(layer, work=predicted_instructions({"plain macs": layer.work}, costs))
         stage = replace(layer.stage, inputs=layer.inputs, output=layer.outputs[0])
         if self.graph.accumulates(index):
             return self._accumulator(layer, stage)
         runs = tuple(self._run(stage, length) for length in range(1, self.longest + 1))
-        return replace(layer, macs=rows_cost(tensors[stage.output], runs), run_costs=runs)
+        return replace(layer, work=rows_cost(tensors[stage.output], runs), run_costs=runs)
 
     def _accumulator(self, layer: Layer, stage: Stage) -> Layer:
         """Its runs are those in which it adds up its input; what makes its output comes on top."""
         visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
         source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]
-        return replace(layer, macs=rows_cost(source, visits) + self._run(stage, 1), run_costs=visits)
+        return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1), run_costs=visits)
 
     def _run(self, stage: Stage, length: int) -> int:
         counts = stage_counts(stage, self.graph.tensors, {length: 1}, self.target.conv_at_once)

@@ -129,7 +129,7 @@ class _Edges:
         """The cut graph."""
         allowed, most = self._allowed(), self.rules.most_ram
         some = not self.rules.every_block and self.restriction.scheme is Scheme.AUTO
-        if some and work_limit(self.graph, self.graph.macs).spare == 0:
+        if some and work_limit(self.graph, self.graph.work).spare == 0:
             # No path computes less than one without recompute does; with more RAM than such a one none is on the front.
             enough = self._enough(allowed)
             most = enough if most is None else min(most, enough)
@@ -149,7 +149,7 @@ class _Edges:
         """The operator at an index by itself, unless it reads what is not there."""
         layer, nothing = self.graph.layers[index], np.zeros(1, dtype=np.int64)
         if self.moved.isdisjoint(layer.inputs):
-            needs = np.array([self.residency.outside(index, index)]), np.array([layer.macs])
+            needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
             yield Edge(index, index + 1, Offers(*needs, *(nothing,) * 4), False, self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None, whole: bool = False) -> Iterator[Edge]:
@@ -227,8 +227,8 @@ def _refuse_beyond_budget(graph: LayerGraph) -> None:
     if count > MOST_LAYERS:
         raise BudgetError(f"blocks are searched for models of up to {MOST_LAYERS:,} operators, not of {count:,}")
     for layer in graph.layers:
-        if layer.macs > most_work(count):
-            raise BudgetError(f"{layer.name} takes {layer.macs:,} steps, more than can be weighed")
+        if layer.work > most_work(count):
+            raise BudgetError(f"{layer.name} takes {layer.work:,} steps, more than can be weighed")
 
 
 def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
@@ -253,8 +253,8 @@ def splits_padding(graph: LayerGraph, first: int) -> bool:
 def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Offers:
     """Args: paired: for how many chunks each height goes with one width alone, 0 if with all; most: work."""
     configurations = costs.tile_height, costs.tile_width, costs.chunk
-    everything = Offers(residency.while_running(costs), costs.macs, costs.scratch, *configurations)
-    usable = costs.usable & (costs.macs <= most)
+    everything = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
+    usable = costs.usable & (costs.work <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
         usable = usable & np.tile(pairs.ravel(), paired)

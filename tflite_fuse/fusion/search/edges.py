@@ -24,13 +24,13 @@ class Offers:
 
     Attributes:
         ram: bytes live while the edge runs.
-        macs: multiply-accumulates executed.
+        work: in the graph's unit.
         scratch: bytes of the block's scratch, 0 for an operator that runs as it is.
         tile_height, tile_width, chunk: the block's configuration, 0 for an operator that runs as it is.
     """
 
     ram: IntArray
-    macs: IntArray
+    work: IntArray
     scratch: IntArray
     tile_height: IntArray
     tile_width: IntArray
@@ -40,12 +40,12 @@ class Offers:
         return len(self.ram)
 
     def pick(self, indices: IntArray) -> Offers:
-        columns = self.ram, self.macs, self.scratch, self.tile_height, self.tile_width, self.chunk
+        columns = self.ram, self.work, self.scratch, self.tile_height, self.tile_width, self.chunk
         return Offers(*(column[indices] for column in columns))
 
     def best(self) -> Offers:
         """Those no other is below in both RAM and multiply-accumulates."""
-        return self if len(self) == 1 else self.pick(pareto(self.ram, self.macs))
+        return self if len(self) == 1 else self.pick(pareto(self.ram, self.work))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,16 +19,16 @@ class BlockChoice:
         operators: indices of the model's operators it replaces, ascending.
         config: tiles and chunk it runs in.
         scratch_bytes: its FIFOs, accumulators and workspace.
-        macs: multiply-accumulates it executes.
-        extra_macs: ``macs`` less those of its operators: what it recomputes less what it skips because nobody reads it.
+        work: in the graph's unit.
+        extra_work: ``work`` less that of its operators: what it recomputes less what it skips because nobody reads it.
         scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
     """
 
     operators: tuple[int, ...]
     config: BlockConfig
     scratch_bytes: int
-    macs: int
-    extra_macs: int
+    work: int
+    extra_work: int
     scheme: str
 
 
@@ -40,15 +40,15 @@ class Point:
 
     Attributes:
         ram_bytes: largest working set, everything live counted, and the arena's tail if the search counts it.
-        macs: multiply-accumulates executed.
-        compute_factor: ``macs`` over those of the unfused model.
+        work: in the graph's unit.
+        compute_factor: ``work`` over that of the unfused model.
         blocks: the fused blocks in execution order; all other operators run as they are.
         largest: the operators (one, or those of a block) whose working set is the largest.
         tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 where the search does not count it.
     """
 
     ram_bytes: int
-    macs: int
+    work: int
     compute_factor: float
     blocks: tuple[BlockChoice, ...]
     largest: tuple[int, ...]
@@ -77,7 +77,7 @@ class Front:
             LimitError: no point needs so little compute; the message names the least.
         """
         for point in self.points:
-            if max_compute is None or point.macs <= max_compute * self.unfused.macs:
+            if max_compute is None or point.work <= max_compute * self.unfused.work:
                 return point
         raise LimitError(
             f"a compute factor of at most {max_compute:g} cannot be reached: the least is "

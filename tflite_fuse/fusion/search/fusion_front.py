@@ -77,7 +77,7 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
     if options.target is None:
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
-        priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.macs))
+        priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
     cuts = cut_graph(graph, _restriction(graph, options), priced)
     builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
     points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
@@ -90,7 +90,7 @@ def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
     """The points that take clearly less than the one before: predictions are not so exact."""
     last = None
     for point in points:
-        if last is None or point.macs < (1 - LEAST_GAIN) * last.macs:
+        if last is None or point.work < (1 - LEAST_GAIN) * last.work:
             yield (last := point)
 
 
@@ -106,7 +106,7 @@ def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
     peak = max([residency.start, *sets])
     largest = (sets.index(peak),) if peak in sets else ()
     tail = graph.tail.total if options.count_tail else 0
-    return Point(peak + tail, graph.macs, 1.0, (), largest, tail)
+    return Point(peak + tail, graph.work, 1.0, (), largest, tail)
 
 
 class _PointBuilder:
@@ -126,8 +126,8 @@ class _PointBuilder:
                 largest = tuple(range(edge.source, edge.target))
             if edge.fused:
                 blocks.append(self._block(edge, leg.option, path.peak))
-        factor = path.macs / self.graph.macs if self.graph.macs else 1.0
-        return Point(path.peak + path.tail, path.macs, factor, tuple(blocks), largest, path.tail)
+        factor = path.work / self.graph.work if self.graph.work else 1.0
+        return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail)
 
     def _block(self, edge: Edge, option: int, peak: int) -> BlockChoice:
         operators, options = tuple(range(edge.source, edge.target)), edge.options
@@ -140,9 +140,9 @@ class _PointBuilder:
             if ram > peak:
                 break
             config, scratch = wider, needed
-        macs = int(options.macs[option])
-        extra = macs - sum(self.graph.layers[index].macs for index in operators)
-        return BlockChoice(operators, config, scratch, macs, extra, self._scheme(operators, config))
+        work = int(options.work[option])
+        extra = work - sum(self.graph.layers[index].work for index in operators)
+        return BlockChoice(operators, config, scratch, work, extra, self._scheme(operators, config))
 
     def _price(self, first: int, last: int, config: BlockConfig) -> tuple[int, int]:
         """RAM while the block runs, and its scratch."""

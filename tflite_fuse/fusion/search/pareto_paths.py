@@ -42,13 +42,13 @@ class Path:
     Attributes:
         peak: bytes, the largest RAM of its edges.
         tail: bytes, the sum over its edges and the graph's own.
-        macs: the sum over its edges.
+        work: the sum over its edges.
         legs: the edges from first to last.
     """
 
     peak: int
     tail: int
-    macs: int
+    work: int
     legs: tuple[Leg, ...]
 
 
@@ -109,10 +109,10 @@ def search_paths(cuts: CutGraph, most_work: int | None = None) -> tuple[Path, ..
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
-        macs = int(end.cost[index]) // len(edges) ** 2
-        if not paths or macs < paths[-1].macs:
+        work = int(end.cost[index]) // len(edges) ** 2
+        if not paths or work < paths[-1].work:
             legs, peak = _trace(edges, labels, int(index))
-            paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, macs, legs))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
     return tuple(paths)
 
 
@@ -135,7 +135,7 @@ def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
 
 def _fewest(edge: Edge) -> int:
     """Multiply-accumulates of its cheapest option."""
-    return int(edge.options.macs[-1])
+    return int(edge.options.work[-1])
 
 
 def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
@@ -205,7 +205,7 @@ def _along(before: _Labels, edge: Edge, bounds: _Bounds, places: int) -> _Extens
     return _Extension(
         np.maximum.outer(before.peak, ram).ravel(),
         np.repeat(before.tail + edge.tail, end - first),
-        np.add.outer(before.cost, options.macs[first:end] * places**2 + changes).ravel(),
+        np.add.outer(before.cost, options.work[first:end] * places**2 + changes).ravel(),
         range(first, end),
     )
 

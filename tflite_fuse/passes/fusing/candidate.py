@@ -75,12 +75,12 @@ class Site:
     @cached_property
     def alone(self) -> tuple[int, ...]:
         """Instructions each operator is expected to take by itself."""
-        return tuple(layer.macs for layer in in_instructions(self.graph, self.core, LONGEST).layers)
+        return tuple(layer.work for layer in in_instructions(self.graph, self.core, LONGEST).layers)
 
     @property
     def unfused_compute(self) -> int:
         """What counts of the model as it is."""
-        return self.graph.macs if self.target is None else sum(self.alone)
+        return self.graph.work if self.target is None else sum(self.alone)
 
     def front(self, options: SearchOptions) -> Front:
         """The front of the model."""
@@ -106,7 +106,7 @@ class Site:
         return Candidate(point, draft, blocks, ordered, needed, loading, macs, instructions, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
-        return self.graph.macs + sum(block.extra_macs for block in blocks)
+        return self.graph.work + sum(block.extra_macs for block in blocks)
 
     def _instructions(self, blocks: Sequence[InsertedBlock]) -> int:
         fused = {operator for block in blocks for operator in block.choice.operators}

@@ -92,7 +92,7 @@ class Chooser:
             for candidate in self._kept([self.site.realise(point)]):
                 least, placed = min(least or candidate.arena, candidate.arena), placed + 1
                 yield candidate
-        plain = [point for point in points[PLACED:] if point.macs <= front.unfused.macs]
+        plain = [point for point in points[PLACED:] if point.work <= front.unfused.work]
         yield from self._kept(map(self.site.realise, plain[:1]))
 
     def _easier_to_load(self, least: Candidate) -> Candidate:
@@ -118,7 +118,7 @@ class Chooser:
         if limit is None:
             return list(front.points)
         slack = 1.0 if self.options.target is None else TOO_MUCH_EXPECTED
-        return [point for point in front.points if point.macs <= limit * slack * front.unfused.macs]
+        return [point for point in front.points if point.work <= limit * slack * front.unfused.work]
 
     def _kept(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that really keep it: predicted instructions to a thousandth, which is less than they tell."""
@@ -154,15 +154,15 @@ class Chooser:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
         unfused = None if self.site.maker.moved else self.site.realise(front.unfused)
         unfused = unfused if unfused is not None and unfused.arena <= max_ram else None
-        if unfused is not None and (self.options.target is None or unfused.compute <= front.points[-1].macs):
+        if unfused is not None and (self.options.target is None or unfused.compute <= front.points[-1].work):
             return unfused
         fitting = sum(point.ram_bytes <= max_ram for point in points)
         plain = map(self.site.realise, reversed(points[: fitting + BEYOND]))
         fit = self._best_fit(plain, max_ram)
-        if fit is not None and fit.point.macs <= front.points[-1].macs and not _skips(front):
+        if fit is not None and fit.point.work <= front.points[-1].work and not _skips(front):
             return fit
         banded = [point for point in self._banded(front) if point.ram_bytes <= max_ram + max_ram // NEAR]
-        cheaper = [point for point in banded if fit is None or point.macs < fit.compute]
+        cheaper = [point for point in banded if fit is None or point.work < fit.compute]
         better = self._best_fit(_cheapest_first(self.site, cheaper, max_ram), max_ram)
         fits = [candidate for candidate in (unfused, fit, better) if candidate is not None]
         if fits:
@@ -192,7 +192,7 @@ class Chooser:
         return min(some, key=lambda fit: fit.compute, default=None)
 
     def _compute_not_reached(self, front: Front) -> LimitError:
-        least = self.site.realise(front.points[-1]).compute / max(front.unfused.macs, 1)
+        least = self.site.realise(front.points[-1]).compute / max(front.unfused.work, 1)
         digits = 2 if least > 1.1 else 4
         return LimitError(
             f"a compute factor of at most {self.goal.compute_limit:g} cannot be reached with the scheme "
@@ -225,7 +225,7 @@ def _with_shorter_runs(site: Site, least: Candidate, chunk: int) -> Candidate:
 
 def _skips(front: Front) -> bool:
     """Whether blocks skip work of the model, so that others may recompute without more work in all."""
-    return front.points[-1].macs < front.unfused.macs
+    return front.points[-1].work < front.unfused.work
 
 
 def _bands(point: Point) -> int:

@@ -29,14 +29,14 @@ class NarrowPoint:
     Attributes:
         ram_bytes: its largest working set, and the arena's tail.
         tail_bytes: that tail.
-        macs: multiply-accumulates executed.
+        work: in the graph's unit.
         blocks: how many it has.
         operators: operators that are in them.
     """
 
     ram_bytes: int
     tail_bytes: int
-    macs: int
+    work: int
     blocks: int
     operators: int
 
@@ -54,7 +54,7 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
     """
     rules = replace(options, every_block=False, chunks=(min(options.chunks),), target=None)
     if options.most_compute is not None:
-        rules = replace(rules, most_work=int(max(options.most_compute, 1.0) * graph.macs))
+        rules = replace(rules, most_work=int(max(options.most_compute, 1.0) * graph.work))
     allowed = restriction(graph, rules.scheme, rules.tiles, rules.tile_size, rules.strips)
     if rules.scheme is Scheme.AUTO:
         cuts = narrow_cuts(graph, rules.alignment)
@@ -75,4 +75,4 @@ def narrow_cuts(graph: LayerGraph, alignment: int) -> frozenset[int]:
 def _point(path: Path) -> NarrowPoint:
     fused = [leg.edge for leg in path.legs if leg.edge.fused]
     operators = sum(edge.target - edge.source for edge in fused)
-    return NarrowPoint(path.peak + path.tail, path.tail, path.macs, len(fused), operators)
+    return NarrowPoint(path.peak + path.tail, path.tail, path.work, len(fused), operators)

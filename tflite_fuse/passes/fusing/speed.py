@@ -60,7 +60,7 @@ class Speed:
         Shorter line buffers can pay for longer runs. Otherwise nobody who did not ask for it is to find more
         multiply-accumulates in his model.
         """
-        most = max(found[0].macs, self.site.graph.macs)
+        most = max(found[0].macs, self.site.graph.work)
         plain = [each for each in found if each.macs <= most]
         if self.goal != NOTHING_RECOMPUTED or len(plain) == len(found):
             return list(found)
@@ -78,7 +78,7 @@ class Speed:
             return None
         limit = self.goal.longest(least.arena)
         for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
-            if point.ram_bytes <= most and point.macs <= (1 - WORTH_SAYING) * chosen.instructions:
+            if point.ram_bytes <= most and point.work <= (1 - WORTH_SAYING) * chosen.instructions:
                 found = self.site.realise(point)
                 saves = found.instructions <= (1 - WORTH_SAYING) * chosen.instructions
                 return found if saves and chosen.arena < found.arena <= most else None
@@ -87,7 +87,7 @@ class Speed:
     def _strips(self, least: Candidate) -> tuple[bool, ...]:
         """Whether to look at strips: at once where there are some, else where full width leaves much to save."""
         wanted = self.options.strips
-        return (wanted,) if any(block.choice.extra_macs for block in least.blocks) else (False, True)[: 1 + wanted]
+        return (wanted,) if any(block.choice.extra_work for block in least.blocks) else (False, True)[: 1 + wanted]
 
     def _by_speed(self, limit: int, strips: bool) -> list[Point]:
         """Points of the front of instructions, the fewest first; blocks much too large for the limit are left out."""
