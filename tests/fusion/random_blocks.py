@@ -135,6 +135,13 @@ class BlockMaker(TensorMaker):
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.SQUARED_DIFFERENCE, (newest, partner), -1, parameters=numbers), shape)
 
+    def extreme(self) -> None:
+        newest, partner = self.newest, self.partner(same_channels=True)
+        kind = self.rng.choice([StageKind.MAXIMUM, StageKind.MINIMUM])
+        self.newest = newest
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(kind, (newest, partner), -1), shape)
+
     def concatenation(self) -> None:
         newest = self.newest
         inputs = [newest, *(self.partner(same_channels=False) for _ in range(self.rng.randint(1, 2)))]
@@ -240,7 +247,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs, reals=True)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
-    steps += [maker.resizing, maker.transposed, maker.there_and_back]
+    steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

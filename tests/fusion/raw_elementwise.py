@@ -18,7 +18,14 @@ from tests.fusion.raw_models import (
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, OptionsTable
 
-PAIR_OPTIONS = {"ADD": "AddOptions", "MUL": "MulOptions", "SQUARED_DIFFERENCE": "", "SUB": "SubOptions"}
+PAIR_OPTIONS = {
+    "ADD": "AddOptions",
+    "MAXIMUM": "",
+    "MINIMUM": "",
+    "MUL": "MulOptions",
+    "SQUARED_DIFFERENCE": "",
+    "SUB": "SubOptions",
+}
 
 
 def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:

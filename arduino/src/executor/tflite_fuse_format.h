@@ -106,7 +106,11 @@ enum tflite_fuse_kind {
   /* From float32 to int8. */
   TFLITE_FUSE_KIND_QUANTIZE = 19,
   /* From int8 to float32. */
-  TFLITE_FUSE_KIND_DEQUANTIZE = 20
+  TFLITE_FUSE_KIND_DEQUANTIZE = 20,
+  /* Of two tensors, byte by byte. */
+  TFLITE_FUSE_KIND_MAXIMUM = 21,
+  /* Of two tensors, byte by byte. */
+  TFLITE_FUSE_KIND_MINIMUM = 22
 };
 
 /* Where a tensor of a block lives. */

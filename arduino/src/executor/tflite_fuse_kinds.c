@@ -21,7 +21,9 @@
   row(RESIZE, resize)                    \
   row(TRANSPOSE_CONV, transpose_conv)      \
   row(QUANTIZE, quantize)                  \
-  row(DEQUANTIZE, dequantize)
+  row(DEQUANTIZE, dequantize)              \
+  row(MAXIMUM, maximum)                    \
+  row(MINIMUM, minimum)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

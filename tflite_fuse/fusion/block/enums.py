@@ -43,6 +43,10 @@ class StageKind(IntEnum):
     """From float32 to int8."""
     DEQUANTIZE = 20
     """From int8 to float32."""
+    MAXIMUM = 21
+    """Of two tensors, byte by byte."""
+    MINIMUM = 22
+    """Of two tensors, byte by byte."""
 
 
 class Storage(IntEnum):

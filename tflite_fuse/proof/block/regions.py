@@ -82,7 +82,7 @@ SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
 
-PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE)
+PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.MAXIMUM, StageKind.MINIMUM)
 """Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
 
 

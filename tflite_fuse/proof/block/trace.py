@@ -13,7 +13,7 @@ from tflite_fuse.fusion.block.enums import ElementType, StageKind, Storage
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
 from tflite_fuse.proof.block.constants import Constants
 from tflite_fuse.proof.block.options import Options
-from tflite_fuse.proof.block.regions import SPREADING, Program, program_of
+from tflite_fuse.proof.block.regions import PAIRS, SPREADING, Program, program_of
 from tflite_fuse.proof.block.replay import ScheduleProof, replay
 from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.proof.certificate import BlockProof, Finding
@@ -22,9 +22,7 @@ from tflite_fuse.proof.original.meanings import lookups, meaning_of
 from tflite_fuse.proof.original.values import Original
 
 _ARITIES = {
-    StageKind.ADD: (2, 2),
-    StageKind.MULTIPLY: (2, 2),
-    StageKind.SQUARED_DIFFERENCE: (2, 2),
+    **dict.fromkeys(PAIRS, (2, 2)),
     StageKind.CONCATENATION: (1, 255),
     StageKind.SOURCE: (0, 0),
 }

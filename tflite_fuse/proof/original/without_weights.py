@@ -72,6 +72,20 @@ def squared_difference(original: Original, step: Step) -> Meaning | None:
     return Meaning(step, StageKind.SQUARED_DIFFERENCE, step.inputs, step.outputs[0], *images, addition=numbers)
 
 
+def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """MAXIMUM or MINIMUM of the bytes of two tensors, of equal shapes or one of one pixel."""
+
+    def extreme(original: Original, step: Step) -> Meaning | None:
+        if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs):
+            return None
+        images = _images(original, step, 2)
+        if images is None or not _go_together(*images):
+            return None
+        return Meaning(step, kind, step.inputs, step.outputs[0], *images)
+
+    return extreme
+
+
 def multiply(original: Original, step: Step) -> Meaning | None:
     """MUL of equal shapes, with one pixel, or with a constant."""
     clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)

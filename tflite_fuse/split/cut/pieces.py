@@ -134,6 +134,8 @@ _CHANNELS: dict[StageKind, _Channels] = {
             StageKind.ADD,
             StageKind.MULTIPLY,
             StageKind.SQUARED_DIFFERENCE,
+            StageKind.MAXIMUM,
+            StageKind.MINIMUM,
             StageKind.LOOKUP,
             StageKind.PAD,
             StageKind.AVERAGE_POOL,

@@ -9,6 +9,7 @@ from tflite_fuse.fusion.block.axes import SPOT, Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Tensors
 from tflite_fuse.fusion.block.kinds.borders import DEQUANTIZE, QUANTIZE
 from tflite_fuse.fusion.block.kinds.elementwise.add import ADD
+from tflite_fuse.fusion.block.kinds.elementwise.extreme import MAXIMUM, MINIMUM
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LOOKUP
 from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.elementwise.offset import OFFSET
@@ -48,6 +49,8 @@ KINDS: Mapping[StageKind, Kind] = {
         TRANSPOSE_CONV,
         QUANTIZE,
         DEQUANTIZE,
+        MAXIMUM,
+        MINIMUM,
     )
 }
 

@@ -31,7 +31,6 @@ from tflite_fuse.fusion.block.entry import (
     parameters_of,
     pixels_of,
 )
-from tflite_fuse.fusion.block.kinds.elementwise.real import one_value
 from tflite_fuse.fusion.block.limits import MAX_POSITION
 from tflite_fuse.fusion.block.operators.operands import Activation
 from tflite_fuse.fusion.block.operators.requantization import RELU, RELU6, activation_range, quantize_multiplier
@@ -95,22 +94,6 @@ def _lowered_by(function: Function) -> Callable[[OperatorView], Lowered]:
         parameters = lookup_parameters(function(view, source, output))
         stage = Stage(StageKind.LOOKUP, (), -1, parameters=parameters)
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
-
-    return lower
-
-
-def _lowered_extreme(extreme: Callable[[Int64Array, Int64Array], Int64Array]) -> Callable[[OperatorView], Lowered]:
-    """MAXIMUM or MINIMUM of a tensor and a constant: of bytes, whatever they stand for."""
-
-    def lower(view: OperatorView) -> Lowered:
-        first, second, output = view.pair()
-        source, bound = sorted((first, second), key=lambda part: part.constant is not None)
-        if bound.constant is None:
-            raise BlockError("both of its inputs are computed")
-        parameters = lookup_parameters(extreme(VALUES, one_value(bound).astype(np.int64)))
-        return Lowered(
-            Stage(StageKind.LOOKUP, (), -1, parameters=parameters), (source,), output, output.shape, Fit.PIXELS
-        )
 
     return lower
 
@@ -233,8 +216,6 @@ LOOKUP = Kind(
         "ELU": _lowered_by(_elu),
         "HARD_SWISH": _lowered_by(_hard_swish),
         "LEAKY_RELU": _lowered_by(_leaky_relu),
-        "MAXIMUM": _lowered_extreme(np.maximum),
-        "MINIMUM": _lowered_extreme(np.minimum),
         "LOGISTIC": _lowered_by(_saturating(fixed_point.logistic, 23, -128)),
         "QUANTIZE": _lower_quantize,
         "RELU": _lowered_by(_relu),
