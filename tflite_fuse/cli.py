@@ -19,6 +19,7 @@ from tflite_fuse.commands.boards import boards
 from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto
+from tflite_fuse.commands.report import report
 from tflite_fuse.commands.rewrite import rewrite
 from tflite_fuse.commands.split import split
 from tflite_fuse.commands.verify import verify
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (rewrite, inspect, verify, pareto, export, boards, split):
+for _command in (rewrite, inspect, verify, pareto, report, export, boards, split):
     app.command()(_command)
 
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, executed_macs, outside_reads
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.encoding.in_model import (
+    KnownBlocks,
+    block_overlaps,
+    blocks_in,
+    executed_macs,
+    outside_reads,
+)
+from tflite_fuse.fusion.instructions.targets import (
+    LONGEST,
+    Target,
+    block_instructions,
+    in_instructions,
+    prediction_error,
+)
 from tflite_fuse.fusion.lower.extract import fusability
+from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.working_set import peak, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
@@ -115,6 +129,18 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
     if len(model.subgraphs) > 1:
         notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
     return tuple(rows), tuple(notes)
+
+
+def expected_instructions(model: Model, target: Target, known: KnownBlocks | None = None) -> int:
+    """Predicted for one inference: of blocks as they are, of other operators as if the device library ran them.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape, or a block is damaged.
+    """
+    bare = remove_plan(model)
+    blocks, layers = blocks_in(bare, known), in_instructions(graph_from_model(bare), target, LONGEST).layers
+    alone = sum(layer.work for index, layer in enumerate(layers) if index not in blocks)
+    return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)
 
 
 def front_report(name: str, front: PlacedFront, target: Target | None = None) -> FrontReport:

@@ -41,6 +41,7 @@ ORDER = (
     "api",
     "boards",
     "__init__",
+    "pages",
     "console",
     "commands",
     "cli",

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.figures import expected_instructions
 from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
-from tflite_fuse.fusion.instructions.targets import LONGEST, in_instructions
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.arena import as_it_stands
@@ -62,7 +62,7 @@ def _exact(model: Model, data: bytes, options: FuseOptions, max_flash: int | Non
         except LimitError:
             continue
         found = report_metrics(report)
-        found.setdefault("instructions", _instructions(model, options))
+        found.setdefault("instructions", float(expected_instructions(model, options.target)))
         counted = None if options.cost is WorkUnit.MACS else report.prediction
         factor = report.compute_factor if counted is None else counted.factor
         kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
@@ -114,7 +114,7 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
         "compute_factor": factor,
         "blocks": blocks,
         "verified_inputs": 0,
-        "instructions": _instructions(changed, options) * factor,
+        "instructions": expected_instructions(changed, options.target) * factor,
     }
     numbers = {name: float(value) for name, value in found.items()}
     return numbers | shortfalls(numbers, options.goal, max_flash, factor, kept) | {"exact": 0.0}
@@ -143,12 +143,6 @@ def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint
     if goal.max_ram is not None:
         allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed
     return allowed[0] if allowed else None
-
-
-def _instructions(model: Model, options: FuseOptions) -> float:
-    """Predicted instructions of all operators one by one."""
-    graph = in_instructions(graph_from_model(model), options.target, LONGEST)
-    return float(sum(layer.work for layer in graph.layers))
 
 
 def _kept_inside(model: Model) -> int:

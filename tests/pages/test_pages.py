@@ -1,0 +1,163 @@
+"""The page of ``tflite-fuse report`` in a real browser: its numbers are those of its JSON, nothing is from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tflite_fuse
+from tests.conftest import shared_models
+from tests.pages.browser import browser, shown
+from tests.test_cli import branching_model, run, validate
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.errors import LimitError
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.pages.arena_map import arena_map
+from tflite_fuse.pages.content import page_content
+from tflite_fuse.zoo import ModelBuilder
+
+BRANCHING = serialize_model(branching_model())
+
+
+def page_of(before: bytes, after: bytes, **options: Any) -> tuple[dict[str, Any], str]:
+    pytest.importorskip("matplotlib")
+    from tflite_fuse.pages.html import page_html
+
+    content = page_content(before, after, ("in.tflite", "out.tflite"), **options)
+    validate(content.json, "page")
+    return content.json, page_html(content)
+
+
+def at(document: Any, path: str) -> Any:
+    for key in path.split("."):
+        document = document[int(key) if isinstance(document, list) else key]
+    return document
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[bytes, bytes]:
+    return Path(SAMPLE_MODEL).read_bytes(), tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).model
+
+
+def test_figures_are_those_of_inspect_and_of_the_file(sample: tuple[bytes, bytes]) -> None:
+    found, _ = page_of(*sample)
+    for figures, data in zip((found["figures"][key] for key in ("before", "after")), sample, strict=True):
+        told = tflite_fuse.inspect(data).figures
+        assert all(figures[name] == getattr(told, name) for name in ("arena_bytes", "head_bytes", "macs", "file_bytes"))
+    assert found["sound"] and found["certificate"]["blocks"] == len(found["blocks"]) > 0
+    rings = sum(stage["ring_bytes"] for block in found["blocks"] for stage in block["stages"])
+    assert 0 < rings < sum(block["whole_bytes"] for block in found["blocks"])
+
+
+def test_a_real_browser_shows_the_numbers_of_the_json_and_complains_of_nothing(
+    sample: tuple[bytes, bytes], tmp_path: Path
+) -> None:
+    document, html = page_of(*sample, inputs=2)
+    page = tmp_path / "report.html"
+    page.write_text(html, encoding="utf-8")
+    with browser(tmp_path / "profile") as driver:
+        for scheme in ("light", "dark"):
+            for width in (1200, 380):
+                shown(driver, page, width, scheme)
+                assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        numbers = driver.execute_script(
+            "return [...document.querySelectorAll('[data-n]')].map(e => [e.dataset.n, e.textContent])"
+        )
+        inside = driver.execute_script("return JSON.parse(document.getElementById('figures').textContent)")
+        paper = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+        titles = driver.execute_script("return [...document.querySelectorAll('svg title')].map(e => e.textContent)")
+        log = driver.get_log("browser")
+        asked = [json.loads(each["message"])["message"] for each in driver.get_log("performance")]
+    assert inside == document and paper == "rgb(20, 23, 28)" and not log
+    assert len(numbers) > 40
+    assert not [(path, text) for path, text in numbers if int(text.replace(",", "")) != at(document, path)]
+    assert any(title.startswith("line buffer of") for title in titles)
+    urls = [each["params"]["request"]["url"] for each in asked if each["method"] == "Network.requestWillBeSent"]
+    assert urls and all(url.startswith(("file:", "data:", "chrome:")) for url in urls)
+
+
+def test_the_command_writes_the_page_and_prints_the_same_object(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    model, page = tmp_path / "in.tflite", tmp_path / "page.html"
+    model.write_bytes(BRANCHING)
+    done = run("report", model, "-o", page, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    validate(document, "page")
+    text = page.read_text(encoding="utf-8")
+    inside = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.S)
+    assert inside and json.loads(inside[1]) == document and document["figures"]["after"]["arena_bytes"] > 0
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert run("report", model, "-o", tmp_path / "none" / "page.html").returncode == 2
+
+
+def test_a_model_that_is_no_rewrite_is_called_so() -> None:
+    other = serialize_model(branching_model(seed=1))
+    found, html = page_of(BRANCHING, other, inputs=2)
+    assert not found["sound"] and "not the same" in found["verdict"] and 'class="bad" id="verdict"' in html
+
+
+def test_names_out_of_a_file_cannot_become_part_of_the_page() -> None:
+    model = branching_model()
+    evil = "</script><script>alert(1)</script>$\\frac{1}$\x1b[2J"
+    named = tuple(replace(tensor, name=evil) for tensor in model.main.tensors)
+    data = serialize_model(replace_main(model, replace(model.main, tensors=named)))
+    _, html = page_of(data, data)
+    assert "<script>alert" not in html and "\x1b" not in html
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_everything_in_the_arena_is_drawn_once_and_inside(sample: tuple[bytes, bytes], fused: bool) -> None:
+    shown_map = arena_map(load_model(sample[fused]))
+    assert shown_map.head_bytes == tflite_fuse.inspect(sample[fused]).figures.head_bytes
+    assert all(box.offset >= 0 and box.offset + box.nbytes <= shown_map.head_bytes for box in shown_map.boxes)
+    taken = shown_map.taken_bytes()
+    assert len(taken) == len(shown_map.steps) + 1 and max(taken) <= shown_map.head_bytes
+    rings = [box for box in shown_map.boxes if box.kind == "ring"]
+    assert bool(rings) is fused
+    scratch = {box.first: box for box in shown_map.boxes if box.kind == "scratch"}
+    for ring in rings:
+        around = scratch[ring.first]
+        assert around.offset <= ring.offset and ring.offset + ring.nbytes <= around.offset + around.nbytes
+
+
+def long_model(count: int) -> bytes:
+    b = ModelBuilder(seed=0)
+    x = b.input((1, 4, 4, 2))
+    for _ in range(count):
+        x = b.logistic(x)
+    return serialize_model(b.build([x]))
+
+
+def test_a_model_too_long_to_be_searched_has_a_page() -> None:
+    data = long_model(1100)
+    found, html = page_of(data, data)
+    assert found["front"] == [] and "Nothing could be searched" in html and len(html) < 1_500_000
+
+
+def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from tflite_fuse.errors import RuntimeUnavailableError
+    from tflite_fuse.pages.charts import arena_chart
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(RuntimeUnavailableError, match=r"tflite-fuse\[report\]"):
+        arena_chart(arena_map(load_model(BRANCHING)), "before")
+
+
+@shared_models("swiftnet_vww224_uint8", "mlperf_tiny_autoencoder_int8")
+def test_models_without_blocks_and_without_maps_have_a_page(path: Path) -> None:
+    data = path.read_bytes()
+    try:
+        after = tflite_fuse.rewrite(data, verify=False).model
+    except LimitError:
+        after = data
+    found, html = page_of(data, after)
+    assert found["verdict"] and len(html) < 1_500_000

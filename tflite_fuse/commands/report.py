@@ -1,0 +1,51 @@
+"""`tflite-fuse report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflite_fuse
+from tflite_fuse.commands.arguments import JsonFlag, ModelPath, TargetName, refuse_dash
+from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.console import Status, answers_errors, print_json, say
+from tflite_fuse.files import require_writable, write_atomically
+from tflite_fuse.model.file import read_source
+
+
+@answers_errors
+def report(
+    model: ModelPath,
+    rewritten: Annotated[
+        Path | None,
+        typer.Argument(metavar="[REWRITTEN]", help="What was made of it. Default: rewrite it now.", show_default=False),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
+    inputs: Annotated[int, typer.Option("--inputs", min=0, help="Run both models on so many inputs.")] = 0,
+    core: TargetName = "generic",
+    as_json: JsonFlag = False,
+    config: ConfigFile = None,
+) -> None:
+    """Write one page: what a rewrite reached, where the memory goes, what is proven."""
+    from tflite_fuse.pages.content import page_content
+    from tflite_fuse.pages.html import page_html
+
+    refuse_dash(output)
+    require_writable(output)
+    with Status("reporting", as_json) as progress:
+        before = read_source(model)
+        notes: tuple[str, ...] = ()
+        if rewritten is not None:
+            after, name = read_source(rewritten), str(rewritten)
+        else:
+            result = tflite_fuse.rewrite(before, verify=False, target=core)
+            after, name, notes = result.model, str(model), result.report.notes
+        content = page_content(before, after, (str(model), name), notes, core, inputs, progress)
+        page = page_html(content)
+        write_atomically(page.encode("utf-8", "backslashreplace"), output)
+    if as_json:
+        print_json(content.json)
+    else:
+        say(f"{output}: {content.json['verdict']}")

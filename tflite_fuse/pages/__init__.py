@@ -1,0 +1,1 @@
+"""What a rewrite did as one page, and as pictures."""

@@ -1,0 +1,117 @@
+"""Where everything lies in the head of the arena, step by step: tensors, scratch, and the rings inside blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, blocks_in
+from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
+from tflite_fuse.memory.tflm.greedy_planner import greedy_head
+from tflite_fuse.memory.tflm.head_requests import BufferRequest
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+from tflite_fuse.report.printable import printable
+
+
+@dataclass(frozen=True)
+class Box:
+    """Bytes that are taken for some steps.
+
+    Attributes:
+        name: of the tensor, or whose scratch it is.
+        kind: ``tensor``, ``scratch``, or ``ring`` for a part of a block's scratch.
+        first, last: steps, both inclusive; −1 is the moment before the first operator.
+        offset, nbytes: in the head.
+    """
+
+    name: str
+    kind: str
+    first: int
+    last: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class ArenaMap:
+    """The head over time.
+
+    Attributes:
+        steps: names of the operators in the order they run.
+        head_bytes: its height.
+        boxes: everything in it, rings behind the scratch they are in.
+    """
+
+    steps: tuple[str, ...]
+    head_bytes: int
+    boxes: tuple[Box, ...]
+
+    def taken_bytes(self) -> list[int]:
+        """Bytes taken at each step, the moment before the first one included; what several share counts once."""
+        taken: list[list[tuple[int, int]]] = [[] for _ in range(len(self.steps) + 1)]
+        for box in self.boxes:
+            for step in range(box.first + 1, box.last + 2 if box.kind != "ring" else 0):
+                taken[step].append((box.offset, box.offset + box.nbytes))
+        return [_covered(sorted(each)) for each in taken]
+
+
+def _covered(intervals: Sequence[tuple[int, int]]) -> int:
+    """Bytes in at least one of some intervals, sorted."""
+    total, end = 0, 0
+    for first, last in intervals:
+        total += max(0, last - max(first, end))
+        end = max(end, last)
+    return total
+
+
+def arena_map(model: Model, known: KnownBlocks | None = None) -> ArenaMap:
+    """The head as the runtime's planner lays it out, offsets in the file kept.
+
+    Steps are operators of the first subgraph; what other subgraphs do happens in the step that calls them.
+
+    Raises:
+        PlanError: the runtime refuses the file's plan.
+        ModelError: a dynamic shape, or a damaged block.
+    """
+    head = greedy_head(model)
+    count = len(model.main.operators)
+    labels = tuple(printable(operator_label(model, index)) for index in range(count))
+    placed = [
+        (buffer, offset) for buffer, offset in zip(head.buffers, head.offsets, strict=True) if _shown(buffer, count)
+    ]
+    blocks = blocks_in(model, known)
+    owners = {(model.main.operators[index].outputs or (-1,))[-1]: index for index in blocks}
+    boxes = [_box(model, labels, buffer, offset, owners) for buffer, offset in placed]
+    at = {buffer.tensor: offset for buffer, offset in placed if buffer.tensor is not None}
+    return ArenaMap(labels, head.bytes, (*boxes, *_rings(model, blocks, at)))
+
+
+def _shown(buffer: BufferRequest, count: int) -> bool:
+    return buffer.subgraph == 0 and buffer.first >= 0 and buffer.first <= count
+
+
+def _box(model: Model, labels: tuple[str, ...], buffer: BufferRequest, offset: int, owners: Mapping[int, int]) -> Box:
+    """Args: owners: from the scratch tensors of blocks to their operators."""
+    last = min(buffer.last, len(labels)) - 1
+    owner = buffer.operator if buffer.tensor is None else owners.get(buffer.tensor)
+    if owner is not None:
+        return Box(f"scratch of {labels[owner]}", "scratch", buffer.first - 1, last, offset, buffer.size)
+    name = model.main.tensors[buffer.tensor or 0].name or f"tensor {buffer.tensor}"
+    return Box(printable(name), "tensor", buffer.first - 1, last, offset, buffer.size)
+
+
+def _rings(model: Model, blocks: Mapping[int, BlockPlan], at: Mapping[int, int]) -> Iterator[Box]:
+    """The line buffers inside the scratch tensors of blocks."""
+    for index, plan in blocks.items():
+        scratch = (model.main.operators[index].outputs or (-1,))[-1]
+        if scratch not in at:
+            continue
+        for tensor, offset, pixels in zip(
+            plan.block.tensors, plan.schedule.offsets, plan.schedule.capacities, strict=True
+        ):
+            if offset >= 0:
+                size = int(ring_bytes(pixels, tensor.channels))
+                name = f"{printable(tensor.name)}: {pixels:,} of {tensor.pixels:,} pixels of {tensor.channels} channels"
+                yield Box(name, "ring", index, index, at[scratch] + offset, size)

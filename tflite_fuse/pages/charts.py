@@ -1,0 +1,247 @@
+"""Pictures of memory, drawn by matplotlib (extra ``report``): the arena over time, working sets, the front.
+
+Each is a figure in colours for white paper. As a file it stays so; inside a page ``inline`` makes them follow the page
+and adds what is told when the pointer rests on something.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.files import write_atomically
+from tflite_fuse.pages.arena_map import ArenaMap, Box
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {
+    "ink": "#1f2430",
+    "muted": "#6b7280",
+    "line": "#d3d7de",
+    "tensor": "#3b82c4",
+    "scratch": "#c9b8e8",
+    "ring": "#d98324",
+    "peak": "#c8323f",
+}
+"""By what they mean; the page has a variable of each name."""
+
+FORMATS = (".svg", ".png")
+
+MOST_BOXES = 600
+"""Of more, the largest are drawn."""
+
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tflite-fuse",
+    "text.parse_math": False,
+    "font.size": 8,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": COLOURS["ink"],
+    "axes.labelcolor": COLOURS["ink"],
+    "axes.edgecolor": COLOURS["muted"],
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": COLOURS["muted"],
+    "ytick.color": COLOURS["muted"],
+    "grid.color": COLOURS["line"],
+    "path.simplify": True,
+}
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+
+
+@dataclass
+class Chart:
+    """A figure, and what is told about its parts: from their ids to sentences."""
+
+    figure: Any
+    style: dict[str, Any]
+    told: dict[str, str] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write it as .svg or .png. Raises UsageError."""
+        if path.suffix.lower() not in FORMATS:
+            raise UsageError(f"{path}: a plot is written as {' or '.join(FORMATS)}")
+        write_atomically(self._drawn(path.suffix.lower()[1:]), path)
+
+    def inline(self, title: str) -> str:
+        """It as an element of a page, ``title`` for those who do not see it."""
+        root = ElementTree.fromstring(self._drawn("svg"))
+        for tag in ("metadata", "defs/style"):
+            for parent in (root, *root.iterfind(f"{{{_SVG}}}defs/..")):
+                for child in parent.findall(f"{{{_SVG}}}{tag}"):
+                    parent.remove(child)
+        for name in ("width", "height", "version"):
+            root.attrib.pop(name, None)
+        root.attrib.update({"role": "img", "aria-label": title})
+        self._tell(root)
+        ElementTree.register_namespace("", _SVG)
+        ElementTree.register_namespace("xlink", _XLINK)
+        return _followed(ElementTree.tostring(root, encoding="unicode"))
+
+    def _drawn(self, format: str) -> bytes:
+        import matplotlib
+
+        stream = io.BytesIO()
+        with matplotlib.rc_context(self.style):
+            metadata = {"Date": None} if format == "svg" else None
+            self.figure.savefig(stream, format=format, dpi=160, metadata=metadata, transparent=format == "svg")
+        return stream.getvalue()
+
+    def _tell(self, root: ElementTree.Element) -> None:
+        """Adds titles, and drops ids nothing refers to: several charts share a page."""
+        text = ElementTree.tostring(root, encoding="unicode")
+        used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
+        for element in root.iter():
+            name = element.get("id")
+            if name in self.told:
+                title = ElementTree.Element(f"{{{_SVG}}}title")
+                title.text = self.told[name]
+                element.insert(0, title)
+                element.set("class", "told")
+            if name is not None and name not in used:
+                del element.attrib["id"]
+
+
+def _followed(text: str) -> str:
+    """Colours as variables of the page."""
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return text
+
+
+@contextmanager
+def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes]]:
+    """An empty chart of so many inches, to be drawn on inside. Raises RuntimeUnavailableError."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RuntimeUnavailableError(
+            "pictures need matplotlib: install the extra with pip install 'tflite-fuse[report]'"
+        ) from error
+    style = {**_STYLE, "svg.hashsalt": f"tflite-fuse {salt}"}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size)  # automatic layouts draw everything twice
+        axes = figure.add_subplot()
+        figure.subplots_adjust(left=0.14, right=0.99, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
+        axes.grid(axis="y", linewidth=0.5)
+        axes.set_axisbelow(True)
+        yield Chart(figure, style), axes
+
+
+def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
+    """Steps from left to right, bytes of the head from bottom to top, a box for everything in it.
+
+    Args:
+        shown: what lies where.
+        title: above it.
+        top: bytes the axis reaches to, for two charts of one scale; None for what there is.
+    """
+    from matplotlib.patches import Rectangle
+
+    with _drawing((4.6, 3.1), title) as (chart, axes):
+        boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)[:MOST_BOXES]
+        boxes.sort(key=lambda box: (box.kind == "ring", -box.nbytes))
+        for number, box in enumerate(boxes):
+            inset = 0.12 if box.kind == "ring" else 0.0
+            left, width = box.first - 0.5 + inset, box.last - box.first + 1 - 2 * inset
+            patch = Rectangle(
+                (left, box.offset),
+                width,
+                box.nbytes,
+                facecolor=COLOURS[box.kind],
+                edgecolor=COLOURS["ink"],
+                linewidth=0.25,
+                alpha=0.8,
+                gid=f"box{number}",
+            )
+            axes.add_patch(patch)
+            chart.told[f"box{number}"] = _told(box, shown.steps)
+        axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
+        axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("step (operator)")
+        _in_bytes(axes, "bytes of the head")
+    return chart
+
+
+def _told(box: Box, steps: Sequence[str]) -> str:
+    def name(step: int) -> str:
+        return "the start" if step < 0 else steps[step]
+
+    life = f"in {name(box.first)}" if box.first == box.last else f"from {name(box.first)} to {name(box.last)}"
+    what = {"tensor": "tensor", "scratch": "", "ring": "line buffer of"}[box.kind]
+    return f"{what} {box.name}: {box.nbytes:,} bytes at {box.offset:,}, {life}".strip()
+
+
+def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = None) -> Chart:
+    """The working set of every operator as a bar, the bottleneck in another colour."""
+    with _drawing((4.6, 2.3), f"live {title}") as (chart, axes):
+        sizes = [step["working_set_bytes"] for step in steps]
+        if len(steps) > MOST_BOXES:
+            axes.fill_between(range(len(sizes)), sizes, step="mid", color=COLOURS["tensor"], linewidth=0)
+        else:
+            bars = axes.bar(range(len(sizes)), sizes, width=0.9, color=COLOURS["tensor"])
+            for number, (bar, step) in enumerate(zip(bars, steps, strict=True)):
+                bar.set_gid(f"bar{number}")
+                chart.told[f"bar{number}"] = f"{step['name']}: {step['working_set_bytes']:,} bytes live"
+                if step["bottleneck"]:
+                    bar.set_facecolor(COLOURS["peak"])
+        axes.set_xlim(-0.7, max(len(sizes) - 0.3, 0.7))
+        axes.set_ylim(0, (top or max(sizes, default=1) or 1) * 1.04)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("operator")
+        _in_bytes(axes, "bytes live")
+    return chart
+
+
+def front_chart(
+    points: Sequence[tuple[int, float]],
+    marks: Sequence[tuple[str, int, float]],
+    limits: Sequence[tuple[str, int]] = (),
+    unit: str = "multiply-accumulates",
+) -> Chart:
+    """Trades of RAM for compute.
+
+    Args:
+        points: (arena bytes, compute over that of the unfused model), estimates or placed.
+        marks: points with a name.
+        limits: RAM of boards, with their names.
+        unit: what compute is counted in.
+    """
+    with _drawing((4.6, 3.0), "front") as (chart, axes):
+        axes.plot(
+            *zip(*points, strict=True), "o-", color=COLOURS["tensor"], markersize=4, linewidth=1
+        ) if points else None
+        for name, ram, factor in marks:
+            axes.plot([ram], [factor], "D", color=COLOURS["peak"], markersize=5)
+            axes.annotate(name, (ram, factor), xytext=(5, 5), textcoords="offset points")
+        for number, (name, ram) in enumerate(limits):
+            axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
+            chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
+            axes.text(ram, 0.98, f" {name}", transform=axes.get_xaxis_transform(), rotation=90, va="top", ha="right")
+        axes.margins(0.15, 0.25)
+        axes.set_xlabel("arena in bytes")
+        axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+        axes.set_ylabel(f"{unit} over the model's own")
+    return chart
+
+
+def _in_bytes(axes: Axes, label: str) -> None:
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.set_ylabel(label)
+
+
+def _short(value: float) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

@@ -1,0 +1,246 @@
+"""Everything a page shows, as data. The page and ``report --json`` show the same object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tflite_fuse import api
+from tflite_fuse.boards.table import known_boards
+from tflite_fuse.errors import LimitError
+from tflite_fuse.figures import expected_instructions
+from tflite_fuse.fusion.block.stages import StageKind, Storage
+from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.fusion.encoding.in_model import blocks_in, executed_macs
+from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.fusion.lower.outside import lowerings_for
+from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
+from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.file import load_model
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.pages.arena_map import ArenaMap, arena_map
+from tflite_fuse.passes.fusing.narrow_front import narrow_front
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import read_options
+from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.proof import validate
+from tflite_fuse.report.inspection import Inspection, OperatorRow
+from tflite_fuse.report.printable import printable
+from tflite_fuse.report.sentences import grouped
+
+PAGE_SCHEMA = "tflite-fuse/page/1"
+
+RESERVED = 4
+"""One part in so many of a board's RAM is left to everything but the arena."""
+
+WORTH_ADVICE = 0.95
+"""Advice is given where it is expected to leave no more than this of the arena."""
+
+_SHOWN = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is shown.
+
+    Attributes:
+        json: the object of ``schemas/page.schema.json``.
+        before, after: where everything lies in the head.
+    """
+
+    json: dict[str, Any]
+    before: ArenaMap
+    after: ArenaMap
+
+
+def page_content(
+    before: bytes,
+    after: bytes,
+    names: tuple[str, str],
+    notes: tuple[str, ...] = (),
+    target: str = Target.GENERIC.value,
+    inputs: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Content:
+    """Looks at a model and what was made of it.
+
+    Args:
+        before, after: the files.
+        names: what to call them.
+        notes: what the rewrite said, if it was made just now.
+        target: the core whose instructions are predicted.
+        inputs: on how many both are run and compared; 0: not at all.
+        progress: called with (step, done, total).
+
+    Raises:
+        ModelError, UsageError, PlanError: one of the files cannot be used.
+        VerificationError: the models have different inputs or outputs.
+        RuntimeUnavailableError: they are to be run, and there is no runtime.
+    """
+    core = read_options(target=target).target
+    first, second = load_model(before, names[0]), load_model(after, names[1])
+    told = api.inspect(before, name=names[0]), api.inspect(after, name=names[1])
+    maps = arena_map(first), arena_map(second)
+    certificate = validate(first, second)
+    compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
+    figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
+    tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
+    fault = None if compared is None else compared.fault
+    front = _front(first)
+    document = {
+        "schema": PAGE_SCHEMA,
+        "model": printable(names[0]),
+        "rewritten": printable(names[1]),
+        "verdict": _verdict(figures, fault, certificate.proven),
+        "sound": fault is None and certificate.proven,
+        "figures": {"before": figures[0], "after": figures[1]},
+        "target": core.value,
+        "prediction_error": asdict(prediction_error(core)),
+        "boards": _boards(figures[0], figures[1]),
+        "front": front,
+        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
+        "held": _held(told[1]),
+        "advice": _advice(before, first, figures[1]["arena_bytes"], front),
+        "notes": list(map(printable, grouped((*notes, *told[1].notes)))),
+        "certificate": certificate.to_json() | {"sentence": certificate.sentence(tested or None), "inputs": tested},
+        "steps": {"before": _steps(told[0]), "after": _steps(told[1])},
+    }
+    return Content(document, *maps)
+
+
+def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
+    told = {name: getattr(inspection.figures, name) for name in _SHOWN}
+    state = sum(tensor_nbytes(tensor) for tensor in model.main.tensors if tensor.is_variable)
+    bottleneck = inspection.bottleneck
+    return told | {
+        "instructions": expected_instructions(model, core),
+        "state_bytes": state,
+        "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
+    }
+
+
+def _verdict(figures: list[dict[str, Any]], fault: str | None, proven: bool) -> str:
+    before, after = (each["arena_bytes"] for each in figures)
+    if fault is not None:
+        return f"The models are not the same: {printable(fault)}"
+    if not proven:
+        return "The second model is not proven to compute what the first one does."
+    if after >= before:
+        return f"The arena stays at {after:,} bytes."
+    return f"The tensor arena needs {after:,} bytes instead of {before:,}: {before / after:.1f} times less."
+
+
+def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    def fits(figures: dict[str, Any]) -> set[str]:
+        return {
+            board.name
+            for board in known_boards()
+            if figures["arena_bytes"] <= board.ram_bytes - board.ram_bytes // RESERVED
+            and figures["file_bytes"] <= board.flash_bytes
+        }
+
+    first, second = fits(before), fits(after)
+    gained = [board for board in known_boards() if board.name in second - first]
+    smallest = sorted(gained, key=lambda board: (board.ram_bytes, board.name))[:8]
+    return {
+        "known": len(known_boards()),
+        "before": len(first),
+        "after": len(second),
+        "gained": [
+            {"name": b.name, "ram_bytes": b.ram_bytes, "arena_bytes": b.ram_bytes - b.ram_bytes // RESERVED}
+            for b in smallest
+        ],
+    }
+
+
+def _front(model: Model) -> list[dict[str, Any]]:
+    """Estimates of what trades there are, RAM ascending; empty where nothing can be searched."""
+    bare = prepared(remove_plan(model))
+    options = read_options(goal=Goal(least_ram=True))
+    try:
+        points = narrow_front(graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT)), options.search())
+    except LimitError:
+        return []
+    return [{"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks} for point in points]
+
+
+def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
+    block, schedule = plan.block, plan.schedule
+    stages = []
+    for stage, pixels in zip(block.stages, schedule.stage_pixels, strict=True):
+        out = block.tensors[stage.output]
+        inner = out.storage is Storage.SCRATCH
+        capacity = schedule.capacities[stage.output] if inner else 0
+        stages.append(
+            {
+                "kind": StageKind(stage.kind).name,
+                "output": printable(out.name),
+                "shape": [out.height, out.width, out.channels],
+                "kernel": list(stage.kernel_size),
+                "stride": list(stage.stride),
+                "ring_pixels": int(capacity),
+                "ring_bytes": int(ring_bytes(capacity, out.channels)) if inner else 0,
+                "whole_bytes": out.nbytes,
+                "computed_pixels": int(pixels),
+            }
+        )
+    return {
+        "name": operator_label(model, index),
+        "tile_height": schedule.config.tile_height,
+        "tile_width": schedule.config.tile_width,
+        "chunk": schedule.config.chunk,
+        "scratch_bytes": schedule.scratch_bytes,
+        "whole_bytes": sum(tensor.nbytes for tensor in block.tensors if tensor.storage is Storage.SCRATCH),
+        "macs": int(schedule.macs),
+        "stages": stages,
+    }
+
+
+def _held(after: Inspection) -> list[dict[str, Any]]:
+    """Operators outside blocks by the reason for it, those first whose working sets are the largest."""
+    reasons: dict[str, list[OperatorRow]] = {}
+    fused = FUSED_OPERATOR.removeprefix("CUSTOM:")
+    for row in after.operators:
+        if not row.name.startswith(fused):
+            reasons.setdefault(row.blocked or "it could be fused, which did not pay or was not allowed", []).append(row)
+    held: list[dict[str, Any]] = [
+        {
+            "reason": printable(reason),
+            "operators": len(rows),
+            "names": sorted({printable(row.name.rpartition("_")[0]) for row in rows}),
+            "working_set_bytes": max(row.working_set_bytes for row in rows),
+        }
+        for reason, rows in reasons.items()
+    ]
+    return sorted(held, key=lambda each: -each["working_set_bytes"])
+
+
+def _advice(data: bytes, model: Model, arena: int, front: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What else could be asked for, as estimates, where it saves something."""
+    found = []
+    macs = sum(executed_macs(model)) or 1
+    if front:
+        found.append(("--least-ram", front[0]["ram_bytes"], round(front[0]["macs"] / macs, 6)))
+    real = any(model.main.tensors[index].type == TensorType.FLOAT32 for index in model.main.inputs)
+    streamed = api.metrics(data, input_mode="streamed", int8_io=real)
+    if streamed["feasible"]:
+        options = "--input streamed --int8-io" if real else "--input streamed"
+        found.append((options, int(streamed["arena_bytes"]), streamed["compute_factor"]))
+    return [
+        {"options": options, "arena_bytes": bytes_, "compute_factor": factor}
+        for options, bytes_, factor in found
+        if bytes_ < WORTH_ADVICE * arena
+    ]
+
+
+def _steps(inspection: Inspection) -> list[dict[str, Any]]:
+    return [
+        {"name": printable(row.name), "working_set_bytes": row.working_set_bytes, "bottleneck": row.bottleneck}
+        for row in inspection.operators
+    ]
