@@ -90,7 +90,7 @@ def _parts(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
     if step.name in ("SPLIT", "SPLIT_V"):
         return _split(original, step, values)
     if step.name in ("SLICE", "STRIDED_SLICE"):
-        cuts = list(_cuts(original, step, values.shape))
+        cuts = list(kept_parts(original, step, values.shape))
         return [values[tuple(cuts)]] if len(cuts) == rank and None not in cuts else None
     return None
 
@@ -120,7 +120,7 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
     return [np.moveaxis(along[end - size : end], 0, named[0]) for size, end in zip(lengths, ends, strict=True)]
 
 
-def _cuts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
+def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
     """The part of each dimension that is kept; None for one that is out of range."""
     starts, second = (original.numbers(step.operand(place)) for place in (1, 2))
     if step.name == "SLICE":

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.moves import kept_parts
 from tflite_fuse.proof.original.meaning import Meaning, fused_clamp
 from tflite_fuse.proof.original.scales import split_scale
 from tflite_fuse.proof.original.values import Original, Step
@@ -69,6 +70,31 @@ def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool
     return Meaning(
         step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
         padding, places=places,
+    )  # fmt: skip
+
+
+def sliced(original: Original, step: Step) -> Meaning | None:
+    """SLICE or STRIDED_SLICE of rows and columns: every n'th of them, as a RESIZE that has them where they are."""
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    dims = original.tensors[step.inputs[0]].dims
+    same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    cuts = list(kept_parts(original, step, dims))
+    if source is None or output is None or not same or source[2] != output[2] or len(cuts) != len(dims):
+        return None
+    kept = [list(range(size)[cut]) for cut, size in zip(cuts, dims, strict=True) if isinstance(cut, slice)]
+    if len(kept) != len(dims) or len(kept[-1]) != source[2]:
+        return None
+    rows, columns = ([0], [0], *kept[1:-1])[-2:]
+    if (len(rows), len(columns)) != output[:2] or len(dims) == 1:
+        return None
+    axes = []
+    for places in (rows, columns):
+        rate = Fraction(places[1] - places[0] if len(places) > 1 else 1)
+        axes.append(([_PIXEL * place for place in places], rate))
+    stride, dilation, padding, kernel = zip(*(_window(places, rate) for places, rate in axes), strict=True)
+    return Meaning(
+        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
+        padding, places=(*axes[0][0], *axes[1][0]),
     )  # fmt: skip
 
 

@@ -72,7 +72,9 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "RELU6": without_weights.relu6,
     "RESIZE_BILINEAR": larger.resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": larger.resize_nearest,
+    "SLICE": larger.sliced,
     "SQUARED_DIFFERENCE": without_weights.squared_difference,
+    "STRIDED_SLICE": larger.sliced,
     "SUB": without_weights.subtract,
     "TRANSPOSE_CONV": larger.transposed_convolution,
 }

@@ -71,6 +71,22 @@ def channels_of(indices: Indices, source: Shape, output: Shape) -> tuple[int, ..
     return tuple(first.tolist())
 
 
+def places_of(indices: Indices, source: Shape, output: Shape) -> tuple[list[int], list[int]] | None:
+    """The input row of every output row and the input column of every output column; None if values move otherwise.
+
+    Args:
+        indices: into the input's values.
+        source, output: height, width and channels of both.
+    """
+    _, width, channels = source
+    image = indices.reshape(output)
+    rows, columns = image[:, 0, 0] // (width * channels), image[0, :, 0] // channels % width
+    pixels = (rows[:, None] * width + columns[None, :])[:, :, None]
+    if output[2] != channels or np.any(image != pixels * channels + np.arange(channels)):
+        return None
+    return rows.tolist(), columns.tolist()
+
+
 # ---- Operators ----
 
 

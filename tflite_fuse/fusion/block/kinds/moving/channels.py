@@ -23,8 +23,9 @@ from tflite_fuse.fusion.block.entry import (
     parameters_of,
     pixels_of,
 )
+from tflite_fuse.fusion.block.kinds.moving.resize import sliced
 from tflite_fuse.fusion.block.limits import MAX_WINDOW
-from tflite_fuse.fusion.block.operators.movement import channels_of, moved
+from tflite_fuse.fusion.block.operators.movement import channels_of, moved, places_of
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
@@ -77,14 +78,20 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str,
 
 
 def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
-    """An operator that moves values, where it moves whole channels; one that moves none renames its input."""
+    """An operator that moves whole channels, or takes every n'th row and column; one that does neither is a name."""
 
     def lower(view: OperatorView) -> Lowered:
         output = view.write()
         source, (indices,) = moved(name, view, (view.output,))
         sources = channels_of(indices, source.shape, output.shape)
         if sources is None:
-            raise BlockError("it does not move whole channels, the same for all pixels")
+            places = places_of(indices, source.shape, output.shape)
+            stage = None if places is None else sliced(*places)
+            if stage is None:
+                raise BlockError(
+                    "it moves no whole channels, the same for all pixels, and not every n'th row or column"
+                )
+            return Lowered(stage, (source,), output, output.shape)
         if sources == tuple(range(source.shape[2])):
             return Lowered(None, (source,), output)
         stage = Stage(StageKind.CHANNELS, (), -1, parameters=ChannelParameters(sources))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import gcd
 
 import numpy as np
@@ -146,6 +147,37 @@ def smallest_window(places: Int64Array, rate: Rate) -> tuple[int, int, int, int]
     return stride, spread, padding, extent
 
 
+MOST_SKIPPED = 3
+"""Rows or columns before the first one a slice may start at: its windows reach so far back."""
+
+
+def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
+    """Every n'th of an image's rows and columns as a stage; None where windows would have to reach far."""
+    axes = []
+    for places in (rows, columns):
+        steps = {after - before for before, after in pairwise(places)} or {1}
+        step = min(steps)
+        if len(steps) > 1 or step < 1 or places[0] > max(step - 1, MOST_SKIPPED):
+            return None
+        axes.append((np.asarray(places, np.int64) * PARTS, (step, 1)))
+    return _placed(axes)
+
+
+def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
+    """The stage that takes rows, then columns, from these places."""
+    strides, spreads, paddings, extents = zip(*(smallest_window(*each) for each in axes), strict=True)
+    return Stage(
+        StageKind.RESIZE,
+        (),
+        -1,
+        kernel_size=extents,
+        stride=strides,
+        spread=spreads,
+        padding=paddings,
+        parameters=ResizeParameters(*(tuple(each.tolist()) for each, _ in axes)),
+    )
+
+
 def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]]) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = view.image()
@@ -154,20 +186,7 @@ def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]
             raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
         corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
         found = [places(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
-        rows, columns = (smallest_window(*each) for each in found)
-        strides, spreads, paddings, extents = zip(rows, columns, strict=True)
-        parameters = ResizeParameters(*(tuple(each.tolist()) for each, _ in found))
-        stage = Stage(
-            StageKind.RESIZE,
-            (),
-            -1,
-            kernel_size=extents,
-            stride=strides,
-            spread=spreads,
-            padding=paddings,
-            parameters=parameters,
-        )
-        return Lowered(stage, (source,), output, output.shape)
+        return Lowered(_placed(found), (source,), output, output.shape)
 
     return lower
 

@@ -1,0 +1,70 @@
+"""Models that take some rows and columns of an image, as the focus of detectors does."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.fusion.raw_models import RawModel, activation_scales, add_convolution, zero_points
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Model
+
+
+def add_slice(
+    model: RawModel, tensor: int, starts: tuple[int, int], steps: tuple[int, int], sizes: tuple[int, int]
+) -> int:
+    """Append a SLICE, or a STRIDED_SLICE where it takes steps, of so many rows and columns; its output."""
+    *_, channels = model.tensors[tensor].dims
+    quantization = model.tensors[tensor].quantization
+    assert quantization is not None and quantization.scale and quantization.zero_point
+    output = model.tensor((1, *sizes, channels), quantization.scale[0], quantization.zero_point[0])
+    begin = model.constant(np.array([0, *starts, 0], np.int32))
+    if steps == (1, 1):
+        size = model.constant(np.array([1, *sizes, -1], np.int32))
+        model.operator("SLICE", [tensor, begin, size], [output], make_options("SliceOptions"))
+        return output
+    ends = [start + step * (size - 1) + 1 for start, step, size in zip(starts, steps, sizes, strict=True)]
+    end, by = model.constant(np.array([1, *ends, 0], np.int32)), model.constant(np.array([1, *steps, 1], np.int32))
+    model.operator("STRIDED_SLICE", [tensor, begin, end, by], [output], make_options("StridedSliceOptions", end_mask=9))
+    return output
+
+
+def add_any_slice(model: RawModel, draw: st.DrawFn, tensor: int) -> int:
+    """Append one that a block can hold, if it does not start too far down or right."""
+    _, *extent, _ = model.tensors[tensor].dims
+    steps = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    starts = tuple(draw(st.integers(0, min(3, length - 1))) for length in extent)
+    most = [(length - start - 1) // step + 1 for length, start, step in zip(extent, starts, steps, strict=True)]
+    return add_slice(model, tensor, starts, steps, (draw(st.integers(1, most[0])), draw(st.integers(1, most[1]))))
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> Model:
+    """One slice of rows and columns."""
+    model, shape = RawModel(), (1, draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    return model.build([source], [add_any_slice(model, draw, source)])
+
+
+@st.composite
+def slices_everywhere(draw: st.DrawFn) -> Model:
+    """Slices and convolutions in any order, perhaps behind a focus: every other row and column beside the others."""
+    shape = (1, 2 * draw(st.integers(2, 6)), 2 * draw(st.integers(2, 6)), draw(st.integers(1, 3)))
+    model = RawModel()
+    source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    if draw(st.booleans()):
+        half = (shape[1] // 2, shape[2] // 2)
+        corners = [(top, left) for left in (0, 1) for top in (0, 1)]
+        parts = [add_slice(model, source, corner, (2, 2), half) for corner in corners]
+        quantization = model.tensors[source].quantization
+        assert quantization is not None and quantization.scale and quantization.zero_point
+        newest = model.tensor((1, *half, 4 * shape[3]), quantization.scale[0], quantization.zero_point[0])
+        model.operator("CONCATENATION", parts, [newest], make_options("ConcatenationOptions", axis=3))
+    for step in draw(st.lists(st.sampled_from(["convolution", "slice"]), min_size=1, max_size=4)):
+        if step == "slice":
+            newest = add_any_slice(model, draw, newest)
+        else:
+            shape = (*model.tensors[newest].dims[:3], draw(st.integers(1, 4)))
+            newest = add_convolution(model, newest, shape, kernel=draw(st.sampled_from([1, 3])))
+    shape = (*model.tensors[newest].dims[:3], 2)
+    return model.build([source], [add_convolution(model, newest, shape)])

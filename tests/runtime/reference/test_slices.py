@@ -1,0 +1,42 @@
+"""Slices of rows and columns: the numpy reference and the runtime byte for byte, and rewrites of such models."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.drawing.slices import add_slice, slices, slices_everywhere
+from tests.fusion.raw_models import RawModel, seeds
+from tests.runtime.reference.test_against_tflm import assert_same_bytes
+from tflite_fuse.api import rewrite
+from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.lower.extract import extract, fusability
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.runtime import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(slices(), seeds)
+def test_one_slice(model: Model, seed: int) -> None:
+    before, after = (model.main.tensors[tensors[0]].dims for tensors in (model.main.inputs, model.main.outputs))
+    if before != after:
+        assert [stage.kind for stage in extract(model, [0]).block.stages] == [StageKind.RESIZE]
+        assert_same_bytes(model, seed)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(slices_everywhere(), st.sampled_from(["resident", "streamed"]))
+def test_rewrites_are_proven_and_compute_the_same_bytes(model: Model, mode: str) -> None:
+    result = rewrite(serialize_model(model), input_mode=mode, inputs=3, verify=True)
+    assert result.report.proven.notes == ()
+    assert result.report.verified is not None
+
+
+def test_a_slice_that_starts_far_down_stays_outside() -> None:
+    model = RawModel()
+    source = model.tensor((1, 9, 9, 2), 0.5)
+    built = model.build([source], [add_slice(model, source, (4, 0), (1, 1), (5, 9))])
+    assert "every n'th row" in str(fusability(built)[0])
