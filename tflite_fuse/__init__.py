@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         verify,
     )
     from tflite_fuse.passes.options import DEFAULT_PASSES
+    from tflite_fuse.report.front import FrontReport
+    from tflite_fuse.report.inspection import Inspection
+    from tflite_fuse.report.report import Report
 
 __version__ = "0.2.0"
 
@@ -48,10 +51,13 @@ __all__ = [
     "SCHEMES",
     "TARGETS",
     "BlockError",
+    "FrontReport",
     "Goal",
+    "Inspection",
     "LimitError",
     "ModelError",
     "PlanError",
+    "Report",
     "Result",
     "RuntimeUnavailableError",
     "TfliteFuseError",

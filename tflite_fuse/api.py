@@ -54,6 +54,9 @@ class Result:
     model: bytes
     report: Report
 
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; the path holds the old content or the whole new one. Raises UsageError."""
         save_model(self.model, path)

@@ -82,6 +82,10 @@ MetricsFile = Annotated[
     Path | None,
     typer.Option("--metrics", help="Where to write the figures as one flat JSON object.", show_default=False),
 ]
+PlotFile = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Where to draw it, a .svg or .png (extra report).", show_default=False),
+]
 
 
 def tiles_of(text: str | None) -> tuple[int, int] | None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 import tflite_fuse
 from tflite_fuse.boards.fit import BoardVerdict, fit_board
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, MetricsFile, ModelPath, Reserve, reserved
+from tflite_fuse.commands.arguments import (
+    BoardName,
+    JsonFlag,
+    MetricsFile,
+    ModelPath,
+    PlotFile,
+    Reserve,
+    reserved,
+)
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_writable
-from tflite_fuse.model.file import read_source
+from tflite_fuse.model.file import load_model, read_source
+from tflite_fuse.pages.arena_map import arena_map
+from tflite_fuse.pages.charts import arena_chart, require_plottable
+from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.pipelines.flat import figures_metrics
 from tflite_fuse.report.sentences import grouped
 from tflite_fuse.report.tables import inspection_table
@@ -25,13 +41,20 @@ def inspect(
     board: BoardName = None,
     reserve: Reserve = None,
     metrics: MetricsFile = None,
+    plot: PlotFile = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Where to write the arena over time for Perfetto.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Show how much RAM a model needs, which operator is the bottleneck, and whether it fits a board."""
     if reserve is not None and board is None:
         raise UsageError("--reserve says what a board keeps: name one with --board")
-    require_writable(metrics)
+    require_plottable(plot)
+    for path in (metrics, trace):
+        require_writable(path)
     chosen = None if board is None else find_board(board)
     kept = 0 if chosen is None else reserved(chosen, reserve)
     with Status("inspecting", as_json) as progress:
@@ -41,6 +64,11 @@ def inspect(
         if chosen is not None:
             verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0))
     write_json(figures_metrics(inspection.figures), metrics)
+    if plot is not None or trace is not None:
+        shown = arena_map(load_model(data))
+        write_json(arena_trace(shown, str(model)), trace)
+        if plot is not None:
+            arena_chart(shown, model.name).save(plot)
     if as_json:
         print_json(inspection.to_json() | ({} if verdict is None else {"board": verdict.to_json()}))
         return

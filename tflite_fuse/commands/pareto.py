@@ -16,6 +16,7 @@ from tflite_fuse.commands.arguments import (
     ModelPath,
     NoOverlap,
     NoStrips,
+    PlotFile,
     SchemeName,
     TargetName,
     Tiles,
@@ -26,6 +27,7 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json
 from tflite_fuse.errors import UsageError
+from tflite_fuse.pages.charts import front_chart, require_plottable
 
 
 @answers_errors
@@ -42,11 +44,13 @@ def pareto(
     cost: CostName = "macs",
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    plot: PlotFile = None,
     config: ConfigFile = None,
 ) -> None:
     """Show every trade of RAM for compute that fused blocks offer for a model."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
+    require_plottable(plot)
     with Status("searching", as_json or as_csv):
         front = tflite_fuse.pareto(
             model,
@@ -60,6 +64,9 @@ def pareto(
             target=core,
             cost=cost,
         )
+    if plot is not None:
+        points = [(row.ram_bytes, row.compute_factor) for row in front.rows]
+        front_chart(points, [("unfused", front.unfused_ram_bytes, 1.0)], unit=front.unit).save(plot)
     if as_json:
         print_json(front.to_json())
     elif as_csv:

@@ -6,6 +6,7 @@ and adds what is told when the pointer rests on something.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
-from tflite_fuse.files import write_atomically
+from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.pages.arena_map import ArenaMap, Box
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _STYLE = {
     "grid.color": COLOURS["line"],
     "path.simplify": True,
 }
+_HOW = "pictures need matplotlib: install the extra with pip install 'tflite-fuse[report]'"
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 
@@ -70,8 +72,7 @@ class Chart:
 
     def save(self, path: Path) -> None:
         """Write it as .svg or .png. Raises UsageError."""
-        if path.suffix.lower() not in FORMATS:
-            raise UsageError(f"{path}: a plot is written as {' or '.join(FORMATS)}")
+        require_plottable(path)
         write_atomically(self._drawn(path.suffix.lower()[1:]), path)
 
     def inline(self, title: str) -> str:
@@ -113,6 +114,22 @@ class Chart:
                 del element.attrib["id"]
 
 
+def require_plottable(path: Path | None) -> None:
+    """Refuse early what could not be drawn after all the work; None is nothing to be drawn.
+
+    Raises:
+        UsageError: no file of a known format can be there.
+        RuntimeUnavailableError: matplotlib is not installed.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"{path}: a plot is written as {' or '.join(FORMATS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RuntimeUnavailableError(_HOW)
+    require_writable(path)
+
+
 def _followed(text: str) -> str:
     """Colours as variables of the page."""
     for name, colour in COLOURS.items():
@@ -127,9 +144,7 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RuntimeUnavailableError(
-            "pictures need matplotlib: install the extra with pip install 'tflite-fuse[report]'"
-        ) from error
+        raise RuntimeUnavailableError(_HOW) from error
     style = {**_STYLE, "svg.hashsalt": f"tflite-fuse {salt}"}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size)  # automatic layouts draw everything twice

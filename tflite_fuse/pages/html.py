@@ -11,6 +11,7 @@ from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.pages.charts import Chart, arena_chart, front_chart, live_chart
 from tflite_fuse.pages.content import RESERVED, Content
+from tflite_fuse.report.report import change
 
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
@@ -45,7 +46,8 @@ def page_html(content: Content) -> str:
     # No "<" can end the element the figures are in.
     document = Markup(json.dumps(page).replace("<", "\\u003c"))
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    text: str = template.render(page=page, rows=ROWS, charts=charts, document=document, version=__version__)
+    told = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
+    text: str = template.render(told, change=change)
     return text
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.fusion.instructions.targets import PredictionError
+from tflite_fuse.report.notebook import html_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,6 +80,14 @@ class FrontReport:
                 for row in self.rows
             ],
         }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (", ".join(row.marks), f"{row.ram_bytes:,}", f"{row.work:,}", f"{row.compute_factor:.3f}")
+            for row in self.rows
+        ]
+        sentence = f"{self.model}: the least RAM is {self.claim}"
+        return html_table(sentence, ("the answer to", "RAM (bytes)", self.unit, "F"), rows)
 
     def to_csv(self) -> str:
         """One line per point: ram_bytes,macs,compute_factor,blocks,marks."""

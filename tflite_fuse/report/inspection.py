@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.report import Figures
 
 INSPECTION_SCHEMA = "tflite-fuse/inspection/1"
@@ -61,6 +62,13 @@ class Inspection:
         if self.bottleneck is None:
             return sentence
         return f"{sentence}; the bottleneck is {self.bottleneck.name} with {figures.peak_bytes:,} bytes live"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row.name, "x".join(map(str, row.shape)), f"{row.working_set_bytes:,}", f"{row.macs:,}")
+            for row in self.operators
+        ]
+        return html_table(f"{self.model}: {self.verdict()}", ("operator", "output", "live bytes", "MACs"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``inspect --json`` prints."""

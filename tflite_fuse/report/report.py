@@ -8,8 +8,20 @@ from typing import Any
 from tflite_fuse.claim import Claim
 from tflite_fuse.fusion.instructions.targets import Prediction
 from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.report.notebook import html_table
 
 SCHEMA = "tflite-fuse/report/1"
+
+FIGURE_ROWS = (
+    ("arena (head + tail, 32-bit target)", "arena_bytes"),
+    ("  head: activations and scratch", "head_bytes"),
+    ("  tail: the runtime's own data", "tail_bytes"),
+    ("largest working set, nothing overlapping", "peak_bytes"),
+    ("multiply-accumulates", "macs"),
+    ("operators", "operators"),
+    ("file", "file_bytes"),
+)
+"""What is told of a model before and after, and the figures it is."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +150,20 @@ class Report:
         where = f"{self.verified.runtime} {self.verified.version}"
         return f"{proven}; kernels tested on {self.verified.inputs} inputs in {where}"
 
+    def _repr_html_(self) -> str:
+        pairs = [(label, getattr(self.before, name), getattr(self.after, name)) for label, name in FIGURE_ROWS]
+        rows = [(label.strip(), f"{old:,}", f"{new:,}", change(old, new)) for label, old, new in pairs]
+        return html_table(f"{self.claim()}.", ("", "before", "after", "change"), rows)
+
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
         expected = None if self.prediction is None else asdict(self.prediction) | {"factor": self.prediction.factor}
         outside = [entry.to_json() for entry in self.outside]
         return {"schema": SCHEMA, **asdict(self), "outside": outside, "prediction": expected}
+
+
+def change(before: int, after: int) -> str:
+    """In percent; nothing where there is nothing to compare with."""
+    if before == after:
+        return "="
+    return f"{100 * (after - before) / before:+.1f} %" if before else ""

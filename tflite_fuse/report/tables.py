@@ -7,17 +7,7 @@ from rich.text import Text
 
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.printable import printable
-from tflite_fuse.report.report import Report
-
-_ROWS = (
-    ("arena (head + tail, 32-bit target)", "arena_bytes"),
-    ("  head: activations and scratch", "head_bytes"),
-    ("  tail: the runtime's own data", "tail_bytes"),
-    ("largest working set, nothing overlapping", "peak_bytes"),
-    ("multiply-accumulates", "macs"),
-    ("operators", "operators"),
-    ("file", "file_bytes"),
-)
+from tflite_fuse.report.report import FIGURE_ROWS, Report, change
 
 
 def report_table(report: Report) -> Table:
@@ -26,16 +16,10 @@ def report_table(report: Report) -> Table:
     table.add_column("")
     for heading in ("before", "after", "change"):
         table.add_column(heading, justify="right")
-    for label, field in _ROWS:
+    for label, field in FIGURE_ROWS:
         before, after = getattr(report.before, field), getattr(report.after, field)
-        table.add_row(label, f"{before:,}", f"{after:,}", _change(before, after))
+        table.add_row(label, f"{before:,}", f"{after:,}", change(before, after))
     return table
-
-
-def _change(before: int, after: int) -> str:
-    if before == after:
-        return "="
-    return f"{100 * (after - before) / before:+.1f} %" if before else ""
 
 
 def inspection_table(inspection: Inspection) -> Table:

@@ -1,0 +1,56 @@
+"""The arena over time as Chrome's trace viewer and Perfetto read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tflite_fuse.pages.arena_map import ArenaMap, Box
+
+STEP = 1000
+"""Microseconds an operator takes in a trace: order is shown, not time."""
+
+_OPERATORS = 1
+
+
+def arena_trace(shown: ArenaMap, name: str) -> dict[str, Any]:
+    """A slice per tensor and per line buffer, one per operator, and the bytes taken as a counter.
+
+    What lives at the same time lies in different rows. The first step is the one in which inputs are filled in.
+    """
+    rows = _rows(shown.boxes)
+    named = [_name("process_name", 0, name), _name("thread_name", _OPERATORS, "operators")]
+    named += [_name("thread_name", row, f"arena {row - _OPERATORS}") for row in sorted(set(rows))]
+    operators = [
+        _slice(label, _OPERATORS, step, step, {"step": step})
+        for step, label in enumerate(("inputs", *shown.steps), start=-1)
+    ]
+    boxes = [
+        _slice(box.name, row, box.first, box.last, {"kind": box.kind, "offset": box.offset, "bytes": box.nbytes})
+        for box, row in zip(shown.boxes, rows, strict=True)
+    ]
+    taken = [
+        {"ph": "C", "name": "live bytes", "pid": 1, "ts": step * STEP, "args": {"bytes": size}}
+        for step, size in enumerate((*shown.taken_bytes(), 0))
+    ]
+    return {"displayTimeUnit": "ms", "traceEvents": [*named, *operators, *boxes, *taken]}
+
+
+def _name(what: str, row: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": 1, "tid": row, "args": {"name": name}}
+
+
+def _slice(name: str, row: int, first: int, last: int, told: dict[str, Any]) -> dict[str, Any]:
+    start, length = (first + 1) * STEP, (last - first + 1) * STEP
+    return {"ph": "X", "name": name, "pid": 1, "tid": row, "ts": start, "dur": length, "args": told}
+
+
+def _rows(boxes: tuple[Box, ...]) -> list[int]:
+    """For each box the first row that is free as long as it lives."""
+    free: list[int] = []
+    rows = [0] * len(boxes)
+    for index in sorted(range(len(boxes)), key=lambda index: (boxes[index].first, boxes[index].offset)):
+        box = boxes[index]
+        row = next((row for row, until in enumerate(free) if until < box.first), len(free))
+        free[row : row + 1] = [box.last]
+        rows[index] = row + _OPERATORS + 1
+    return rows
