@@ -17,7 +17,8 @@ WIDTH = 120
 
 def operators() -> str:
     """All of them by their names in TFLite's schema, as lines of the README."""
-    return textwrap.fill(f"{', '.join(sorted(LOWERINGS))}.", WIDTH, initial_indent="  ", subsequent_indent="  ") + "\n"
+    named = sorted(name for name in LOWERINGS if not name.startswith("CUSTOM:"))
+    return textwrap.fill(f"{', '.join(named)}.", WIDTH, initial_indent="  ", subsequent_indent="  ") + "\n"
 
 
 if __name__ == "__main__":

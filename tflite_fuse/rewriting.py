@@ -8,6 +8,7 @@ from zlib import crc32
 from tflite_fuse.claim import Claim
 from tflite_fuse.errors import LimitError, ModelError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
+from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
 from tflite_fuse.fusion.encoding.structs import VERSION
 from tflite_fuse.memory.arena import Arena
@@ -15,6 +16,7 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.plan_check import plan_fault, why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult, run_passes
@@ -60,8 +62,10 @@ def rewrite_model(
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
-    steps = make_passes(options, lambda each: measured_head(serialize_model(each)), budget, known)
-    rewritten, results = run_passes(model, steps)
+    rewritten, results = _passed(model, options, budget, known, states=True)
+    if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
+        # A search that gave up has left states outside of blocks, where nothing runs them.
+        rewritten, results = _passed(model, options, budget, known, states=False)
     output = serialize_model(rewritten)
     fused = next((result for result in results if isinstance(result, FuseResult)), None)
     certificate = _proven(model, output, () if fused is None else fused.blocks)
@@ -148,6 +152,15 @@ def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[str]:
         yield f"the time limit of {options.time_limit:g} s ended a search: with more time the arena may be smaller"
     elif budget.is_over():
         yield "the searches have used up the work they may do: what was tried last was placed without them"
+
+
+def _passed(
+    model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, *, states: bool
+) -> tuple[Model, list[PassResult]]:
+    def measure(each: Model) -> int | None:
+        return measured_head(serialize_model(each))
+
+    return run_passes(model, make_passes(options, measure, budget, known, states=states))
 
 
 def _block_report(inserted: InsertedBlock) -> BlockReport:

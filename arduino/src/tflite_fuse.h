@@ -13,7 +13,8 @@
  *     status = tflite_fuse_invoke(&block, &io);
  *
  * Nothing is allocated, nothing is global: all state of a run is in the scratch memory the caller passes in, so blocks
- * may be run by several threads as long as each run has its own scratch. Results are, byte for byte, those of
+ * may be run by several threads as long as each run has its own scratch. What a block of a streaming model remembers
+ * from run to run is in the state memory the caller passes in, one for each stream. Results are, byte for byte, those of
  * TensorFlow Lite Micro's reference kernels.
  */
 #ifndef TFLITE_FUSE_H_
@@ -65,7 +66,8 @@ typedef struct {
   const int32_t* stage_inputs;
   const uint8_t* constants;
   const struct tflite_fuse_rows* rows; /* the application's own row kernels, or NULL */
-  uint16_t reserved_words; /* of 8 bytes at the start of scratch: cursors, and pointers to pixels of large windows */
+  uint16_t reserved_words : 15;  /* of 8 bytes at the start of scratch: cursors, and pointers to large windows */
+  uint16_t zeros_mean_reset : 1; /* of the state, where a runtime fills it with them to reset it */
   uint8_t tensor_count;
   uint8_t stage_count;
 } tflite_fuse_block;
@@ -100,6 +102,7 @@ typedef struct {
   const void* const* externals;
   const tflite_fuse_source* sources;
   void* scratch; /* tflite_fuse_scratch_bytes(), aligned as a pointer and to 4 bytes; contents do not matter */
+  void* state;   /* tflite_fuse_state_bytes(), aligned to 4; zeros before the first run, the library's own between runs */
 } tflite_fuse_io;
 
 /* Checks a block once and for all.
@@ -113,7 +116,8 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
                                        const void* constants, size_t constants_bytes);
 
 /* Runs a prepared block. The order of reads and writes is the one the Python package planned with: outputs may lie
- * over inputs at the distance it computed. After an error outputs are unspecified and the next run works. */
+ * over inputs at the distance it computed. After an error outputs are unspecified, the state is as it was before the run,
+ * and the next run works. */
 tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io);
 
 /* Number of operands of a kind. */
@@ -130,6 +134,13 @@ int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, cons
 
 /* Bytes of scratch memory a run needs. */
 int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block);
+
+/* Bytes of memory that must stay as it is from run to run, 0 for a block that remembers nothing. */
+int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block);
+
+/* Forgets all earlier runs: the next one sees what the runtime's Reset leaves, the zero point. Zeros in all of the state
+ * instead start it anew as if it had never run: then what the model's initialization wrote is seen. */
+void tflite_fuse_reset(const tflite_fuse_block* block, void* state);
 
 /* One sentence for people. */
 const char* tflite_fuse_message(tflite_fuse_status status);

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
@@ -18,10 +19,17 @@ from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.sink_transpose import SinkTranspose
 from tflite_fuse.passes.straighten import Straighten
+from tflite_fuse.passes.streaming.mixed_depthwise import MixedDepthwise
+from tflite_fuse.passes.streaming.rings import Rings
 
 
 def make_passes(
-    options: FuseOptions, measure: Callable[[Model], int | None] | None, budget: Budget, known: KnownBlocks
+    options: FuseOptions,
+    measure: Callable[[Model], int | None] | None,
+    budget: Budget,
+    known: KnownBlocks,
+    *,
+    states: bool = True,
 ) -> list[Pass]:
     """What to run, in order.
 
@@ -30,15 +38,17 @@ def make_passes(
         measure: bytes of the head that a real runtime uses, for the plan.
         budget: for all searches together.
         known: where blocks are noted down.
+        states: whether blocks may keep variables of a streaming model.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
         return block_overlaps(model, known) if options.shares else ()
 
+    streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
-        "fuse": [FoldConstants(), Straighten(), SinkTranspose(), Fuse(options, budget, known)],
+        "fuse": [FoldConstants(), *streaming, Straighten(), SinkTranspose(), Fuse(options, budget, known)],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []

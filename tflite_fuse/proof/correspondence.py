@@ -13,6 +13,7 @@ from tflite_fuse.proof.original.functions import unite_types
 from tflite_fuse.proof.original.known import add_known_numbers
 from tflite_fuse.proof.original.transposes import add_untransposed_means
 from tflite_fuse.proof.original.values import Original
+from tflite_fuse.proof.streaming.states import States, find_states, mixes
 
 
 @dataclass
@@ -25,6 +26,8 @@ class Correspondence:
         values: by tensor of the rewritten model, a tensor of the original that holds the same bytes.
         outside: tensors of the original behind what blocks read from outside the arena: (streamed, number) of each.
         replaced: float32 inputs and outputs of the original, and the int8 tensors that take their place.
+        states: variables of the original that blocks may keep.
+        dissolved: subgraphs of the original that went with those blocks keep.
         findings, notes, blocks, plain: for the certificate.
         overlaps: how far the outputs of blocks may lie over their inputs, by the replay of their schedules.
     """
@@ -38,6 +41,8 @@ class Correspondence:
     notes: list[str] = field(default_factory=list)
     blocks: list[BlockProof] = field(default_factory=list)
     plain: int = 0
+    states: States = field(default_factory=States)
+    dissolved: set[int] = field(default_factory=set)
     overlaps: list[Overlap] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -45,6 +50,9 @@ class Correspondence:
         add_known_numbers(self.original)
         add_untransposed_means(self.original)
         add_gathers(self.original)
+        self.states = find_states(self.original)
+        for step in mixes(self.original, self.states):
+            self.original.add_step(step)
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

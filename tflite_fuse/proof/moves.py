@@ -33,7 +33,7 @@ def add_gathers(original: Original) -> None:
         if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > _MOST:
             continue
         dims = original.tensors[source].dims
-        parts = _parts(original, step, np.arange(prod(dims)).reshape(dims))
+        parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
         shapes = [original.tensors[tensor].dims for tensor in step.outputs]
         alike = all(original.activation(tensor) == original.activation(source) for tensor in step.outputs)
         if parts is None or [part.shape for part in parts] != shapes or not alike:
@@ -73,7 +73,7 @@ def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
     return listed if min(listed) >= 0 and max(listed) < dims[-1] else None
 
 
-def _parts(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
     """What becomes of the values in each output; None where that is not known."""
     rank = values.ndim
     if step.name in RENAMING and len(step.outputs) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -15,9 +15,11 @@ from tflite_fuse.model.schema import Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.block.options import DamagedError, Options, checksum, read_options
 from tflite_fuse.proof.block.replay import ScheduleProof
+from tflite_fuse.proof.block.state import state_size
 from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
+from tflite_fuse.proof.streaming.effects import droppable, dropped_graphs
 
 _ELEMENTS: dict[int, ElementType] = {
     TensorType.INT8: ElementType.INT8,
@@ -42,7 +44,10 @@ class _Walk:
         operators = known.before.main.operators
         steps = zip(known.original.steps, operators, strict=False)
         self._used: set[int] = set()
-        self._effects = [step for step, op in steps if has_effects(known.before, known.before.main, op)]
+        numbered = enumerate(steps)
+        self._effects = [index for index, (_, op) in numbered if has_effects(known.before, known.before.main, op)]
+        self._dropped: set[int] = set()
+        self._droppable = droppable(known.states)
 
     def visit(self, label: str, operator: Operator) -> None:
         """Matches one operator."""
@@ -63,16 +68,17 @@ class _Walk:
             known.found(label, "no operator of the original does the same with the same operands")
 
     def finish(self) -> None:
-        """Nothing with effects may be left."""
-        if self._effects:
-            labels = ", ".join(step.label for step in self._effects)
-            self.known.found("operators", f"{labels}, which have effects, are missing or in another order")
+        """Nothing with effects may be left, but for what blocks keep the state of."""
+        known, missing = self.known, self._dropped.union(self._effects)
+        known.dissolved, wrong = dropped_graphs(known.original, known.states, missing)
+        if wrong:
+            known.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
 
     def _is_as_it_was(self, operator: Operator) -> bool:
-        after = self.known.after
+        known, after = self.known, self.known.after
         code = after.operator_codes[operator.opcode_index]
         effects = has_effects(after, after.main, operator)
-        for step in self._effects[:1] if effects else self._alike(operator):
+        for step in self._next_effects() if effects else self._alike(operator):
             same_code = (code.code, code.custom_code, code.version) == (
                 step.code.code,
                 step.code.custom_code,
@@ -81,9 +87,18 @@ class _Walk:
             if same_code and self._bind(operator, step):
                 self._used.add(id(step))
                 if effects:
-                    self._effects.pop(0)
+                    passed = [known.original.steps[index] for index in self._effects].index(step)
+                    self._dropped.update(self._effects[:passed])
+                    del self._effects[: passed + 1]
                 return True
         return False
+
+    def _next_effects(self) -> Iterator[Step]:
+        """The first operator with effects that is left, and those behind what blocks may keep the state of."""
+        for index in self._effects:
+            yield self.known.original.steps[index]
+            if index not in self._droppable:
+                return
 
     def _alike(self, operator: Operator) -> Sequence[Step]:
         """Operators of the original that read the same values: those not found yet first, then those named alike."""
@@ -168,6 +183,9 @@ class _Block:
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
         self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
+        if (size := state_size(options)) and len(self.inputs) > 1:
+            wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
+            self._check_own(self.inputs[-2], wanted, f"its state, is not {size} bytes that the runtime keeps")
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
         entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
@@ -210,7 +228,8 @@ class _Block:
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
         found: list[dict[int, int]] = []
-        for place, operands in ((Storage.INPUT, self.inputs[:-1]), (Storage.OUTPUT, self.outputs[:-1])):
+        own = 2 if state_size(options) else 1
+        for place, operands in ((Storage.INPUT, self.inputs[:-own]), (Storage.OUTPUT, self.outputs[:-1])):
             mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
             if len(mine) != len(operands):
                 self.found(f"{place.name.lower()}s beside constants and scratch", len(mine), len(operands))
@@ -249,10 +268,14 @@ class _Block:
 
     def _check_bytes(self, tensor: int, size: int, what: str) -> None:
         """The constants and the scratch of a block are plain bytes that nobody else touches."""
+        wanted = Tensor(shape=(size,), type=TensorType.INT8)
+        self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
+
+    def _check_own(self, tensor: int, wanted: Tensor, otherwise: str) -> None:
         graph = self.known.after.main
         found = graph.tensors[tensor]
-        if not same_fields(found, Tensor(shape=(size,), type=TensorType.INT8)):
-            self.found(f"tensor {found.name}, its {what}, is not {size} plain bytes")
+        if not same_fields(found, wanted):
+            self.found(f"tensor {found.name}, {otherwise}")
         users = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
         if users != 1 or tensor in (*graph.inputs, *graph.outputs):
-            self.found(f"tensor {found.name}, its {what}, is used elsewhere")
+            self.found(f"tensor {found.name}, {otherwise.split(',')[0]}, is used elsewhere")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME
@@ -27,7 +27,7 @@ def structure_findings(known: Correspondence) -> Iterator[Finding]:
         yield Finding("metadata", "entries differ")
     if _listed(before) != _listed(after):
         yield Finding("metadata", "the list of metadata buffers differs")
-    yield from _subgraph_findings(before, after)
+    yield from _subgraph_findings(before, after, known.dissolved)
     yield from _signature_findings(known)
 
 
@@ -39,11 +39,13 @@ def _listed(model: Model) -> list[bytes]:
     return [model.buffers[index].data or b"" for index in model.metadata_buffer or () if index < len(model.buffers)]
 
 
-def _subgraph_findings(before: Model, after: Model) -> Iterator[Finding]:
-    if len(before.subgraphs) != len(after.subgraphs):
-        yield Finding("subgraphs", "number", expected=len(before.subgraphs), found=len(after.subgraphs))
+def _subgraph_findings(before: Model, after: Model, dissolved: Collection[int]) -> Iterator[Finding]:
+    """Subgraphs that went with the states they initialize were the last ones: the others keep their numbers."""
+    number = len(before.subgraphs) - len(dissolved)
+    if number != len(after.subgraphs) or any(graph < number for graph in dissolved):
+        yield Finding("subgraphs", "number", expected=number, found=len(after.subgraphs))
         return
-    for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=True), start=1):
+    for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=False), start=1):
         if replace(a, tensors=(), operators=()) != replace(b, tensors=(), operators=()):
             yield Finding(f"subgraph {number}", "name, inputs or outputs differ")
         if _tensors(before, a) != _tensors(after, b):

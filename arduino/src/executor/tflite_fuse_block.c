@@ -64,7 +64,7 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     m->cursors[s] = nothing;
     if (output == driven) {
       widen(&m->cursors[s], rows, columns);
-    } else if (only_tile && output->storage == TFLITE_FUSE_STORAGE_OUTPUT) {
+    } else if (only_tile && output->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
       widen(&m->cursors[s], all_rows, all_columns);
     }
   }
@@ -83,6 +83,10 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
       }
     }
     cursor->x = cursor->x0;
+    if (stage->kind == TFLITE_FUSE_KIND_STATE) { /* earlier runs have computed some */
+      cursor->y = (uint16_t)stage->pad_top;
+      cursor->x = (uint16_t)stage->pad_left;
+    }
   }
 }
 
@@ -203,15 +207,18 @@ static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span
   for (int32_t y = rows.from; y < rows.to; ++y) {
     for (int32_t x = columns.from, count; x < columns.to; x += count) {
       count = tflite_fuse_min(header->chunk, columns.to - x);
-      const tflite_fuse_status status = producer == TFLITE_FUSE_NONE ? TFLITE_FUSE_OK : pull(m, producer, count);
-      if (status != TFLITE_FUSE_OK) {
-        return status;
+      const tflite_fuse_cursor* made = producer == TFLITE_FUSE_NONE ? NULL : &m->cursors[producer];
+      if (made != NULL && made->y == y && made->x < x + count) {
+        const tflite_fuse_status status = pull(m, producer, x + count - made->x);
+        if (status != TFLITE_FUSE_OK) {
+          return status;
+        }
       }
       sum_driven(m, y, x, count);
     }
   }
   for (int32_t s = 0; s < header->spatial_stages; ++s) {
-    if (block->tensors[block->stages[s].output].storage == TFLITE_FUSE_STORAGE_OUTPUT) {
+    if (block->tensors[block->stages[s].output].storage != TFLITE_FUSE_STORAGE_SCRATCH) {
       const tflite_fuse_status status = complete(m, s);
       if (status != TFLITE_FUSE_OK) {
         return status;
@@ -230,6 +237,10 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
  * bytes hold pointers. */
 static bool memory_is_sound(const tflite_fuse_machine* m) {
   if ((uintptr_t)m->io->scratch % sizeof(void*) != 0 || (uintptr_t)m->io->scratch % sizeof(int32_t) != 0) {
+    return false;
+  }
+  if (tflite_fuse_state_bytes(m->block) > 0 &&
+      (m->io->state == NULL || (uintptr_t)m->io->state % sizeof(uint32_t) != 0)) {
     return false;
   }
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
@@ -272,6 +283,7 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
     return TFLITE_FUSE_BAD_MEMORY;
   }
   convert(&m, TFLITE_FUSE_STORAGE_INPUT);
+  tflite_fuse_fill_states(&m);
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
     if (sums_driven(&m, &block->stages[s])) {
       tflite_fuse_clear_sums(&m, &block->stages[s]);
@@ -289,5 +301,6 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
   }
   run_tail(&m);
   convert(&m, TFLITE_FUSE_STORAGE_OUTPUT);
+  tflite_fuse_commit_states(&m);
   return TFLITE_FUSE_OK;
 }

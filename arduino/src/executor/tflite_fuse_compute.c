@@ -16,13 +16,17 @@ typedef struct {
   int32_t pixel_bytes;
   int32_t x0, width; /* of the region whose rows lie one behind the other */
   uint32_t capacity; /* pixels */
+  uint32_t start;    /* slot of the first one */
 } ring;
 
 static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tensor) {
-  ring r = {NULL, tflite_fuse_pixel_bytes(tensor), 0, tensor->width, 0};
+  ring r = {NULL, tflite_fuse_pixel_bytes(tensor), 0, tensor->width, 0, 0};
   if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
     r.pixels = tflite_fuse_memory_of(m->io, tensor);
     r.capacity = (uint32_t)tflite_fuse_pixels(tensor);
+    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT) {
+      r.start = tflite_fuse_start_of(m->io->state, tensor);
+    }
     return r;
   }
   r.pixels = (int8_t*)m->io->scratch + tensor->offset;
@@ -41,7 +45,7 @@ static uint32_t modulo_capacity(const ring* r, uint32_t position) {
 }
 
 static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
-  return modulo_capacity(r, (uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0));
+  return modulo_capacity(r, r->start + (uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0));
 }
 
 /* Pointers, `spacing` apart, to `count` pixels `step` bytes apart. */

@@ -110,7 +110,9 @@ enum tflite_fuse_kind {
   /* Of two tensors, byte by byte. */
   TFLITE_FUSE_KIND_MAXIMUM = 21,
   /* Of two tensors, byte by byte. */
-  TFLITE_FUSE_KIND_MINIMUM = 22
+  TFLITE_FUSE_KIND_MINIMUM = 22,
+  /* Behind the pixels of earlier runs, those of this one. */
+  TFLITE_FUSE_KIND_STATE = 23
 };
 
 /* Where a tensor of a block lives. */
@@ -123,7 +125,11 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_OUTPUT = 2,
   /* A whole tensor outside the arena (pointer given at run time), read only. */
   TFLITE_FUSE_STORAGE_EXTERNAL = 3,
-  /* Refused until something fills it: a ring of pixels in memory that outlives the run, `persistent_bytes` of it. */
+  /* What a STATE stage writes: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that says
+   * where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, else one more
+   * than the slot. Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest
+   * ones of the run before, which it does not read, and changes the number when all else is done: a run that fails
+   * leaves the state as it was. A block with a state runs in one tile. */
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 

@@ -23,7 +23,8 @@
   row(QUANTIZE, quantize)                  \
   row(DEQUANTIZE, dequantize)              \
   row(MAXIMUM, maximum)                    \
-  row(MINIMUM, minimum)
+  row(MINIMUM, minimum)                    \
+  row(STATE, state)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

@@ -105,9 +105,31 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
       return io->outputs[tensor->operand];
     case TFLITE_FUSE_STORAGE_EXTERNAL:
       return (int8_t*)io->externals[tensor->operand];
+    case TFLITE_FUSE_STORAGE_PERSISTENT:
+      return (int8_t*)io->state + tensor->offset + sizeof(uint32_t);
     default:
       return (int8_t*)io->scratch + tensor->offset;
   }
+}
+
+/* ---- States: rings that outlive a run. A number before the pixels says where the first one is. ---- */
+
+enum { TFLITE_FUSE_NEVER_USED = 0 };
+#define TFLITE_FUSE_WAS_RESET UINT32_MAX
+
+static inline uint32_t* tflite_fuse_mark_of(void* state, const tflite_fuse_tensor* tensor) {
+  return (uint32_t*)(void*)((uint8_t*)state + tensor->offset);
+}
+
+/* The slot of pixel (0, 0). Whatever the state holds it is one of the ring's. */
+static inline uint32_t tflite_fuse_start_of(void* state, const tflite_fuse_tensor* tensor) {
+  const uint32_t slot = *tflite_fuse_mark_of(state, tensor) - 1;
+  return slot < (uint32_t)tensor->capacity ? slot : 0;
+}
+
+/* Pixels of a STATE stage's output that earlier runs wrote. */
+static inline int32_t tflite_fuse_history(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
+  return stage->pad_top * output->width + stage->pad_left;
 }
 
 /* uint8 values as int8 ones of 128 less, and back. */
@@ -197,6 +219,12 @@ typedef struct {
 /* Computes `count` pixels of a stage's output from (y, x) on, all in one row; every pixel they need exists. */
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count);
+
+/* Gives rings that are new or were reset their pixels of earlier runs; they count as such until a run has ended well. */
+void tflite_fuse_fill_states(const tflite_fuse_machine* m);
+
+/* What was new is history now. */
+void tflite_fuse_commit_states(const tflite_fuse_machine* m);
 
 /* For stages that sum: sets the sums to zero, adds `count` pixels of the input, writes the output pixel. */
 void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);

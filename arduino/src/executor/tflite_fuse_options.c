@@ -221,7 +221,7 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_BAD_TENSOR:
       return "a tensor in the options is out of range";
     case TFLITE_FUSE_BAD_SCRATCH:
-      return "the options place a tensor outside the scratch memory";
+      return "the options place a tensor outside the scratch or state memory";
     case TFLITE_FUSE_BAD_STAGE:
       return "a stage in the options is out of range";
     case TFLITE_FUSE_BAD_SHAPE:
@@ -231,7 +231,7 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_TOO_MUCH_WORK:
       return "the options ask for more work than TFLITE_FUSE_MAX_WORK";
     case TFLITE_FUSE_BAD_MEMORY:
-      return "the arena or scratch memory is too small or misaligned, or scratch overlaps an input or output";
+      return "the arena, scratch or state memory is missing, too small or misaligned, or scratch overlaps another";
     case TFLITE_FUSE_SOURCE_FAILED:
       return "the source of the input reported an error";
     default:

@@ -6,17 +6,21 @@ enum { STEPS_PER_PIXEL = 64 /* work of the executor itself */ };
 /* ---- Tensors ---- */
 
 static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor, int32_t index) {
-  const bool is_made = tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_OUTPUT;
+  const bool is_state = tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT;
+  const bool is_made =
+      is_state || tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_OUTPUT;
   if (!is_made) {
     return tensor->producer == TFLITE_FUSE_NONE;
   }
-  return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index;
+  return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index &&
+         is_state == (block->stages[tensor->producer].kind == TFLITE_FUSE_KIND_STATE);
 }
 
 /* uint8 is only where a block meets the application; who reads and writes float32 is a stage's matter. */
 static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor) {
-  const bool is_inside = tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
-                         block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
+  const bool is_ring =
+      tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT;
+  const bool is_inside = is_ring && block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
   return tensor->element_type <= TFLITE_FUSE_ELEMENT_FLOAT32 &&
          (tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 || !is_inside);
 }
@@ -27,7 +31,7 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
          t->channels >= 1 && t->channels <= INT32_MAX / 4 &&
          tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), tflite_fuse_pixel_bytes(t)) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
-         t->storage <= TFLITE_FUSE_STORAGE_EXTERNAL &&
+         t->storage <= TFLITE_FUSE_STORAGE_PERSISTENT &&
          tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t);
 }
 
@@ -206,16 +210,22 @@ static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t 
 
 static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
   const int64_t reserved = count_reserved(block);
-  if (reserved > block->header->scratch_bytes || reserved > UINT16_MAX * (int64_t)TFLITE_FUSE_POINTER_BYTES) {
+  if (reserved > block->header->scratch_bytes || reserved > (UINT16_MAX >> 1) * (int64_t)TFLITE_FUSE_POINTER_BYTES) {
     return TFLITE_FUSE_BAD_SCRATCH;
   }
-  block->reserved_words = (uint16_t)(reserved / TFLITE_FUSE_POINTER_BYTES);
+  block->reserved_words = (uint32_t)(reserved / TFLITE_FUSE_POINTER_BYTES) & (UINT16_MAX >> 1);
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
         (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
          !fits(tensor->offset, (int64_t)tensor->capacity * tflite_fuse_pixel_bytes(tensor), tflite_fuse_reserved(block),
                block->header->scratch_bytes))) {
+      return TFLITE_FUSE_BAD_SCRATCH;
+    }
+    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT &&
+        (tensor->capacity != tflite_fuse_pixels(tensor) ||
+         !fits_aligned(tensor->offset, (int64_t)sizeof(uint32_t) + (int64_t)tensor->capacity * tensor->channels, 0,
+                       INT32_MAX))) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }
   }

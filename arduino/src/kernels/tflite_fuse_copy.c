@@ -1,4 +1,5 @@
-/* Pixels as they are: PAD, where the pixels outside the image are the padding, and one input of CONCATENATION. */
+/* Pixels as they are: PAD, where the pixels outside the image are the padding, STATE, where they are those of earlier
+ * runs, and one input of CONCATENATION. */
 #include "../executor/tflite_fuse_checks.h"
 
 static void copy(const tflite_fuse_call* call) {
@@ -35,5 +36,33 @@ const tflite_fuse_entry tflite_fuse_kind_concatenation = {
     .operands = 1,
     .keeps_extent = true,
     .fits = fits_channels,
+    .compute = copy,
+};
+
+/* New pixels behind those of earlier runs, all of which one tile sees. */
+static bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  const tflite_fuse_tensor* driven = &block->tensors[block->header->driven];
+  return tflite_fuse_history(stage, output) > 0 && (stage->pad_left == 0 || output->height == 1) &&
+         output->height == input->height + stage->pad_top && output->width == input->width + stage->pad_left &&
+         block->header->tile_height >= driven->height && block->header->tile_width >= driven->width;
+}
+
+static bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                                   int64_t room) {
+  (void)table;
+  return stage->table_offset == TFLITE_FUSE_NONE ||
+         room >= (int64_t)tflite_fuse_history(stage, output) * output->channels;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_state = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_padding = true,
+    .keeps_channels = true,
+    .fits = fits_state,
+    .table_is_sound = first_history_is_sound,
     .compute = copy,
 };

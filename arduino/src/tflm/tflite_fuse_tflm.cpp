@@ -1,8 +1,9 @@
 // The operator TFLITE_FUSE for TensorFlow Lite Micro. Compiled to nothing where its headers are not at hand.
 //
 // Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
-// int8 tensor nobody reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused in
-// Prepare, with a message.
+// int8 tensor nobody reads, the block's scratch memory. A block that keeps a state has a uint8 variable before the
+// constant: the runtime gives every interpreter its own, and fills it with zeros in Reset. Nothing of the file is trusted:
+// what does not fit is refused in Prepare, with a message.
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
 
@@ -94,6 +95,9 @@ bool HasMemory(const TfLiteEvalTensor* tensor) {
 
 // ---- The operator ----
 
+// Inputs behind those of the block: its state, if it keeps one, and the constants.
+int OwnInputs(const tflite_fuse_block* block) { return tflite_fuse_state_bytes(block) > 0 ? 2 : 1; }
+
 TfLiteStatus Refuse(TfLiteContext* context, const char* reason) {
   TFLITE_FUSE_LOG(context, "%s", reason);
   (void)context;
@@ -140,7 +144,7 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
 }
 
 TfLiteStatus CheckOperands(TfLiteContext* context, TfLiteNode* node, const tflite_fuse_block* block) {
-  const int inputs = node->inputs->size - 1;
+  const int inputs = node->inputs->size - OwnInputs(block);
   const int outputs = node->outputs->size - 1;
   TfLiteStatus status = CheckCount(context, "input", tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT), inputs);
   for (int number = 0; status == kTfLiteOk && number < inputs; ++number) {
@@ -180,6 +184,11 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (Int8Bytes(OutputAt(context, node, node->outputs->size - 1)) < tflite_fuse_scratch_bytes(block)) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
+  if (OwnInputs(block) == 2 &&
+      (node->inputs->size < 2 ||
+       BytesOf(InputAt(context, node, node->inputs->size - 2), kTfLiteUInt8) < tflite_fuse_state_bytes(block))) {
+    return Refuse(context, "the input before the last must be a uint8 variable as large as the block's state");
+  }
   // What is outside may also be given only after AllocateTensors: Invoke looks again.
   const tflite_fuse_outside* outside = FindOutside(context);
   if (outside != nullptr && !tflite_fuse_outside_serves(outside, block)) {
@@ -189,8 +198,8 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
 }
 
 TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
-  const tflite_fuse_block* block = static_cast<const tflite_fuse_block*>(node->user_data);
-  const int input_count = node->inputs->size - 1;
+  tflite_fuse_block* block = static_cast<tflite_fuse_block*>(node->user_data);
+  const int input_count = node->inputs->size - OwnInputs(block);
   const int output_count = node->outputs->size - 1;
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
   int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS + 1];  // the last one is scratch
@@ -218,8 +227,16 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   io.externals = outside == nullptr ? nullptr : outside->externals;
   io.sources = outside == nullptr ? nullptr : outside->sources;
   io.scratch = outputs[output_count];
+  io.state = nullptr;
+  if (OwnInputs(block) == 2) {
+    io.state = InputAt(context, node, input_count)->data.data;
+  }
   const tflite_fuse_status status = tflite_fuse_invoke(block, &io);
-  return status == TFLITE_FUSE_OK ? kTfLiteOk : Refuse(context, tflite_fuse_message(status));
+  if (status != TFLITE_FUSE_OK) {
+    return Refuse(context, tflite_fuse_message(status));
+  }
+  block->zeros_mean_reset = 1;
+  return kTfLiteOk;
 }
 
 // Resolvers copy a registration and only read it, also where they ask for a pointer to one they could change.

@@ -88,10 +88,10 @@ def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDe
 
 
 @pytest.mark.parametrize("storage", [Storage.PERSISTENT, 5, 255])
-def test_storages_that_nothing_fills_yet_are_refused(storage: int) -> None:
+def test_storages_a_tensor_cannot_have_are_refused(storage: int) -> None:
     found = read_options(encoded(small_block()).options)
     changed = (found.tensors[0]._replace(storage=storage), *found.tensors[1:])
     options = write_options(found._replace(tensors=changed), encoded(small_block()).constants)
-    with pytest.raises(BlockError, match=r"outlive the run|unknown storage"):
+    with pytest.raises(BlockError, match=r"before it is computed|unknown storage"):
         decode(options, encoded(small_block()).constants)
     assert "tensor" in message(options)

@@ -17,6 +17,8 @@ from tflite_fuse.fusion.block.limits import (
 )
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
 
+_WRITTEN = (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)
+
 
 def check_block(block: Block) -> None:
     """Checks that a block can be run.
@@ -38,7 +40,7 @@ def check_block(block: Block) -> None:
         _check_stage(block, stage, made)
         made.add(stage.output)
     for index, tensor in enumerate(block.tensors):
-        if tensor.storage in (Storage.SCRATCH, Storage.OUTPUT) and index not in made:
+        if tensor.storage in _WRITTEN and index not in made:
             raise BlockError(f"Tensor {tensor.name} is written by no stage.")
 
 
@@ -61,8 +63,6 @@ def _check_tensor(tensor: BlockTensor) -> None:
             f"Tensor {tensor.name} is {tensor.height}x{tensor.width}x{tensor.channels}; a block takes 1...{MAX_EXTENT} "
             "rows and columns and less than 2 GiB."
         )
-    if tensor.storage is Storage.PERSISTENT:
-        raise BlockError(f"Tensor {tensor.name} is to outlive the run, which no library can do yet.")
     if not -128 <= tensor.zero_point <= 127:
         raise BlockError(f"Tensor {tensor.name} has zero point {tensor.zero_point}, which is no int8 value.")
 
@@ -94,7 +94,9 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
         )
     sources = [tensors[index] for index in stage.inputs if 0 <= index < len(tensors)]
     check = StageCheck(stage, sources, tensors[stage.output])
-    check.require(check.output.storage in (Storage.SCRATCH, Storage.OUTPUT), "writes to a tensor that is read only")
+    check.require(check.output.storage in _WRITTEN, "writes to a tensor that is read only")
+    remembers = check.output.storage is Storage.PERSISTENT
+    check.require(remembers == (stage.kind is StageKind.STATE), "is no STATE that writes what outlives the run")
     check.require(stage.output not in made, "is not the only one to do so")
     fewest, most = kind.inputs
     check.require(fewest <= len(stage.inputs) <= most, f"reads {len(stage.inputs)} tensors")

@@ -47,6 +47,8 @@ class StageKind(IntEnum):
     """Of two tensors, byte by byte."""
     MINIMUM = 22
     """Of two tensors, byte by byte."""
+    STATE = 23
+    """Behind the pixels of earlier runs, those of this one."""
 
 
 class Storage(IntEnum):
@@ -61,7 +63,12 @@ class Storage(IntEnum):
     EXTERNAL = 3
     """A whole tensor outside the arena (pointer given at run time), read only."""
     PERSISTENT = 4
-    """Refused until something fills it: a ring of pixels in memory that outlives the run, `persistent_bytes` of it."""
+    """What a STATE stage writes: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that says
+    where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, else one more
+    than the slot. Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest
+    ones of the run before, which it does not read, and changes the number when all else is done: a run that fails
+    leaves the state as it was. A block with a state runs in one tile.
+    """
 
 
 class ElementType(IntEnum):

@@ -68,6 +68,11 @@ class Layer:
     def fusable(self) -> bool:
         return self.stage is not None or self.view
 
+    @property
+    def only_in_blocks(self) -> bool:
+        """Whether no runtime has an operator for it."""
+        return self.stage is not None and self.stage.kind is StageKind.STATE
+
 
 @dataclass(frozen=True)
 class LayerGraph:

@@ -137,6 +137,11 @@ class Block:
     outputs: tuple[int, ...]
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether it remembers something from run to run."""
+        return any(tensor.storage is Storage.PERSISTENT for tensor in self.tensors)
+
+    @property
     def sourced(self) -> tuple[int, ...]:
         """The tensors whose pixels a callback brings: what SOURCE stages write."""
         return tuple(stage.output for stage in self.stages if stage.kind is StageKind.SOURCE)

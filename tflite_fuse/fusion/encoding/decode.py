@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import StoredTables, Window
+from tflite_fuse.fusion.block.kinds.moving.state import state_offsets
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import MAX_BYTES
 from tflite_fuse.fusion.block.packing import WeightLayout
@@ -110,7 +111,7 @@ def _outside_numbers(options: Options, block: Block) -> dict[int, int]:
 def _check_placement(options: Options, block: Block) -> None:
     numbers = {**operand_numbers(block), **_outside_numbers(options, block)}
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
-    header = options.header
+    header, (in_state, _) = options.header, state_offsets(block.tensors)
     if not 0 <= header.driven < len(block.tensors) or not 0 <= header.spatial_stages <= len(block.stages):
         raise BlockError("The fused block's options name a driven tensor or stage that does not exist.")
     if not 0 <= header.scratch_bytes <= MAX_BYTES:
@@ -122,6 +123,11 @@ def _check_placement(options: Options, block: Block) -> None:
             end = desc.offset + desc.capacity * block.tensors[index].pixel_bytes
             if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:
                 raise BlockError(f"Tensor {index} of the fused block lies outside its scratch memory.")
+        if desc.storage == Storage.PERSISTENT and (desc.offset, desc.capacity) != (
+            in_state[index],
+            block.tensors[index].pixels,
+        ):
+            raise BlockError(f"Tensor {index} of the fused block lies elsewhere in the state than the format says.")
 
 
 def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constants: bytes) -> Stage:

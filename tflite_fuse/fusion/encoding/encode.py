@@ -15,6 +15,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.check import check_block, check_config
 from tflite_fuse.fusion.block.entry import Tables, Window
+from tflite_fuse.fusion.block.kinds.moving.state import state_offsets
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.limits import MAX_BYTES, MAX_OPERAND
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
@@ -85,6 +86,7 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
 def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, int]) -> Iterable[TensorDesc]:
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     operand = {**operand_numbers(block), **outside}
+    in_state, _ = state_offsets(block.tensors)
     for index, tensor in enumerate(block.tensors):
         if not 0 <= operand.get(index, 0) <= MAX_OPERAND:
             raise BlockError(f"Tensor {tensor.name} is external tensor or source {operand[index]}.")
@@ -97,8 +99,8 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
             element_type=int(tensor.element_type),
             operand=operand.get(index, 0),
             producer=producer.get(index, NONE),
-            capacity=schedule.capacities[index],
-            offset=max(0, schedule.offsets[index]),
+            capacity=tensor.pixels if index in in_state else schedule.capacities[index],
+            offset=in_state.get(index, max(0, schedule.offsets[index])),
         )
 
 

@@ -110,7 +110,8 @@ def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, B
 def _operands(model: Model, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
     """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
     operator, block = model.main.operators[index], plan.block
-    inputs, outputs = (operator.inputs or ())[:-1], (operator.outputs or ())[:-1]
+    own = 2 if block.keeps_state else 1
+    inputs, outputs = (operator.inputs or ())[:-own], (operator.outputs or ())[:-1]
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(
             f"{operator_label(model, index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "

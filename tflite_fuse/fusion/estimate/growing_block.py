@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflite_fuse.fusion.block.axes import PIXEL, AxisWindow, IntArray, covers
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
-from tflite_fuse.fusion.block.stages import BlockTensor
+from tflite_fuse.fusion.block.stages import BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
 from tflite_fuse.fusion.estimate.least_work import WorkLimit
 from tflite_fuse.fusion.estimate.overlap_distance import Sharing
@@ -239,11 +239,19 @@ class GrowingBlock:
 
     def _follow(self, index: int, demand: Demand, inside: bool) -> None:
         """Finds room for a layer's output, in a ring or whole outside the block's scratch, and how far it leads."""
+        stage = self.graph.layers[index].stage
+        is_state = stage is not None and stage.kind is StageKind.STATE
+        if is_state:
+            # Its ring outlives the run; what leaves the block is a copy.
+            self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
+            self.stages += not inside
         if not demand.consumers:
             return
         self.rings.follow(index, demand.consumers)
         if self.sharing is not None:
             self.sharing.follow(index, demand)
+        if is_state:
+            return
         if inside:
             self.scratch = self.scratch + self.rings.bytes(demand)
             return

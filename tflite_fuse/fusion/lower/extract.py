@@ -18,7 +18,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
-from tflite_fuse.fusion.block.stages import Block, BlockTensor, ElementType, Stage, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockTensor, ElementType, Stage, StageKind, Storage
 from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import PART_ALONE, Lowerings, lower_model, lower_operator
 from tflite_fuse.fusion.lower.tables import find_tables
@@ -189,8 +189,8 @@ class _Assembly:
             if piece.leaves(tensor):
                 self.leaving.setdefault(piece.root(tensor), []).append(tensor)
 
-    def place(self, index: int) -> Stage:
-        """The stage of operator ``index`` in the block's own tensor indices; its tensors are added."""
+    def place(self, index: int) -> tuple[Stage, ...]:
+        """What operator ``index`` becomes, in the block's own tensor indices; its tensors are added."""
         lowered = self.stages[index]
         inputs = tuple(self._read(index, source) for source in lowered.inputs)
         shapes = [self.tensors[position] for position in inputs]
@@ -203,8 +203,19 @@ class _Assembly:
             wide = [tensor for tensor in shapes if not repeats(tensor, largest)]
             if any((tensor.height, tensor.width) != (height, width) for tensor in wide):
                 raise self.piece.refusal(index, "its inputs were reshaped differently")
+        if lowered.stage.kind is StageKind.STATE:
+            return self._remember(index, replace(lowered.stage, inputs=inputs), (height, width, channels))
         output = self._write(index, lowered.output, (height, width, channels))
-        return replace(lowered.stage, inputs=inputs, output=output)
+        return (replace(lowered.stage, inputs=inputs, output=output),)
+
+    def _remember(self, index: int, stage: Stage, shape: Shape) -> tuple[Stage, ...]:
+        """A STATE, and the copy of it that is read outside of the block."""
+        output = self.stages[index].output
+        read_outside = output.index in self.leaving
+        copy = self._write(index, output, shape) if read_outside else -1
+        kept = self._add(output.index, shape, output.zero_point, Storage.PERSISTENT, output.index)
+        stage = replace(stage, output=kept)
+        return (stage, Stage(StageKind.PAD, (kept,), copy, operator=index)) if read_outside else (stage,)
 
     def _read(self, index: int, source: Activation) -> int:
         root = self.piece.root(source.index)
@@ -231,7 +242,7 @@ class _Assembly:
         self.operand[len(self.tensors)] = named
         found = self.piece.model.main.tensors[named].type
         kind = ElementType.FLOAT32 if found == TensorType.FLOAT32 else ElementType.INT8
-        if found == TensorType.UINT8 and storage is not Storage.SCRATCH:
+        if found == TensorType.UINT8 and storage not in (Storage.SCRATCH, Storage.PERSISTENT):
             kind = ElementType.UINT8
         self.tensors.append(BlockTensor(tensor_name(self.piece.model, named), *shape, zero_point, storage, kind))
         return self.position[root]
@@ -257,7 +268,7 @@ def _fits(shape: Shape, wanted: Shape, fit: Fit) -> bool:
 
 def _assemble(piece: _Piece, stages: dict[int, Lowered]) -> Extraction:
     assembly = _Assembly(piece, stages)
-    placed = tuple(assembly.place(index) for index in stages)
+    placed = tuple(stage for index in stages for stage in assembly.place(index))
     for renamed in assembly.leaving.values():
         raise piece.refusal(piece.writer[renamed[0]], "what it renames is not computed in its block")
     tensors = tuple(assembly.tensors)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, Windows
-from tflite_fuse.fusion.block.stages import Stage
+from tflite_fuse.fusion.block.stages import Stage, StageKind
 
 FAR = 1 << 60
 """Later than every event, behind every position."""
@@ -55,10 +55,14 @@ class Hold:
 
 @dataclass
 class Runs:
-    """The runs of one stage in order: they end before position ``ends[i]`` and are computed at ``times[i]``."""
+    """The runs of one stage in order: they end before position ``ends[i]`` and are computed at ``times[i]``.
+
+    The first begins at ``begins``.
+    """
 
     times: IntArray
     ends: IntArray
+    begins: int = 0
 
 
 @dataclass
@@ -168,10 +172,19 @@ def follow_tile(
     for index in reversed(range(len(stages))):
         stage = stages[index]
         asked = _merge(demands[stage.output])
-        result.produced[stage.output] = int(asked.ends[-1]) if len(asked.ends) else 0
+        begins = _begins(stage, tile)
+        asked = _Demand(asked.times[asked.ends > begins], asked.ends[asked.ends > begins])
+        result.produced[stage.output] = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         result.capacities[stage.output] = _capacity(asked, result.holds[stage.output])
         _add_stage(stage, tile, index, asked, chunk, clock, demands, result)
     return result
+
+
+def _begins(stage: Stage, tile: TileShape) -> int:
+    """The first position a stage computes: those before are of earlier runs."""
+    if stage.kind is not StageKind.STATE:
+        return 0
+    return stage.padding[0] * tile.extents[stage.output][1] + stage.padding[1]
 
 
 def _merge(demands: Sequence[_Demand]) -> _Demand:
@@ -203,12 +216,12 @@ def _add_stage(
     result: TileRun,
 ) -> None:
     """Cuts what is asked of a stage into runs and notes what these ask of its inputs."""
-    starts = np.concatenate((np.zeros(1, np.int64), asked.ends[:-1]))[: len(asked.ends)]
+    starts = np.concatenate((np.full(1, _begins(stage, tile)), asked.ends[:-1]))[: len(asked.ends)]
     width = max(1, tile.extents[stage.output][1])
     owner, position, count = split_runs(starts, asked.ends, width, chunk)
     rows_of_events = np.bincount(owner, minlength=len(asked.ends)).astype(np.int64)
     times = clock.insert(asked.times, rows_of_events, len(stage.inputs) + 1)
-    result.runs[stage.output] = Runs(times[:, -1], position + count)
+    result.runs[stage.output] = Runs(times[:, -1], position + count, _begins(stage, tile))
     for number, tensor in enumerate(stage.inputs):
         first, end = _seen(tile.windows[index][number], tile.extents[tensor], *np.divmod(position, width), count)
         demands[tensor].append(_Demand(times[:, number], end))

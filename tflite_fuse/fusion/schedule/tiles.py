@@ -75,9 +75,9 @@ def is_one_tile(driven: BlockTensor, config: BlockConfig) -> bool:
 
 
 def other_outputs(block: Block, split: Split) -> list[int]:
-    """Outputs the spatial stages write besides the driven tensor, in the order in which they are completed."""
+    """What the spatial stages write whole besides the driven tensor, in the order in which it is completed."""
     written = [stage.output for stage in split.spatial]
-    return [t for t in written if t != split.driven and block.tensors[t].storage is Storage.OUTPUT]
+    return [t for t in written if t != split.driven and block.tensors[t].storage is not Storage.SCRATCH]
 
 
 class Tiles:
@@ -91,6 +91,8 @@ class Tiles:
     def __init__(self, block: Block, split: Split, config: BlockConfig) -> None:
         """Raises BlockError: an output of the block other than the driven tensor would be left with holes."""
         self.one = is_one_tile(block.tensors[split.driven], config)
+        if block.keeps_state and not self.one:
+            raise BlockError("A block that keeps a state runs in one tile, as every new pixel is written once.")
         self.rows = Axis(block, split, 0, config.tile_height, self.one)
         self.columns = Axis(block, split, 1, config.tile_width, self.one)
         for index in other_outputs(block, split):

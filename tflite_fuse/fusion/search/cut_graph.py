@@ -148,7 +148,7 @@ class _Edges:
     def _as_it_is(self, index: int) -> Iterator[Edge]:
         """The operator at an index by itself, unless it reads what is not there."""
         layer, nothing = self.graph.layers[index], np.zeros(1, dtype=np.int64)
-        if self.moved.isdisjoint(layer.inputs):
+        if self.moved.isdisjoint(layer.inputs) and not layer.only_in_blocks:
             needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
             yield Edge(index, index + 1, Offers(*needs, *(nothing,) * 4), False, self._tail.of_operator(index))
 
@@ -181,7 +181,7 @@ class _Edges:
         behind_padding = {first for first in range(count) if splits_padding(graph, first)}
         found: list[Collection[int]] = []
         for last, layer in enumerate(graph.layers):
-            alone = self.rules.single_operators or not self.moved.isdisjoint(layer.inputs)
+            alone = self.rules.single_operators or layer.only_in_blocks or not self.moved.isdisjoint(layer.inputs)
             firsts = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
             allows = self.restriction.allows
             found.append([first for first in firsts if first not in behind_padding and allows(first, last)])

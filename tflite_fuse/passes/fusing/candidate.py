@@ -72,6 +72,11 @@ class Site:
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def runs_unfused(self) -> bool:
+        """Whether the runtime has an operator for each of the model's, and all their inputs."""
+        return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.layers)
+
     @cached_property
     def alone(self) -> tuple[int, ...]:
         """Instructions each operator is expected to take by itself."""

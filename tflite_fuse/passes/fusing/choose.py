@@ -72,7 +72,7 @@ class Chooser:
     def _least(self, front: Front, points: Sequence[Point]) -> Candidate:
         """The least real arena that keeps the limit on compute. Raises LimitError: there is none."""
         candidates = list(self._worth_placing(front, points))
-        if not candidates and not self.site.maker.moved:
+        if not candidates and self.site.runs_unfused:
             candidates = list(self._kept([self.site.realise(front.unfused)]))
         if not candidates:
             raise self._compute_not_reached(front)
@@ -152,7 +152,7 @@ class Chooser:
 
     def _within_ram(self, front: Front, points: Sequence[Point], max_ram: int) -> Candidate:
         """The fewest MACs whose real arena fits: from the cheapest points that may fit towards less RAM."""
-        unfused = None if self.site.maker.moved else self.site.realise(front.unfused)
+        unfused = self.site.realise(front.unfused) if self.site.runs_unfused else None
         unfused = unfused if unfused is not None and unfused.arena <= max_ram else None
         if unfused is not None and (self.options.target is None or unfused.compute <= front.points[-1].work):
             return unfused

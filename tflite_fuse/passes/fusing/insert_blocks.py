@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.moving.state import state_offsets
 from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
 from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
@@ -178,9 +179,13 @@ class BlockMaker:
         model, buffer = add_buffer(model, _NO_CONSTANTS)
         model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), buffer))
         model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0))
+        state: tuple[int, ...] = ()
+        if extraction.block.keeps_state:
+            model, kept = add_tensor(model, _state_tensor(f"{name}/state", extraction.block))
+            state = (kept,)
         operator = Operator(
             opcode_index=code,
-            inputs=(*extraction.inputs, constants),
+            inputs=(*extraction.inputs, *state, constants),
             outputs=(*extraction.outputs, scratch),
             custom_options=options,
         )
@@ -209,6 +214,12 @@ def _within(config: BlockConfig, block: Block) -> BlockConfig:
     driven = block.tensors[split_block(block).driven]
     height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
     return replace(config, tile_height=height, tile_width=width)
+
+
+def _state_tensor(name: str, block: Block) -> Tensor:
+    """A variable the runtime fills with zeros in a reset, as it does with what is neither int8 nor quantized."""
+    _, nbytes = state_offsets(block.tensors)
+    return Tensor(shape=(nbytes,), type=TensorType.UINT8, buffer=0, name=name, is_variable=True)
 
 
 def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:

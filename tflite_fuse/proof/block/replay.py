@@ -10,6 +10,7 @@ import numpy as np
 from tflite_fuse.fusion.block.enums import Storage
 from tflite_fuse.proof.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, spans, tiles
 from tflite_fuse.proof.block.scratch import scratch_problems
+from tflite_fuse.proof.block.state import state_problems
 from tflite_fuse.proof.block.tape import NEVER, Ints, Tape, follow, is_source, reads, writes
 
 
@@ -54,6 +55,7 @@ def replay(program: Program) -> ScheduleProof:
         last = tile, seen.tape
     proof.problems += _ring_problems(program, needed)
     proof.problems += scratch_problems(program)
+    proof.problems += state_problems(program)
     if last is not None:
         proof.distances = _distances(program, rows, columns, *last)
     return proof
@@ -105,6 +107,7 @@ def _ring_problems(program: Program, needed: dict[int, int]) -> Iterator[str]:
     for t, tensor in enumerate(program.tensors):
         in_scratch = tensor.storage == Storage.SCRATCH
         wanted = max(1, needed.get(t, 0)) if in_scratch else 0
+        wanted = tensor.height * tensor.width if tensor.storage == Storage.PERSISTENT else wanted
         if tensor.capacity != wanted:
             end = "pixels are overwritten before their last reader" if tensor.capacity < wanted else "none needs more"
             yield f"the ring of tensor {t} holds {tensor.capacity} pixels instead of {wanted}: {end}"

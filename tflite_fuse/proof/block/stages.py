@@ -265,6 +265,10 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
             count = int((stored != meaning.answers).sum())
             yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
         view.count("answers", len(meaning.answers))
+    elif meaning.first:
+        begins = view.constants.take(desc.table_offset, len(meaning.first), "first state")
+        yield from _array_differences("value of the first state", np.frombuffer(meaning.first, np.int8), begins)
+        view.count("values of first states", len(meaning.first))
     elif meaning.places:
         places = view.constants.table(desc.table_offset, len(meaning.places), "table")
         yield from _array_differences("place of a row or column", np.array(meaning.places, np.int64), places)
@@ -295,9 +299,12 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
         yield from _none("padding offset", view.desc.pad_offset)
         return
     source = view.inputs[0]
-    value = {StageKind.PAD: meaning.pad, StageKind.MAX_POOL: -128, StageKind.AVERAGE_POOL: 0}.get(
-        view.kind, source.zero_point
-    )
+    value = {
+        StageKind.PAD: meaning.pad,
+        StageKind.STATE: meaning.pad,
+        StageKind.MAX_POOL: -128,
+        StageKind.AVERAGE_POOL: 0,
+    }.get(view.kind, source.zero_point)
     pixel = view.constants.pad(view.desc.pad_offset, source.channels)
     wrong = np.flatnonzero(pixel != value)
     if len(wrong):

@@ -119,7 +119,7 @@ def _start(program: Program, tile: Tile) -> Tape:
         rows.append((np.full_like(first, _DEMAND), np.full_like(first, driven), first, end))
     if len(program.tail):
         rows.append((np.full_like(first, _SUM), np.full_like(first, -1), first, end))
-    last = [s for s in program.spatial if program.tensors[program.stages[s].output].storage == Storage.OUTPUT]
+    last = [s for s in program.spatial if program.tensors[program.stages[s].output].storage != Storage.SCRATCH]
     outputs = np.array([program.stages[s].output for s in last], np.int64)
     ends = np.array([tile.pixels(t) for t in outputs.tolist()], np.int64)
     completed = (np.full_like(outputs, _DEMAND), outputs, np.zeros_like(outputs), ends)
@@ -132,7 +132,8 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     output = program.stages[s].output
     at = np.flatnonzero((tape.what == _DEMAND) & (tape.who == output))
     reached = np.maximum.accumulate(tape.end[at]) if len(at) else tape.end[at]
-    before = np.concatenate((np.zeros(1, np.int64), reached[:-1]))[: len(reached)]
+    before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
+    before = before[: len(reached)]
     asks = np.flatnonzero(reached > before)
     owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), program.header.chunk)
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
@@ -147,6 +148,14 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     counts = np.zeros(len(at), np.int64)
     counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]
     return tape.replace(at, counts, Tape(what.ravel(), who.ravel(), begin.ravel(), until.ravel()))
+
+
+def begins(program: Program, s: int) -> int:
+    """The first pixel a stage computes: those before are there from earlier runs."""
+    stage = program.stages[s]
+    if stage.kind != StageKind.STATE:
+        return 0
+    return stage.pad_top * program.tensors[stage.output].width + stage.pad_left
 
 
 def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -197,7 +206,7 @@ def _replay(program: Program, tile: Tile, tape: Tape, s: int) -> tuple[int, bool
     at, oldest, end = at[reading], oldest[reading], end[reading]
     if not len(at):
         return 0, True
-    newest = np.append(0, ends)[np.searchsorted(written, at)]
+    newest = np.append(begins(program, s), ends)[np.searchsorted(written, at)]
     return int((newest - oldest).max()), bool((end <= newest).all())
 
 

@@ -148,7 +148,8 @@ def _form_problems(options: Options) -> Iterator[str]:
     for t, tensor in enumerate(tensors):
         yield from _tensor_problems(t, tensor, writers.get(t, NONE))
         sourced = t in writers and stages[writers[t]].kind == StageKind.SOURCE
-        real, inside = _is_real(options, t, sourced), tensor.storage == Storage.SCRATCH and not sourced
+        ring = tensor.storage in (Storage.SCRATCH, Storage.PERSISTENT)
+        real, inside = _is_real(options, t, sourced), ring and not sourced
         types = (
             (ElementType.FLOAT32,) if real else (ElementType.INT8,) if inside else (ElementType.INT8, ElementType.UINT8)
         )
@@ -165,14 +166,14 @@ def _is_real(options: Options, t: int, sourced: bool) -> bool:
 
 
 def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
-    if tensor.storage not in tuple(Storage) or tensor.storage == Storage.PERSISTENT:
+    if tensor.storage not in tuple(Storage):
         yield f"tensor {t} has storage {tensor.storage}"
     extents = tensor.height, tensor.width, tensor.channels
     if min(extents) < 1 or max(extents[:2]) > 65535 or prod(extents) >= 1 << 31:
         yield f"tensor {t} is {tensor.height} x {tensor.width} x {tensor.channels}"
     if tensor.producer != writer:
         yield f"tensor {t} names stage {tensor.producer} as its writer instead of {writer}"
-    written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT)
+    written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)
     if written != (writer != NONE):
         yield f"tensor {t} has storage {tensor.storage} and is {'not ' if writer == NONE else ''}written"
 
@@ -185,7 +186,7 @@ def _unused_problems(program: Program) -> Iterator[str]:
         if kind not in _WINDOWED:
             plain |= dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1)
             plain |= dict.fromkeys(("dilation_height", "dilation_width"), 1)
-        if kind not in _WINDOWED and kind is not StageKind.PAD:
+        if kind not in _WINDOWED and kind not in (StageKind.PAD, StageKind.STATE):
             plain |= {"pad_top": 0, "pad_left": 0}
         if kind is StageKind.SOURCE:
             plain |= {"depth_multiplier": 1, "activation_min": -128, "activation_max": 127, "weight_layout": 0}
@@ -211,6 +212,10 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
         trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8")
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
+    if kind is StageKind.PAD and _copies(view):
+        trace.values[desc.output] = trace.values[inputs[0]]
+        trace.traced += 1
+        return
     best: tuple[Meaning, list[Difference]] | None = None
     values = [trace.values[t] for t in inputs]
     meanings = lookups(original, values[0]) if kind is StageKind.LOOKUP else _candidates(original, values)
@@ -239,6 +244,15 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         trace.findings.append(
             Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
         )
+
+
+def _copies(view: StageView) -> bool:
+    """Whether a PAD adds nothing: what leaves a block of a tensor that outlives the run is a copy."""
+    desc, source = view.desc, view.inputs[0]
+    bare = (desc.pad_top, desc.pad_left, desc.activation_min, desc.activation_max, desc.depth_multiplier)
+    offsets = {desc.weights_offset, desc.table_offset, desc.pad_offset}
+    same = source[:4] == view.output[:4]
+    return same and bare == (0, 0, -128, 127, 1) and offsets == {NONE} and desc.weight_layout == 0
 
 
 def _as_read(view: StageView, meaning: Meaning) -> Meaning:

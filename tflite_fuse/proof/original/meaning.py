@@ -38,7 +38,9 @@ class Meaning:
         answers: the 256 values a LOOKUP gives for -128 ... 127.
         channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
         places: where rows, then columns of a RESIZE lie in its input, in 1024ths of a pixel.
-        pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills.
+        pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills, or of those of earlier runs after a
+            reset of a STATE.
+        first: what those hold in the first run of all, empty for ``pad``.
         folds: whether zeros around its input may become its own padding.
     """
 
@@ -64,12 +66,13 @@ class Meaning:
     channels: tuple[int, ...] = ()
     places: tuple[int, ...] = ()
     pad: int | None = None
+    first: bytes = b""
     folds: bool = False
 
     @property
     def pointwise(self) -> bool:
         """Whether rows and columns are none of its business: pixels are computed one by one."""
-        if self.kind in (StageKind.PAD, StageKind.RESIZE, StageKind.TRANSPOSE_CONV):
+        if self.kind in (StageKind.PAD, StageKind.STATE, StageKind.RESIZE, StageKind.TRANSPOSE_CONV):
             return False
         return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 

@@ -14,6 +14,8 @@ from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.reals import border_table, is_real
 from tflite_fuse.proof.original.values import Original, Step
+from tflite_fuse.proof.streaming.mixes import mix_meaning
+from tflite_fuse.proof.streaming.states import state_meaning
 
 
 def meaning_of(original: Original, step: Step) -> Meaning | None:
@@ -63,6 +65,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
     "MEAN": without_weights.mean,
     "MINIMUM": without_weights.extreme(StageKind.MINIMUM),
+    "MIX": mix_meaning,
     "MUL": without_weights.multiply,
     "PAD": without_weights.pad,
     "PADV2": without_weights.pad,
@@ -75,6 +78,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "SLICE": larger.sliced,
     "SQUARED_DIFFERENCE": without_weights.squared_difference,
     "STRIDED_SLICE": larger.sliced,
+    "STATE": state_meaning,
     "SUB": without_weights.subtract,
     "TRANSPOSE_CONV": larger.transposed_convolution,
 }

@@ -70,6 +70,8 @@ class Original:
         model: the original.
         tensors: its tensors; those of added steps behind them.
         steps: its operators, in order; added steps behind them.
+        writer: by tensor, the last step that writes it.
+        in_file: the same without added steps.
     """
 
     def __init__(self, model: Model) -> None:
@@ -84,6 +86,7 @@ class Original:
         for index, operator in enumerate(model.main.operators):
             code = model.operator_codes[operator.opcode_index]
             self.add_step(Step(operator_label(model, index), operator_name(model, operator), operator, code))
+        self.in_file = dict(self.writer)
         for step in self.steps:
             if step.name in RENAMING and len(step.outputs) == 1 and step.operand(0) >= 0:
                 self.unite(step.inputs[0], step.outputs[0])

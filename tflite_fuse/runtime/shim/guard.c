@@ -31,6 +31,14 @@ void* guard_out(guard_copy* guard, void* memory, size_t bytes) {
   return copy;
 }
 
+void* guard_both(guard_copy* guard, void* memory, size_t bytes) {
+  void* copy = guard_out(guard, memory, bytes);
+  if (copy != memory) {
+    memcpy(copy, memory, bytes);
+  }
+  return copy;
+}
+
 void guard_free(guard_copy* guard) {
   if (guard->copy != NULL && guard->target != NULL) {
     memcpy(guard->target, guard->copy, guard->bytes);
@@ -52,6 +60,8 @@ void* guard_out(guard_copy* guard, void* memory, size_t bytes) {
   (void)bytes;
   return memory;
 }
+
+void* guard_both(guard_copy* guard, void* memory, size_t bytes) { return guard_out(guard, memory, bytes); }
 
 void guard_free(guard_copy* guard) { (void)guard; }
 

@@ -20,6 +20,9 @@ const void* guard_in(guard_copy* guard, const void* memory, size_t bytes);
 /* Memory to write; its content is undefined until then. guard_free brings it back to `memory`. */
 void* guard_out(guard_copy* guard, void* memory, size_t bytes);
 
+/* Memory to read and to write. */
+void* guard_both(guard_copy* guard, void* memory, size_t bytes);
+
 /* End of use. Harmless on a guard that is all zeros. */
 void guard_free(guard_copy* guard);
 

@@ -1,6 +1,7 @@
 /* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out.
  *
- * Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
+ * Inputs: the block's inputs, its state (a uint8 variable) if it keeps one, then one int8 constant with weights and
+ * tables. Outputs: the block's outputs, then one
  * int8 tensor nobody reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused
  * in prepare, with a message. */
 #include <string.h>
@@ -66,12 +67,16 @@ static void free_state(tflm_context* context, void* user_data) {
   }
 }
 
+/* Inputs behind those of the block: its state, if it keeps one, and the constants. */
+static int own_inputs(const tflite_fuse_block* block) { return tflite_fuse_state_bytes(block) > 0 ? 2 : 1; }
+
 static int check_operands(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
                           tflite_fuse_operand kind) {
   const int32_t count = tflite_fuse_operand_count(block, kind);
-  if (count != indices->size - 1) {
+  const int found = indices->size - (kind == TFLITE_FUSE_INPUT ? own_inputs(block) : 1);
+  if (count != found) {
     tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", count,
-               kind == TFLITE_FUSE_INPUT ? "input" : "output", indices->size - 1);
+               kind == TFLITE_FUSE_INPUT ? "input" : "output", found);
     return TFLM_ERROR;
   }
   for (int32_t number = 0; number < count; ++number) {
@@ -119,6 +124,11 @@ static int prepare(tflm_context* context, tflm_node* node) {
   if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block)) {
     return refuse("the last output must be an int8 tensor as large as the block's scratch memory");
   }
+  if (own_inputs(&state->block) == 2 &&
+      (node->inputs->size < 2 || bytes_of(tensor_at(context, node->inputs, node->inputs->size - 2), TFLM_TYPE_UINT8) <
+                                     tflite_fuse_state_bytes(&state->block))) {
+    return refuse("the input before the last must be a uint8 variable as large as the block's state");
+  }
   if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
     return TFLM_ERROR;
   }
@@ -139,11 +149,11 @@ static int invoke(tflm_context* context, tflm_node* node) {
   if (!all_have_memory(context, node->inputs) || !all_have_memory(context, node->outputs)) {
     return refuse("one of the tensors has no memory");
   }
-  const operator_state* state = node->user_data;
+  operator_state* state = node->user_data;
   if (!tflite_fuse_outside_serves(shim_outside(), &state->block)) {
     return refuse("the block reads memory outside the arena, and none of that size was given");
   }
-  const int input_count = node->inputs->size - 1;
+  const int input_count = node->inputs->size - own_inputs(&state->block);
   const int output_count = node->outputs->size - 1;
   guard_copy guards[2 * MAX_OPERANDS];
   const int8_t* inputs[MAX_OPERANDS];
@@ -159,19 +169,24 @@ static int invoke(tflm_context* context, tflm_node* node) {
     outputs[i] = guard_out(&output_guards[i], tensor->data, (size_t)bytes_of(tensor, (int)tensor->type));
   }
   tflm_eval_tensor* scratch = tensor_at(context, node->outputs, output_count);
-  guard_copy scratch_guard = {0};
+  guard_copy scratch_guard = {0}, state_guard = {0};
+  tflm_eval_tensor* kept = own_inputs(&state->block) == 2 ? tensor_at(context, node->inputs, input_count) : NULL;
   const tflite_fuse_io io = {
       .inputs = inputs,
       .outputs = outputs,
       .externals = shim_outside()->externals,
       .sources = shim_outside()->sources,
       .scratch = guard_out(&scratch_guard, scratch->data, (size_t)tflite_fuse_scratch_bytes(&state->block)),
+      .state = kept == NULL ? NULL
+                            : guard_both(&state_guard, kept->data, (size_t)tflite_fuse_state_bytes(&state->block)),
   };
   const tflite_fuse_status status = tflite_fuse_invoke(&state->block, &io);
   for (int i = 0; i < input_count + output_count; ++i) {
     guard_free(&guards[i]);
   }
   guard_free(&scratch_guard);
+  guard_free(&state_guard);
+  state->block.zeros_mean_reset |= status == TFLITE_FUSE_OK;
   return status == TFLITE_FUSE_OK ? TFLM_OK : refuse(tflite_fuse_message(status));
 }
 

@@ -18,6 +18,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
 from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
 from tflite_fuse.fusion.block.kinds.moving.resize import RESIZE
+from tflite_fuse.fusion.block.kinds.moving.state import STATE
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
@@ -51,6 +52,7 @@ KINDS: Mapping[StageKind, Kind] = {
         DEQUANTIZE,
         MAXIMUM,
         MINIMUM,
+        STATE,
     )
 }
 

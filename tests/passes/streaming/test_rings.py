@@ -1,0 +1,82 @@
+"""Streaming models in blocks: equal to TFLM step by step, over resets and two interpreters side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fusion.raw_streams import RawStream, streams
+from tflite_fuse.api import rewrite
+from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.runtime import tflm
+
+Steps = list[bytes]
+BLOCK = "CUSTOM:TFLITE_FUSE"
+
+
+def run_steps(data: bytes, model: Model, count: int, seed: int = 0, resets: tuple[int, ...] = ()) -> Steps:
+    """Outputs of each step; a reset precedes those in ``resets``."""
+    rng = np.random.default_rng(seed)
+    found: Steps = []
+    with tflm.session(data) as loaded:
+        for step in range(count):
+            given_ = [rng.integers(-128, 128, model.main.tensors[t].dims).astype(np.int8) for t in model.main.inputs]
+            found.append(b"".join(each.tobytes() for each in loaded.infer(given_, (), reset=step in resets)))
+    return found
+
+
+def kinds(data: bytes) -> set[str]:
+    model = load_model(data)
+    return {operator_name(model, operator) for operator in model.main.operators}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(model=streams(), seed=st.integers(0, 1000))
+def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Model, seed: int) -> None:
+    data = serialize_model(model)
+    result = rewrite(data, verify=False).model
+    assert BLOCK in kinds(result) and "READ_VARIABLE" not in kinds(result)
+    assert run_steps(data, model, 50, seed, (20, 33)) == run_steps(result, model, 50, seed, (20, 33))
+
+
+def ring_of_one(first: bytes | None, held: int = 3) -> Model:
+    """A window of three earlier steps and a new one, given out as it is."""
+    model = RawStream()
+    if first is not None:
+        model.call_once()
+    source = model.tensor((1, 1, 1, 4), 0.1, -5)
+    window = model.window(source, 3, held, "STRIDED_SLICE", first)
+    return model.stream([source], [window])
+
+
+def test_the_first_run_sees_the_initialization_and_a_run_after_a_reset_the_zero_point() -> None:
+    model = ring_of_one(bytes(range(12)))
+    data = serialize_model(model)
+    result = rewrite(data, verify=False).model
+    assert len(load_model(result).subgraphs) == 1
+    for each in (data, result):
+        steps = run_steps(each, model, 3, resets=(2,))
+        assert steps[0][:12] == bytes(range(12))
+        assert steps[1][:12] == bytes(range(4, 12)) + steps[0][12:]
+        assert steps[2][:12] == bytes([256 - 5] * 12)
+
+
+def test_a_reset_before_the_first_run_changes_nothing() -> None:
+    model = ring_of_one(bytes(range(12)))
+    data = serialize_model(model)
+    result = rewrite(data, verify=False).model
+    for each in (data, result):
+        assert run_steps(each, model, 1, resets=(0,))[0][:12] == bytes(range(12))
+
+
+def test_two_interpreters_share_no_state() -> None:
+    model = ring_of_one(None)
+    result = rewrite(serialize_model(model), verify=False).model
+    first, second = (np.full((1, 1, 1, 4), value, np.int8) for value in (1, 2))
+    with tflm.session(result) as one, tflm.session(result) as other:
+        for _ in range(5):
+            seen = one.infer([first], (), reset=False)[0], other.infer([second], (), reset=False)[0]
+    assert {*seen[0].ravel().tolist()} == {1} and {*seen[1].ravel().tolist()} == {2}

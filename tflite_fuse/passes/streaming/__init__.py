@@ -1,0 +1,1 @@
+"""What streaming models need before blocks can hold them."""

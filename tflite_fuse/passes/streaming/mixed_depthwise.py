@@ -1,0 +1,188 @@
+"""Depthwise convolutions of several lengths over parts of one window's channels, as one.
+
+    SPLIT along channels, of each part the last k steps, DEPTHWISE_CONV_2D, CONCATENATION   =   one DEPTHWISE_CONV_2D
+
+Its weights are zero where a part does not look, which adds nothing to a sum. A block then reads the window where it
+lies: no part of it is copied, and no part of the sums either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
+from tflite_fuse.fusion.block.operators.operands import Activation, read_activation, read_bias, read_filter
+from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_operators
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+from tflite_fuse.passes.streaming.rings import drop_unread
+from tflite_fuse.passes.streaming.values import Moves
+
+MOST_TAPS = 2
+"""A joint kernel has at most so many times the taps of its parts: what is copied otherwise costs about as much."""
+
+VALID = 1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A depthwise convolution of some rows and channels of a window.
+
+    Attributes:
+        operator: of the model.
+        window: what it reads a part of.
+        row, channel: where that part begins.
+        weights: int8 [taps, tap columns, channels].
+        scales: of the weights, one per channel.
+        bias: int32 [channels].
+    """
+
+    operator: Operator
+    window: Activation
+    row: int
+    channel: int
+    weights: npt.NDArray[np.int8]
+    scales: tuple[float, ...]
+    bias: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class MixedDepthwise:
+    """Joins depthwise convolutions that each look at a part of a state's window."""
+
+    name: ClassVar[str] = "mixed-depthwise"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        moves, changed, labels = Moves(model), model, []
+        operators = list(model.main.operators)
+        for index, operator in enumerate(model.main.operators):
+            try:
+                parts = _parts(moves, operator)
+                if not parts:
+                    continue
+                changed, operators[index] = _joined(changed, parts, (operator.outputs or (-1,))[0])
+            except BlockError:
+                continue
+            labels.append(operator_label(model, index))
+        if not labels:
+            return PassResult(model, False)
+        changed = remove_plan(changed) if has_plan(changed) else changed
+        read = {tensor for operator in operators for tensor in operator.inputs or ()} | {*model.main.outputs}
+        kept = [op for op in operators if _has_readers(changed, op, read)]
+        changed = prune(replace_operators(changed, list(drop_unread(changed, kept))))
+        return PassResult(changed, True, (f"{', '.join(labels)}: depthwise convolutions of parts of a state are one",))
+
+
+def _has_readers(model: Model, operator: Operator, read: set[int]) -> bool:
+    return operator_name(model, operator) != "DEPTHWISE_CONV_2D" or not read.isdisjoint(operator.outputs or ())
+
+
+def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
+    """The depthwise convolutions an operator joins, or the one of a part of a window that it is; else none.
+
+    Raises BlockError: one of them is not what can be joined.
+    """
+    model, name = moves.model, operator_name(moves.model, operator)
+    writer = {tensor: op for op in model.main.operators for tensor in op.outputs or ()}
+    if name == "DEPTHWISE_CONV_2D":
+        part = _part(moves, operator)
+        whole = part.channel == 0 and part.weights.shape[2] == part.window.shape[2]
+        return (part,) if part.row and whole and _is_state(moves, part) else ()
+    if name != "CONCATENATION" or get_options(operator).get("fused_activation_function", 0) != NO_ACTIVATION:
+        return ()
+    output = read_activation(model, (operator.outputs or (-1,))[0])
+    if get_options(operator).get("axis") not in (-1, len(output.dims) - 1):
+        return ()
+    parts: list[_Part] = []
+    for tensor in operator.inputs or ():
+        if tensor not in writer or operator_name(model, writer[tensor]) != "DEPTHWISE_CONV_2D":
+            return ()
+        joined = read_activation(model, tensor)
+        if (joined.scale, joined.zero_point) != (output.scale, output.zero_point):
+            return ()
+        parts.append(_part(moves, writer[tensor]))
+    first = parts[0]
+    ends = np.cumsum([0, *(part.weights.shape[2] for part in parts)]).tolist()
+    alike = all(_alike(part, first) and part.channel == at for part, at in zip(parts, ends, strict=False))
+    return parts if alike and ends[-1] == first.window.shape[2] and _is_state(moves, first) else ()
+
+
+def _is_state(moves: Moves, part: _Part) -> bool:
+    operators = moves.model.main.operators
+    return any(
+        part.window.index in (op.outputs or ()) and operator_name(moves.model, op) == f"CUSTOM:{STATE_OPERATOR}"
+        for op in operators
+    )
+
+
+def _alike(part: _Part, other: _Part) -> bool:
+    mine, theirs = get_options(part.operator), get_options(other.operator)
+    columns = part.weights.shape[1] == other.weights.shape[1]
+    return part.window == other.window and mine == theirs and columns
+
+
+def _part(moves: Moves, operator: Operator) -> _Part:
+    """Raises BlockError: it is no plain depthwise convolution of neighbouring rows and channels."""
+    model, inputs, options = moves.model, operator.inputs or (), get_options(operator)
+    source = read_activation(model, inputs[0])
+    window_index, indices = moves.origin(source.index)
+    window = read_activation(model, window_index)
+    weights, scales = read_filter(model, inputs[1], 3, 4)
+    bias = read_bias(model, inputs[2] if len(inputs) > 2 else -1, weights.shape[3])
+    if options.get("padding") != VALID or options.get("depth_multiplier") != 1 or len(window.dims) != 4:
+        raise BlockError("it pads")
+    height, width, channels = window.shape
+    place = np.arange(height * width * channels).reshape(height, width, channels)
+    seen = place if indices is None else indices.reshape(indices.shape[1:]) if indices.ndim == 4 else indices
+    row, rest = divmod(int(seen.ravel()[0]), width * channels)
+    expected = place[row : row + seen.shape[0], :, rest : rest + seen.shape[-1]]
+    if rest + seen.shape[-1] > channels or not np.array_equal(seen, expected):
+        raise BlockError("it reads no neighbouring rows and channels")
+    dilation = options.get("dilation_h_factor", 1)
+    if not isinstance(dilation, int) or row % max(dilation, 1):
+        raise BlockError("its part does not begin at a tap")
+    if row + seen.shape[0] != height:
+        raise BlockError("its part ends before the window does")
+    bias = np.zeros(weights.shape[3], np.int32) if bias is None else bias
+    scales = scales if len(scales) > 1 else scales * weights.shape[3]
+    return _Part(operator, window, row // max(dilation, 1), rest, weights[0], scales, bias)
+
+
+def _joined(model: Model, parts: Sequence[_Part], output: int) -> tuple[Model, Operator]:
+    """One convolution of the whole window. Raises BlockError: it would have too many taps."""
+    taps = max(part.row + part.weights.shape[0] for part in parts)
+    window = parts[0].window
+    weights = np.zeros((taps, parts[0].weights.shape[1], window.shape[2]), np.int8)
+    if weights.size > MOST_TAPS * sum(part.weights.size for part in parts):
+        raise BlockError("most of its taps would be zeros")
+    for part in parts:
+        rows, _, channels = part.weights.shape
+        weights[part.row : part.row + rows, :, part.channel : part.channel + channels] = part.weights
+    scales = tuple(scale for part in parts for scale in part.scales)
+    bias = np.concatenate([part.bias for part in parts])
+    name = model.main.tensors[output].name
+    model, filter_ = _constant(model, f"{name}/weights", weights[None], TensorType.INT8, scales, 3)
+    input_scale = parts[0].window.scale
+    bias_scales = tuple(float(np.float32(input_scale * scale)) for scale in scales)
+    model, biases = _constant(model, f"{name}/bias", bias, TensorType.INT32, bias_scales, 0)
+    inputs = (window.index, filter_, biases)
+    return model, replace(parts[0].operator, inputs=inputs, outputs=(output,))
+
+
+def _constant(
+    model: Model, name: str, values: npt.NDArray[np.generic], type_: TensorType, scales: tuple[float, ...], axis: int
+) -> tuple[Model, int]:
+    model, buffer = add_buffer(model, values.astype(values.dtype.newbyteorder("<")).tobytes())
+    quantization = Quantization(scale=scales, zero_point=(0,) * len(scales), quantized_dimension=axis)
+    return add_tensor(model, Tensor(values.shape, type_, buffer, name, quantization))

@@ -1,0 +1,53 @@
+"""Where in which tensor the values of a tensor come from, as far as operators move them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, moved
+from tflite_fuse.fusion.block.operators.view import OperatorView
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The tensors of a model's first subgraph that operators of ``MOVES`` write."""
+
+    model: Model
+
+    @cached_property
+    def _found(self) -> dict[int, tuple[int, Indices]]:
+        found: dict[int, tuple[int, Indices]] = {}
+        for operator in self.model.main.operators:
+            name, outputs = operator_name(self.model, operator), operator.outputs or ()
+            if name not in MOVES or not outputs:
+                continue
+            view = OperatorView(self.model, operator.inputs or (), outputs[0], get_options(operator))
+            try:
+                source, parts = moved(name, view, outputs)
+            except BlockError:
+                continue
+            start, way = found.get(source.index, (source.index, None))
+            for tensor, indices in zip(outputs, parts, strict=True):
+                found[tensor] = start, indices if way is None else way.ravel()[indices]
+        return found
+
+    def origin(self, tensor: int) -> tuple[int, Indices | None]:
+        """The tensor furthest up, and which of its values the tensor holds, in the tensor's shape; None for all."""
+        return self._found.get(tensor, (tensor, None))
+
+    def part(self, tensor: int, source: int) -> tuple[int, int] | None:
+        """Where neighbouring values of ``source`` begin and end that the tensor holds in order; None if it does not."""
+        start, indices = self.origin(tensor)
+        if start != source:
+            return None
+        if indices is None:
+            return 0, int(np.prod(self.model.main.tensors[tensor].dims))
+        values = indices.ravel()
+        first, last = int(values[0]), int(values[-1]) + 1
+        return (first, last) if np.array_equal(values, np.arange(first, last)) else None

@@ -1,0 +1,257 @@
+"""Variables of the original that hold the last time steps: what a STATE stage of a rewritten model has to compute.
+
+A state is a variable with one read, which new steps are joined to, and one assignment behind it, of the end of both. So
+the variable always holds the end of all steps there were, and reading and joining is a window on them. Before the first
+run that is what a CALL_ONCE assigns, after a reset of the runtime its zero point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph
+from tflite_fuse.proof.moves import parts_of
+from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.values import Original, Step
+
+Name = tuple[object, ...]
+Numbers = npt.NDArray[np.int64]
+
+_NOT_THE_RUNTIMES = OperatorCode(32, "", 1, 32)
+_MOST = 1 << 22
+
+
+@dataclass(frozen=True)
+class State:
+    """A variable that is a state.
+
+    Attributes:
+        steps: the operators that name, read and assign it, by their place among the original's.
+        once: the CALL_ONCE that initializes it, -1 for none.
+        joining: the operator that joins.
+        new, window: the tensor of the new steps, and that of earlier and new ones.
+        fill: what a reset leaves.
+        first: the earlier steps of the first run; empty if they are all ``fill``.
+    """
+
+    steps: frozenset[int]
+    once: int
+    joining: Step
+    new: int
+    window: int
+    fill: int
+    first: bytes
+
+
+@dataclass(frozen=True)
+class StateStep(Step):
+    """A state as one operator from new steps to window."""
+
+    state: State
+
+
+@dataclass(frozen=True)
+class MixStep(Step):
+    """Depthwise convolutions of parts of a window as one operator from the window on; ``joined`` are their results."""
+
+    joined: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class States:
+    """All states of an original.
+
+    Attributes:
+        found: them.
+        once: for each CALL_ONCE that may go when all the states it initializes are in blocks: its subgraph.
+    """
+
+    found: tuple[State, ...] = ()
+    once: Mapping[int, int] = field(default_factory=dict)
+
+
+def find_states(original: Original) -> States:
+    """The states, each added to the original as a step from new steps to window."""
+    model = original.model
+    if not any(step.name == "VAR_HANDLE" for step in original.steps):
+        return States()
+    places = _places(model, model.main)
+    beside = [_places(model, graph) for graph in model.subgraphs[1:]]
+    once = _initializers(model)
+    found: list[State] = []
+    only = {place: set[Name]() for place in once}
+    for place, graph in once.items():
+        only[place] = {name for name, ops in beside[graph - 1].items() if ops["ASSIGN_VARIABLE"]}
+    for name, used in places.items():
+        elsewhere = [number for number, other in enumerate(beside, start=1) if name in other]
+        by = [place for place, graph in once.items() if graph in elsewhere]
+        if len(elsewhere) > 1 or len(by) != len(elsewhere):
+            continue
+        content = _assigned(model, model.subgraphs[once[by[0]]], name) if by else b""
+        state = None if content is None else _state(original, used, by[0] if by else -1, content)
+        if state is not None:
+            found.append(state)
+            for place in by:
+                only[place].discard(name)
+            inputs, outputs = (state.new,), (state.window,)
+            operator = Operator(0, inputs, outputs)
+            original.add_step(StateStep(state.joining.label, "STATE", operator, _NOT_THE_RUNTIMES, state))
+    return States(tuple(found), {place: graph for place, graph in once.items() if not only[place]})
+
+
+def state_meaning(original: Original, step: Step) -> Meaning | None:
+    """What a step added for a state asks for."""
+    if not isinstance(step, StateStep):
+        return None
+    state = step.state
+    source, window = original.image(state.new), original.image(state.window)
+    if source is None or window is None or source[2] != window[2]:
+        return None
+    padding = (window[0] - source[0], window[1] - source[1])
+    if min(padding) < 0 or (padding[1] and (padding[0] or window[0] > 1)):
+        return None
+    return Meaning(
+        step, StageKind.STATE, (state.new,), state.window, (source,), window, padding=padding,
+        pad=state.fill, first=state.first,
+    )  # fmt: skip
+
+
+def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
+    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape."""
+    place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
+    own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
+    if place < 0 or prod(dims) > _MOST:
+        return tensor, own
+    step = original.steps[place]
+    source = step.operand(1 if step.name == "SPLIT" else 0)
+    if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
+        return tensor, own
+    if prod(original.tensors[source].dims) > _MOST:
+        return tensor, own
+    further, numbers = origin(original, source)
+    parts = parts_of(original, step, numbers)
+    if parts is None or tensor not in step.outputs or len(parts) != len(step.outputs):
+        return tensor, own
+    part = parts[step.outputs.index(tensor)]
+    return (further, part) if part.shape == dims else (tensor, own)
+
+
+_Uses = dict[str, list[int]]
+
+
+def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
+    """For each variable the operators that name, read and assign it."""
+    handles: dict[int, Name] = {}
+    found: dict[Name, _Uses] = {}
+    for index, operator in enumerate(graph.operators):
+        kind = operator_name(model, operator)
+        if kind == "VAR_HANDLE":
+            name = tuple(get_options(operator).values())
+            handles.update(dict.fromkeys(operator.outputs or (), name))
+            uses = found.setdefault(name, {"VAR_HANDLE": [], "READ_VARIABLE": [], "ASSIGN_VARIABLE": []})
+            uses[kind].append(index)
+            continue
+        for position, tensor in enumerate(operator.inputs or ()):
+            if tensor in handles:
+                known = kind in ("READ_VARIABLE", "ASSIGN_VARIABLE") and position == 0
+                found[handles[tensor]].setdefault(kind if known else "other", []).append(index)
+    return found
+
+
+def _initializers(model: Model) -> dict[int, int]:
+    """Subgraphs of constant assignments that one CALL_ONCE runs and nobody else names: CALL_ONCE → subgraph."""
+    named: list[int] = [signature.subgraph_index for signature in model.signature_defs or ()]
+    calls: dict[int, int] = {}
+    for number, graph in enumerate(model.subgraphs):
+        for index, operator in enumerate(graph.operators):
+            for option, value in get_options(operator).items():
+                if option.endswith("subgraph_index") and isinstance(value, int):
+                    named.append(value)
+                    if number == 0 and operator_name(model, operator) == "CALL_ONCE":
+                        calls[index] = value
+    return {
+        index: number
+        for index, number in calls.items()
+        if named.count(number) == 1 and 0 < number < len(model.subgraphs) and _assigns_alone(model, number)
+    }
+
+
+def _assigns_alone(model: Model, number: int) -> bool:
+    graph = model.subgraphs[number]
+    kinds = {operator_name(model, operator) for operator in graph.operators}
+    names = _places(model, graph)
+    constant = all(_assigned(model, graph, name) is not None for name in names)
+    return kinds <= {"VAR_HANDLE", "ASSIGN_VARIABLE"} and constant and not graph.outputs
+
+
+def _assigned(model: Model, graph: SubGraph, name: Name) -> bytes | None:
+    """What a subgraph assigns to a variable, once; None if it does not, or what is assigned is no constant."""
+    uses = _places(model, graph)[name]
+    if len(uses["ASSIGN_VARIABLE"]) != 1 or uses["READ_VARIABLE"] or "other" in uses:
+        return None
+    inputs = graph.operators[uses["ASSIGN_VARIABLE"][0]].inputs or ()
+    return (
+        (model.buffers[graph.tensors[inputs[1]].buffer].data or None) if len(inputs) == 2 and inputs[1] >= 0 else None
+    )
+
+
+def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State | None:
+    reads, assigns = uses["READ_VARIABLE"], uses["ASSIGN_VARIABLE"]
+    if len(reads) != 1 or len(assigns) != 1 or not once < reads[0] < assigns[0] or "other" in uses:
+        return None
+    held, value = original.steps[reads[0]].outputs[0], original.steps[assigns[0]].operand(1)
+    if value < 0:
+        return None
+    window, end = origin(original, value)
+    joining = next(
+        (step for step in original.steps if step.name == "CONCATENATION" and step.outputs == (window,)), None
+    )
+    if joining is None or len(joining.inputs) != 2 or joining.number("fused_activation_function"):
+        return None
+    history, new = joining.inputs
+    tensors = (held, history, new, window, value)
+    quantized = {original.activation(tensor) for tensor in tensors}
+    if len(quantized) != 1 or None in quantized or any(map(original.is_unsigned, tensors)):
+        return None
+    dims = original.tensors[window].dims
+    axis = joining.number("axis")
+    if not -len(dims) <= axis < len(dims) or prod(dims[: axis % len(dims)]) != 1:
+        return None
+    kept, earlier, all_ = (prod(original.tensors[tensor].dims) for tensor in (held, history, window))
+    source, begin = origin(original, history)
+    tail = np.arange(kept - earlier, kept), np.arange(all_ - kept, all_)
+    if source != held or earlier + prod(original.tensors[new].dims) != all_ or kept > all_:
+        return None
+    if not np.array_equal(begin.ravel(), tail[0]) or not np.array_equal(end.ravel(), tail[1]):
+        return None
+    ((_, fill),) = (pair for pair in quantized if pair is not None)
+    if len(content) not in (0, kept):
+        return None
+    first = content[len(content) - earlier :] if content else b""
+    steps = frozenset(index for kind in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE") for index in uses[kind])
+    plain = set(first) <= {fill % 256}
+    return State(steps, once, joining, new, window, fill, b"" if plain else first)
+
+
+def mixes(original: Original, states: States) -> Iterator[MixStep]:
+    """Windows of states that depthwise convolutions look at in parts: what one of all of the window has to compute."""
+    windows = {state.window for state in states.found}
+    for step in tuple(original.steps[: len(original.model.main.operators)]):
+        joined = (
+            step.inputs if step.name == "CONCATENATION" else step.outputs if step.name == "DEPTHWISE_CONV_2D" else ()
+        )
+        writers = [original.in_file.get(tensor, -1) for tensor in joined]
+        if not writers or any(place < 0 or original.steps[place].name != "DEPTHWISE_CONV_2D" for place in writers):
+            continue
+        sources = {origin(original, original.steps[place].operand(0))[0] for place in writers}
+        if len(sources) == 1 and sources <= windows:
+            (window,) = sources
+            made = Operator(0, (window,), step.outputs)
+            yield MixStep(step.label, "MIX", made, _NOT_THE_RUNTIMES, joined)
