@@ -22,6 +22,7 @@ from tflite_fuse.commands.pareto import pareto
 from tflite_fuse.commands.report import report
 from tflite_fuse.commands.rewrite import rewrite
 from tflite_fuse.commands.split import split
+from tflite_fuse.commands.sweep import sweep
 from tflite_fuse.commands.verify import verify
 from tflite_fuse.console import log_file
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (rewrite, inspect, verify, pareto, report, export, boards, split):
+for _command in (rewrite, inspect, verify, pareto, report, sweep, export, boards, split):
     app.command()(_command)
 
 

@@ -1,0 +1,167 @@
+"""Sweeps: a row for every model and set of options, broken ones too, each done and written once whatever dies."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.test_cli import branching_model, validate
+from tflite_fuse.cli import app
+from tflite_fuse.errors import UsageError
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.pipelines.executors import run_here, run_on_dask
+from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
+from tflite_fuse.zoo import ModelBuilder
+
+
+def small_model(seed: int) -> bytes:
+    b = ModelBuilder(seed=seed)
+    return serialize_model(b.build([b.conv(b.input((1, 8, 8, 4)), 8, kernel=3)]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    models = tmp_path / "models"
+    (models / "deep").mkdir(parents=True)
+    (models / "a.tflite").write_bytes(serialize_model(branching_model()))
+    (models / "deep" / "b.tflite").write_bytes(small_model(1))
+    (models / "broken.tflite").write_bytes(small_model(2)[:200])
+    (models / "gone.tflite").symlink_to(models / "nowhere")
+    return models
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_every_model_has_a_row_under_every_set_and_broken_ones_are_red(folder: Path, tmp_path: Path) -> None:
+    sets, out = tmp_path / "sets.toml", tmp_path / "out"
+    sets.write_text('[least]\nleast-ram = true\n[tight]\nmax-ram = "1kB"\n')
+    code, told, _ = run(folder, "-o", out, "--jobs", 2, "--sets", sets, "--effort", "estimate", "--json")
+    document = json.loads(told)
+    validate(document, "sweep")
+    assert code == 1 and (document["rows"], document["broken"]) == (8, 4)
+    with (out / "summary.csv").open(newline="") as lines:
+        rows = {(row["model"], row["options"]): row for row in csv.DictReader(lines)}
+    assert len(rows) == 8 and rows["a.tflite", "tight"]["feasible"] == "0.0"
+    found = tflite_fuse.metrics(folder / "deep" / "b.tflite", goal=tflite_fuse.Goal(least_ram=True))
+    assert float(rows["deep/b.tflite", "least"]["arena_bytes"]) == found["arena_bytes"]
+    assert rows["broken.tflite", "least"]["error"] and "cannot be read" in rows["gone.tflite", "tight"]["error"]
+    page = (out / "index.html").read_text()
+    assert page.count('<tr class="broken">') == 4 and "8 rows, 4 broken" in page
+    parquet = pytest.importorskip("pyarrow.parquet").read_table(out / "summary.parquet")
+    assert parquet.num_rows == 8 and set(parquet.column("model").to_pylist()) == {model for model, _ in rows}
+
+
+def test_a_sweep_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(folder, "-o", out, "--jobs", 1, "--effort", "estimate")[0] == 1
+    lines = (out / RESULTS).read_text().splitlines(keepends=True)
+    marked = [line.replace('"before_macs"', '"kept"') for line in lines]
+    (out / RESULTS).write_text("".join(marked[:3]) + lines[3][:40])
+    code, told, _ = run(folder, "-o", out, "--jobs", 1, "--effort", "estimate")
+    assert code == 1 and "4 rows, 2 broken" in told
+    again = (out / RESULTS).read_text()
+    assert again.startswith("".join(marked[:3])) and len(again.splitlines()) == 5
+    assert len({row.key for row in _rows(out)}) == 4
+    (folder / "a.tflite").write_bytes(small_model(3))
+    run(folder, "-o", out, "--jobs", 1, "--effort", "estimate")
+    assert len({row.key for row in _rows(out)}) == 5
+
+
+def _rows(out: Path) -> list[Row]:
+    results = Results(out)
+    try:
+        return list(results.rows())
+    finally:
+        results.close()
+
+
+def test_one_sweep_writes_at_a_time(tmp_path: Path) -> None:
+    first = Results(tmp_path)
+    with pytest.raises(UsageError, match="another sweep"):
+        Results(tmp_path)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[small]\nmax-rma = 3", "[small] has the unknown key 'max-rma'; did you mean 'max-ram'?"),
+        ("[small]\nscheme = 'none'", "there is no scheme 'none'"),
+        ("max-ram = 3", "max-ram is a table of options"),
+        ("[small]\nleast-ram = 1", "least-ram of [small] is true or false"),
+        ("", "has no [table] of options"),
+    ],
+)
+def test_wrong_sets_are_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "sets.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as found:
+        option_sets(path)
+    assert message in str(found.value)
+
+
+def test_wrong_words_are_one_sentence(folder: Path, tmp_path: Path) -> None:
+    for arguments in ((tmp_path / "none",), (folder, "--executor", "grid"), (folder, "--effort", "hard")):
+        code, _, error = run(*arguments, "-o", tmp_path / "out")
+        assert code == 2 and error.count("\n") == 1
+    code, _, error = run(folder, "--executor", "dask", "--scheduler", "nowhere:1", "-o", tmp_path / "out")
+    assert code == 2 and "no Dask scheduler answers" in error
+
+
+def deadly(item: Item) -> Row:
+    """Dies the first time it meets one model, and always of another."""
+    mark = Path(item.fault) / item.model
+    if item.model == "poison" or (item.model == "once" and not mark.exists()):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Row(item.key, item.model, item.options, "")
+
+
+def test_a_process_that_dies_costs_no_row(tmp_path: Path) -> None:
+    names = ["one", "once", "two", "poison", *map(str, range(6))]
+    items = [Item(name, "default", b"", "{}", "estimate", str(tmp_path)) for name in names]
+    rows = list(run_here(iter(items), 2, deadly))
+    assert sorted(row.model for row in rows) == sorted(names)
+    assert {row.model: row.error for row in rows if row.error} == {"poison": "the process that worked on it died"}
+
+
+def slow(item: Item) -> Row:
+    """Notes down that it ran, and takes a moment."""
+    time.sleep(0.2)
+    with (Path(item.fault) / "ran").open("a") as log:
+        log.write(item.model + "\n")
+    return Row(item.key, item.model, item.options, "")
+
+
+def test_a_cluster_does_every_item_once_although_a_worker_is_killed(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    items = [Item(str(number), "default", b"", "{}", "estimate", str(tmp_path)) for number in range(24)]
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            victim = next(iter(client.run(os.getpid).values()))
+        rows: list[Row] = []
+        for row in run_on_dask(iter(items), 2, cluster.scheduler_address, slow):
+            rows.append(row)
+            if len(rows) == 5:
+                os.kill(victim, signal.SIGKILL)
+    assert sorted(row.key for row in rows) == sorted(item.key for item in items) and not any(r.error for r in rows)
+    ran = (tmp_path / "ran").read_text().split()
+    assert set(ran) == {item.model for item in items} and len(ran) <= len(items) + 4  # those in flight, again
+
+
+def test_a_cluster_made_here_measures_models(folder: Path) -> None:
+    pytest.importorskip("distributed")
+    items = list(items_in(folder, {"default": "{}"}, "estimate"))
+    rows = list(run_on_dask(iter(items), 1, None))
+    assert sorted(rows, key=lambda row: row.key) == sorted(map(measure, items), key=lambda row: row.key)

@@ -1,0 +1,101 @@
+"""`tflite-fuse sweep`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from tflite_fuse.commands.arguments import JsonFlag
+from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.console import answers_errors, console, print_json, say
+from tflite_fuse.errors import UsageError
+from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask
+from tflite_fuse.pipelines.metrics import EFFORTS
+from tflite_fuse.pipelines.summary import SHOWN, shown_values, write_summary
+from tflite_fuse.pipelines.sweep import Item, Results, Row, check_effort, items_in, models_in, option_sets
+
+
+@answers_errors
+def sweep(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Every .tflite below it.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path("sweep"),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Processes. Default: the cores there are.", show_default=False)
+    ] = None,
+    sets: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with a table for each set of options, as [small].", show_default=False),
+    ] = None,
+    effort: Annotated[str, typer.Option(help=f"What to do with each model: {', '.join(EFFORTS)}.")] = EFFORTS[1],
+    executor: Annotated[str, typer.Option(help=f"Who does it: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler; without it one is made here.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+    config: ConfigFile = None,
+) -> None:
+    """Rewrite every model of a folder, under every set of options; started again, it goes on where it stopped."""
+    check_effort(effort)
+    if executor not in EXECUTORS:
+        raise UsageError(f"executor is {' or '.join(EXECUTORS)}, not {executor!r}")
+    if scheduler is not None and executor != "dask":
+        raise UsageError("--scheduler is the address of a Dask cluster: say --executor dask")
+    named = option_sets(sets)
+    total = len(models_in(folder)) * len(named)
+    keys: list[str] = []
+    with (
+        closing(Results(output)) as results,
+        Progress(console=console(stderr=True), disable=as_json or not sys.stderr.isatty()) as progress,
+    ):
+        bar = progress.add_task("sweeping", total=total)
+        items = _new(items_in(folder, named, effort), results, keys, lambda: progress.advance(bar))
+        workers = jobs or os.cpu_count() or 1
+        rows = run_here(items, workers) if executor == "local" else run_on_dask(items, workers, scheduler)
+        for row in rows:
+            results.add(row)
+            progress.advance(bar)
+        found = results.of(keys)
+    written = write_summary(output, found)
+    broken = sum(row.broken for row in found)
+    if as_json:
+        print_json(
+            {"schema": "tflite-fuse/sweep/1", "rows": len(found), "broken": broken, "files": list(map(str, written))}
+        )
+    else:
+        console().print(_table(found))
+        say(f"{output}: {len(found):,} rows, {broken:,} broken")
+    if broken:
+        raise typer.Exit(1)
+
+
+def _new(items: Iterator[Item], results: Results, keys: list[str], skipped: Callable[[], None]) -> Iterator[Item]:
+    """Items without a row; notes down every item's name."""
+    for item in items:
+        keys.append(item.key)
+        if item.key not in results.done:
+            yield item
+        else:
+            skipped()
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    for heading in ("model", "options"):
+        table.add_column(heading)
+    for name in SHOWN:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        if row.broken:
+            table.add_row(Text(row.model), row.options, Text(row.error), style="red")
+        else:
+            table.add_row(Text(row.model), row.options, *shown_values(row))
+    return table

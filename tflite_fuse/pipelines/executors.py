@@ -1,0 +1,116 @@
+"""Who does the items of a sweep: processes of this machine, or a Dask cluster.
+
+Both are given a few items more than they can work on, so that memory does not grow with their number. An item whose
+process died is done again, twice at most: then the item is what kills it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.pipelines.sweep import Item, Row, measure
+
+EXECUTORS = ("local", "dask")
+
+AHEAD = 2
+"""Items handed out for each worker."""
+
+MOST_TRIES = 3
+
+Work = Callable[[Item], Row]
+
+
+def run_here(items: Iterator[Item], jobs: int, work: Work = measure) -> Iterator[Row]:
+    """Rows of items in the order they are done, by so many processes.
+
+    When a process dies, so does the pool: what was in flight is done again, one by one, so that the item at fault is
+    known.
+    """
+    while True:
+        queued: list[Item] = []
+        flight: dict[Future[Row], Item] = {}
+        try:
+            with _pool(jobs) as pool:
+                while True:
+                    queued += islice(items, AHEAD * jobs - len(flight))
+                    while queued:
+                        flight[pool.submit(work, queued[0])] = queued[0]
+                        del queued[0]
+                    if not flight:
+                        return
+                    for future in wait(flight, return_when=FIRST_COMPLETED).done:
+                        row = future.result()
+                        del flight[future]
+                        yield row
+        except BrokenProcessPool:
+            for item in (*flight.values(), *queued):
+                yield _alone(item, work)
+
+
+def _alone(item: Item, work: Work) -> Row:
+    """An item in a process of its own."""
+    for _ in range(MOST_TRIES - 1):
+        with _pool(1) as pool, suppress(BrokenProcessPool):
+            return pool.submit(work, item).result()
+    return Row(item.key, item.model, item.options, "the process that worked on it died")
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Processes that know nothing of this one, and leave Ctrl-C to it."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+
+
+def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: Work = measure) -> Iterator[Row]:
+    """Rows of items in the order they are done, by a cluster: the one at an address, or one made here.
+
+    Raises:
+        RuntimeUnavailableError: the extra ``dask`` is not installed.
+        UsageError: nobody answers at the address.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise RuntimeUnavailableError("install the extra: pip install 'tflite-fuse[dask]'") from error
+    if scheduler is None:
+        cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+        with cluster, Client(cluster) as client:
+            yield from _by(client, items, work)
+        return
+    try:
+        client = Client(scheduler, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{scheduler}: no Dask scheduler answers ({error})") from error
+    with client:
+        yield from _by(client, items, work)
+
+
+def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
+    """What a client's workers do; the scheduler gives the tasks of a worker that went away to others."""
+    from distributed import as_completed
+
+    many = AHEAD * max(1, sum(client.nthreads().values()))
+    flight: dict[str, Item] = {}
+
+    def handed_out() -> list[Any]:
+        found = []
+        for item in islice(items, many - len(flight)):
+            if item.key not in flight:
+                flight[item.key] = item
+                found.append(client.submit(work, item, key=f"tflite-fuse-{item.key}", retries=MOST_TRIES - 1))
+        return found
+
+    pending = as_completed(handed_out())
+    for future in pending:
+        item = flight.pop(future.key.removeprefix("tflite-fuse-"))
+        error = future.exception()
+        yield future.result() if error is None else Row(item.key, item.model, item.options, f"not done: {error}")
+        pending.update(handed_out())

@@ -1,0 +1,87 @@
+"""The rows of a sweep as CSV, Parquet, and a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from tflite_fuse.files import write_atomically
+from tflite_fuse.pipelines.sweep import Row
+
+SHOWN = ("before_arena_bytes", "arena_bytes", "file_bytes", "compute_factor", "feasible")
+"""Metrics in tables for people."""
+
+_STYLE = """:root { color-scheme: light dark; --bad: #c8323f; }
+@media (prefers-color-scheme: dark) { :root { --bad: #ef6a72; } }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem; padding: 0 1rem; }
+div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
+.broken { color: var(--bad); }"""
+
+
+def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
+    """Writes summary.csv, index.html and, where pyarrow is installed, summary.parquet. Raises UsageError."""
+    names = sorted({name for row in rows for name in row.metrics})
+    written = [folder / "summary.csv", folder / "index.html"]
+    write_atomically(_csv(rows, names).encode("utf-8", "backslashreplace"), written[0])
+    write_atomically(_page(rows).encode("utf-8", "backslashreplace"), written[1])
+    parquet = _parquet(rows, names)
+    if parquet is not None:
+        written.append(folder / "summary.parquet")
+        write_atomically(parquet, written[-1])
+    return tuple(written)
+
+
+def shown_values(row: Row) -> list[str]:
+    """The metrics people are shown; nothing for a broken model."""
+    return [f"{row.metrics[name]:,.6g}" if name == "compute_factor" else f"{row.metrics[name]:,.0f}" for name in SHOWN]
+
+
+def _csv(rows: Sequence[Row], names: Sequence[str]) -> str:
+    stream = io.StringIO()
+    table = csv.writer(stream)
+    table.writerow(("model", "options", "error", *names))
+    for row in rows:
+        table.writerow((row.model, row.options, row.error, *(row.metrics.get(name, "") for name in names)))
+    return stream.getvalue()
+
+
+def _parquet(rows: Sequence[Row], names: Sequence[str]) -> bytes | None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return None
+    columns: dict[str, list[object]] = {
+        "model": [row.model for row in rows],
+        "options": [row.options for row in rows],
+        "error": [row.error for row in rows],
+    }
+    columns |= {name: [row.metrics.get(name) for row in rows] for name in names}
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table(columns), sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _page(rows: Sequence[Row]) -> str:
+    heads = "".join(f'<th class="n">{name.replace("_", " ")}</th>' for name in SHOWN)
+    body = "".join(_line(row) for row in rows)
+    broken = sum(row.broken for row in rows)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Sweep</title>'
+        '<link rel="icon" href="data:,">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+        f"<h1>{len(rows):,} rows, {broken:,} broken</h1><div><table><tr><th>model</th><th>options</th>{heads}</tr>"
+        f"{body}</table></div></body></html>\n"
+    )
+
+
+def _line(row: Row) -> str:
+    named = f"<td>{escape(row.model)}</td><td>{escape(row.options)}</td>"
+    if row.broken:
+        return f'<tr class="broken">{named}<td colspan="{len(SHOWN)}">{escape(row.error)}</td></tr>\n'
+    return f"<tr>{named}{''.join(f'<td class=n>{value}</td>' for value in shown_values(row))}</tr>\n"

@@ -1,0 +1,209 @@
+"""Many models, many sets of options: one row each, in whatever order they are done, each done once.
+
+Rows go into ``results.jsonl`` the moment they are known, by this process alone. A row's name is the hash of the model's
+bytes, the options and this package's version; a sweep that is started again leaves out what has a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
+from tflite_fuse.files import lock_alone, read_file
+from tflite_fuse.model.file import load_model
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import read_options
+from tflite_fuse.pipelines.metrics import EFFORTS, model_metrics
+from tflite_fuse.report.printable import printable
+from tflite_fuse.toml_file import nearest, only, read_toml, size_of
+
+RESULTS = "results.jsonl"
+
+OPTIONS = ("max-ram", "max-compute", "least-ram", "input", "int8-io", "scheme", "target", "cost")
+"""What a set of options may hold, by the names ``rewrite`` has for it."""
+
+_NAMES = {"input": "input_mode", "int8-io": "int8_io", "scheme": "scheme", "target": "target", "cost": "cost"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One model under one set of options.
+
+    Attributes:
+        model: path, relative to the folder that is swept.
+        options: the set's name.
+        data: the file; None where it could not be read.
+        settings: arguments of ``passes.options.read_options``, as JSON.
+        effort: as for ``metrics``.
+        fault: why there is nothing to be done.
+    """
+
+    model: str
+    options: str
+    data: bytes | None
+    settings: str
+    effort: str
+    fault: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name among the results."""
+        from tflite_fuse import __version__
+
+        content = hashlib.sha256(self.data or self.fault.encode()).hexdigest()
+        said = json.dumps([content, self.model, self.options, self.settings, self.effort, __version__])
+        return hashlib.sha256(said.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of an item: its metrics, or why there are none."""
+
+    key: str
+    model: str
+    options: str
+    error: str
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> bool:
+        return bool(self.error)
+
+
+def measure(item: Item) -> Row:
+    """Does one item; what is wrong with a model becomes its row."""
+
+    def row(error: str, metrics: dict[str, float] | None = None) -> Row:
+        return Row(item.key, printable(item.model), item.options, printable(error), metrics or {})
+
+    if item.data is None:
+        return row(item.fault)
+    try:
+        settings = json.loads(item.settings)
+        goal = Goal(**settings.pop("goal", {}))
+        model = load_model(item.data, item.model)
+        return row("", model_metrics(model, item.data, read_options(goal=goal, **settings), item.effort))
+    except TfliteFuseError as error:
+        return row(str(error))
+    except (MemoryError, RecursionError) as error:
+        return row(f"the model is too large for this machine ({type(error).__name__})")
+    except Exception as error:  # a defect with one model must not end the others
+        return row(f"a defect of tflite-fuse, please report it with the model: {type(error).__name__}: {error}")
+
+
+def items_in(folder: Path, sets: Mapping[str, str], effort: str) -> Iterator[Item]:
+    """Every .tflite below a folder under every set of options; files are read when their turn comes."""
+    for path in models_in(folder):
+        name = path.relative_to(folder).as_posix()
+        data, fault = None, ""
+        try:
+            data = read_file(path)
+        except (UsageError, ModelError) as error:
+            fault = str(error)
+        for options, settings in sets.items():
+            yield Item(name, options, data, settings, effort, fault)
+
+
+def models_in(folder: Path) -> list[Path]:
+    """Raises UsageError: there is no such folder, or no model below it."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder")
+    found = sorted(path for path in folder.rglob("*.tflite") if not path.is_dir())
+    if not found:
+        raise UsageError(f"{folder}: has no .tflite in it")
+    return found
+
+
+def option_sets(path: Path | None) -> dict[str, str]:
+    """Sets of options by name, of a TOML file with a table for each; without one the default. Raises UsageError."""
+    if path is None:
+        return {"default": "{}"}
+    document = read_toml(path)
+    try:
+        if not document:
+            raise UsageError("has no [table] of options in it")
+        return {name: json.dumps(_settings(name, table)) for name, table in document.items()}
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _settings(name: str, table: object) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{name} is a table of options, [{name}]{nearest(name, OPTIONS)}")
+    only(table, OPTIONS, f"[{name}]")
+    goal: dict[str, Any] = {}
+    if "max-ram" in table:
+        goal["max_ram"] = size_of(table["max-ram"], f"max-ram of [{name}]")
+    if "max-compute" in table:
+        factor = table["max-compute"]
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            raise UsageError(f"max-compute of [{name}] is a number, not {factor!r}")
+        goal["max_compute"] = float(factor)
+    for key in ("least-ram", "int8-io"):
+        if not isinstance(table.get(key, False), bool):
+            raise UsageError(f"{key} of [{name}] is true or false, not {table[key]!r}")
+    if table.get("least-ram"):
+        goal["least_ram"] = True
+    settings = {argument: table[key] for key, argument in _NAMES.items() if key in table}
+    read_options(goal=Goal(**goal), **settings)
+    return settings | ({"goal": goal} if goal else {})
+
+
+def check_effort(effort: str) -> None:
+    """Raises UsageError."""
+    if effort not in EFFORTS:
+        raise UsageError(f"effort is {' or '.join(EFFORTS)}, not {effort!r}")
+
+
+class Results:
+    """The rows of a folder: those that are there, and new ones as they come. One sweep writes at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises UsageError: the folder cannot be used, or another sweep is writing into it."""
+        self.path = folder / RESULTS
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+        if not lock_alone(self._descriptor):
+            os.close(self._descriptor)
+            raise UsageError(f"{self.path}: another sweep is writing into it")
+        self.done = {row.key for row in self.rows()}
+        if not self._ends_a_line():
+            os.write(self._descriptor, b"\n")
+
+    def _ends_a_line(self) -> bool:
+        size = os.fstat(self._descriptor).st_size
+        return size == 0 or os.pread(self._descriptor, 1, size - 1) == b"\n"
+
+    def add(self, row: Row) -> bool:
+        """Write a row down, unless it is there already."""
+        if row.key in self.done:
+            return False
+        os.write(self._descriptor, (json.dumps(asdict(row)) + "\n").encode())
+        self.done.add(row.key)
+        return True
+
+    def rows(self) -> Iterator[Row]:
+        """Every whole row of the file; one that was cut off when a process died is none."""
+        with self.path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    yield Row(**json.loads(line))
+                except (ValueError, TypeError):
+                    continue
+
+    def of(self, keys: Iterable[str]) -> list[Row]:
+        """The rows with these names, in their order."""
+        found = {row.key: row for row in self.rows()}
+        return [found[key] for key in keys if key in found]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
