@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tflite_fuse.advice import rewrite_with_advice
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
@@ -110,6 +111,7 @@ def rewrite(
     int8_io: bool = False,
     target: str = Target.GENERIC.value,
     cost: str = "macs",
+    advise: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Make a model need less RAM and compute the same bytes.
@@ -137,6 +139,8 @@ def rewrite(
             verification then gives the int8 model what QUANTIZE makes of its input, and compares after DEQUANTIZE.
         target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
         cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
+        advise: also work out what other options would bring (``Report.advice``), or which of them would keep a limit
+            on RAM that is out of reach; takes up to as long as the rewrite without its verification.
         progress: called with (step, done, total).
 
     Raises:
@@ -162,7 +166,8 @@ def rewrite(
         time_limit=time_limit,
     )
     data, model = _read(source)
-    return Result(*rewrite_model(model, data, options, verify, inputs, seed, _counted(progress)))
+    make = rewrite_with_advice if advise else rewrite_model
+    return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
 
 
 def pareto(

@@ -35,6 +35,7 @@ ORDER = (
     "report",
     "figures",
     "rewriting",
+    "advice",
     "split",
     "export",
     "pipelines",

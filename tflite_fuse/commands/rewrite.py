@@ -128,6 +128,7 @@ def rewrite(
             int8_io=int8_io,
             target=core,
             cost=cost,
+            advise=True,
             progress=report_progress,
         )
         if chosen is not None and len(result.model) > chosen.flash_bytes:

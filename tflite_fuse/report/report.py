@@ -119,6 +119,7 @@ class Report:
     search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
     ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
     ran both models instead. ``unchanged`` says why the written file is the one that was read.
+    ``advice`` are sentences about what other options would bring, where they were asked for.
     """
 
     before: Figures
@@ -136,6 +137,7 @@ class Report:
     unverified: str | None = None
     second_witness: Verified | None = None
     unchanged: str | None = None
+    advice: tuple[str, ...] = ()
 
     def claim(self) -> str:
         """What was proven and what was tested."""

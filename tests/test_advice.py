@@ -1,0 +1,99 @@
+"""What other options would bring: measured, worth saying, and true."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.float_models import with_float_borders
+from tests.input_mode_models import MODELS
+from tests.uint8_models import with_uint8_borders
+from tflite_fuse import Goal, LimitError
+from tflite_fuse.cli import app
+from tflite_fuse.model import Model, serialize_model
+
+FLAGS = {
+    "--int8-io": {"int8_io": True},
+    "--input streamed": {"input_mode": "streamed"},
+    "--int8-io --input streamed": {"int8_io": True, "input_mode": "streamed"},
+}
+OFFER = re.compile(r"with (--[^:]+): ([\d,]+) B")
+
+
+def network() -> Model:
+    return MODELS["inverted residuals"]()
+
+
+def offered(lines: tuple[str, ...]) -> dict[str, int]:
+    return {option: int(number.replace(",", "")) for line in lines for option, number in OFFER.findall(line)}
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "float32"])
+def test_an_option_leads_to_what_was_said_or_less(kind: str) -> None:
+    make = {"int8": lambda model: model, "uint8": with_uint8_borders, "float32": with_float_borders}[kind]
+    source = serialize_model(make(network()))
+    report = tflite_fuse.rewrite(source, verify=False, advise=True).report
+    found = offered(report.advice)
+    assert "--input streamed" in found and len(report.advice) <= 3
+    assert ("--int8-io" in found) == (kind == "float32")
+    for option, said in found.items():
+        there = tflite_fuse.rewrite(source, verify=False, **FLAGS[option]).report.after.arena_bytes
+        assert there <= said < report.after.arena_bytes
+
+
+def test_nothing_is_offered_that_is_asked_for_already() -> None:
+    source = serialize_model(with_float_borders(network()))
+    streamed = tflite_fuse.rewrite(source, verify=False, advise=True, input_mode="streamed").report
+    assert "--input streamed" not in offered(streamed.advice)
+    assert tflite_fuse.rewrite(source, verify=False).report.advice == ()
+
+
+def test_a_head_that_is_the_input_is_said_to_be() -> None:
+    (first, *_) = tflite_fuse.rewrite(
+        serialize_model(with_float_borders(network())), verify=False, advise=True
+    ).report.advice
+    assert re.match(r"[\d,]+ B of the head of [\d,]+ B are the input; with --int8-io", first)
+
+
+def test_operators_that_hold_the_head_are_named() -> None:
+    b = tflite_fuse.zoo.ModelBuilder(1)
+    x = b.softmax(b.conv(b.input((1, 16, 16, 3)), 24))
+    model = b.build([b.fully_connected(b.mean(x), 4)])
+    lines = tflite_fuse.rewrite(serialize_model(model), verify=False, advise=True).report.advice
+    assert any(line.startswith("1 SOFTMAX in no block holds 12,288 B: ") for line in lines)
+
+
+CASES = {"--int8-io": (with_float_borders, 3000), "--input streamed": (lambda model: model, 2500)}
+
+
+@pytest.mark.parametrize("option", CASES)
+def test_a_limit_out_of_reach_names_the_option_that_keeps_it(option: str) -> None:
+    make, limit = CASES[option]
+    source = serialize_model(make(network()))
+    with pytest.raises(LimitError, match=f"; {option} would: [\\d,]+ bytes$") as caught:
+        tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=limit), advise=True)
+    there = tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=limit), **FLAGS[option]).report
+    assert there.after.arena_bytes <= limit
+    with pytest.raises(LimitError) as bare:
+        tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=limit))
+    assert str(caught.value).startswith(str(bare.value)) and option not in str(bare.value)
+
+
+def test_a_limit_nothing_keeps_is_told_what_comes_nearest() -> None:
+    source = serialize_model(with_float_borders(network()))
+    with pytest.raises(LimitError, match=r"; nor with --int8-io --input streamed, which needs [\d,]+ bytes at least$"):
+        tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=500), advise=True)
+
+
+def test_the_command_prints_it(tmp_path: Path) -> None:
+    (tmp_path / "in.tflite").write_bytes(serialize_model(network()))
+    arguments = ["rewrite", str(tmp_path / "in.tflite"), str(tmp_path / "out.tflite"), "--no-verify"]
+    text = CliRunner().invoke(app, arguments)
+    assert text.exit_code == 0 and text.stdout.count("- advice: ") == 1
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert len(found["advice"]) == 1 and "--input streamed" in found["advice"][0]
