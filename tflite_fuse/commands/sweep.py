@@ -14,6 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+import tflite_fuse
 from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, console, print_json, say
@@ -57,7 +58,9 @@ def sweep(
         Progress(console=console(stderr=True), disable=as_json or not sys.stderr.isatty()) as progress,
     ):
         bar = progress.add_task("sweeping", total=total)
-        items = _new(items_in(folder, named, effort), results, keys, lambda: progress.advance(bar))
+        items = _new(
+            items_in(folder, named, effort, tflite_fuse.__version__), results, keys, lambda: progress.advance(bar)
+        )
         workers = jobs or os.cpu_count() or 1
         rows = run_here(items, workers) if executor == "local" else run_on_dask(items, workers, scheduler)
         for row in rows:

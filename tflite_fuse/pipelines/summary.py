@@ -19,7 +19,8 @@ _STYLE = """:root { color-scheme: light dark; --bad: #c8323f; }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem; padding: 0 1rem; }
 div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
-.broken { color: var(--bad); }"""
+.broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 6rem; }
+@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: .3rem; } h1 { font-size: 1.3rem; } }"""
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:

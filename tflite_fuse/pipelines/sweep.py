@@ -42,6 +42,7 @@ class Item:
         settings: arguments of ``passes.options.read_options``, as JSON.
         effort: as for ``metrics``.
         fault: why there is nothing to be done.
+        version: of this package.
     """
 
     model: str
@@ -50,14 +51,13 @@ class Item:
     settings: str
     effort: str
     fault: str = ""
+    version: str = ""
 
     @property
     def key(self) -> str:
         """Its name among the results."""
-        from tflite_fuse import __version__
-
         content = hashlib.sha256(self.data or self.fault.encode()).hexdigest()
-        said = json.dumps([content, self.model, self.options, self.settings, self.effort, __version__])
+        said = json.dumps([content, self.model, self.options, self.settings, self.effort, self.version])
         return hashlib.sha256(said.encode()).hexdigest()[:24]
 
 
@@ -97,7 +97,7 @@ def measure(item: Item) -> Row:
         return row(f"a defect of tflite-fuse, please report it with the model: {type(error).__name__}: {error}")
 
 
-def items_in(folder: Path, sets: Mapping[str, str], effort: str) -> Iterator[Item]:
+def items_in(folder: Path, sets: Mapping[str, str], effort: str, version: str = "") -> Iterator[Item]:
     """Every .tflite below a folder under every set of options; files are read when their turn comes."""
     for path in models_in(folder):
         name = path.relative_to(folder).as_posix()
@@ -107,7 +107,7 @@ def items_in(folder: Path, sets: Mapping[str, str], effort: str) -> Iterator[Ite
         except (UsageError, ModelError) as error:
             fault = str(error)
         for options, settings in sets.items():
-            yield Item(name, options, data, settings, effort, fault)
+            yield Item(name, options, data, settings, effort, fault, version)
 
 
 def models_in(folder: Path) -> list[Path]:
