@@ -221,8 +221,6 @@ def metrics(
     int8_io: bool = False,
     target: str = Target.GENERIC.value,
     cost: str = "macs",
-    in_place: str | None = None,
-    time_limit: float | None = None,
 ) -> dict[str, float]:
     """What ``rewrite`` would reach, as flat numbers that are described in ``schemas/metrics.schema.json``.
 
@@ -234,22 +232,13 @@ def metrics(
         effort: ``exact`` rewrites the model (proven, not run) and tells its figures. ``estimate`` takes a fraction of a
             second, asks no runtime and writes nothing: docs/pipelines.md says how far it is off.
         max_flash: bytes the file may have.
-        goal, scheme, input_mode, int8_io, target, cost, in_place, time_limit: as for ``rewrite``.
+        goal, scheme, input_mode, int8_io, target, cost: as for ``rewrite``.
 
     Raises:
         ModelError: the model is damaged.
         UsageError: unknown names, an unreadable path.
     """
-    options = read_options(
-        goal=goal,
-        scheme=scheme,
-        input_mode=input_mode,
-        int8_io=int8_io,
-        target=target,
-        cost=cost,
-        in_place=in_place,
-        time_limit=time_limit,
-    )
+    options = read_options(goal=goal, scheme=scheme, input_mode=input_mode, int8_io=int8_io, target=target, cost=cost)
     data, model = _read(source)
     return model_metrics(model, data, options, effort, max_flash)
 
