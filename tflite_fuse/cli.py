@@ -16,6 +16,7 @@ import typer
 
 import tflite_fuse
 from tflite_fuse.commands.boards import boards
+from tflite_fuse.commands.check import check
 from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (rewrite, inspect, verify, pareto, report, sweep, export, boards, split):
+for _command in (rewrite, inspect, verify, pareto, report, sweep, check, export, boards, split):
     app.command()(_command)
 
 

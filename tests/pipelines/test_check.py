@@ -1,0 +1,98 @@
+"""Budgets: the command, the action's own script, the hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import tflite_fuse
+from tests.test_cli import ROOT, branching_model, validate
+from tflite_fuse.cli import app
+from tflite_fuse.model import save_model
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "a model|x.tflite"
+    save_model(branching_model(), path)
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["check", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_model_fits_its_own_figures_and_not_a_byte_less(model: Path) -> None:
+    figures = tflite_fuse.inspect(model).figures
+    assert run(model, "--max-ram", figures.arena_bytes, "--max-flash", figures.file_bytes)[0] == 0
+    for option, size in (("--max-ram", figures.arena_bytes), ("--max-flash", figures.file_bytes)):
+        code, told, error = run(model, option, size - 1)
+        assert code == 1 and "too large" in told and "1 of 1 models" in error
+    code, told, _ = run(model, "--max-ram", figures.arena_bytes - 1, "--rewritten", "--json")
+    validate(json.loads(told), "check")
+    assert code == 0 and json.loads(told)["models"][0]["arena_bytes"] < figures.arena_bytes
+
+
+def test_a_board_gives_the_limits_and_a_broken_model_fails_alone(model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"none")
+    code, told, _ = run(broken, model, "--board", "nano33ble", "--json")
+    document = json.loads(told)
+    validate(document, "check")
+    assert code == 1 and [row["fits"] for row in document["models"]] == [False, True]
+    assert document["max_ram"] == 196_608 and document["models"][0]["error"]
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--reserve", "1kB"), ("--board", "nano33ble", "--max-ram", "1kB"), ("--max-ram", "much")]
+)
+def test_limits_that_make_no_sense_are_one_sentence(model: Path, options: tuple[str, ...]) -> None:
+    code, told, error = run(model, *options)
+    assert code == 2 and error.count("\n") == 1 and not told
+
+
+def test_the_script_of_the_action_fails_with_the_table_in_the_summary(model: Path, tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    steps = {step["name"]: step for step in action["runs"]["steps"]}
+    assert "pull_request'" in steps["Comment"]["if"] and "pull_request_target" not in str(action["runs"])
+    assert not [step for step in steps.values() if "${{" in step["run"]], "inputs become text of a script"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python3").symlink_to(sys.executable)
+    for limit, code, word in (("1kB", 1, "too large"), ("10MB", 0, "fits"), ("$(touch evil)", 2, "")):
+        summary = tmp_path / f"summary {code}"
+        done = subprocess.run(
+            ["bash", "-e", "-c", steps["Check"]["run"]],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "VIRTUAL_ENV": sys.prefix,
+                "PYTHONPATH": ":".join([str(ROOT), *sys.path]),
+                "RUNNER_TEMP": str(tmp_path),
+                "GITHUB_STEP_SUMMARY": str(summary),
+                "MODELS": "*.tflite",
+                "MAX_RAM": limit,
+                "MAX_FLASH": "",
+                "BOARD": "",
+                "REWRITTEN": "false",
+            },
+        )
+        assert done.returncode == code and word in summary.read_text(), done.stderr
+        assert not (tmp_path / "evil").exists() and (not word or "a model\\|x.tflite" in done.stdout)
+
+
+def test_the_hook_calls_a_command_that_is_there() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, command = hook["entry"].split()
+    assert program == "tflite-fuse" and CliRunner().invoke(app, [command, "--help"]).exit_code == 0
