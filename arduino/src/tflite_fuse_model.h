@@ -12,6 +12,9 @@
  *     use(arena + MODEL_OUTPUT_0_OFFSET, MODEL_OUTPUT_0_BYTES);
  *
  * A run overwrites the input: its memory is used again. One loaded model may be run in several arenas at a time.
+ *
+ * What a streaming model remembers from run to run lies in its arena, too, from MODEL_STATE_OFFSET on: zeros before the first
+ * run (static memory is), and left alone between runs. `tflite_fuse_forget` does what a runtime's Reset does.
  */
 #ifndef TFLITE_FUSE_MODEL_H_
 #define TFLITE_FUSE_MODEL_H_
@@ -40,6 +43,7 @@ typedef struct {
   uint8_t input_count;
   uint8_t output_count;
   tflite_fuse_place scratch;
+  tflite_fuse_place state; /* of 0 bytes for a block that remembers nothing */
 } tflite_fuse_step;
 
 typedef struct {
@@ -56,9 +60,14 @@ tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_
 /* Runs a loaded model.
  *
  * arena: aligned to 16. arena_bytes: its size; fewer than model->arena_bytes are refused. outside: what the model reads
- * outside of it, or NULL. After an error outputs are unspecified and the next run works. */
+ * outside of it, or NULL. After an error outputs are unspecified and the next run works; blocks that ran before the one that
+ * failed have gone on a step. */
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                    size_t arena_bytes, const tflite_fuse_outside* outside);
+
+/* Forgets all earlier runs in an arena. arena_bytes as above. */
+tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+                                      size_t arena_bytes);
 
 #ifdef __cplusplus
 }

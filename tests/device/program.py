@@ -23,13 +23,14 @@ Int8Array = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Step:
-    """One fused block of a program; operands are the model's tensors."""
+    """One fused block of a program; operands are the model's tensors. It keeps so many bytes from run to run."""
 
     options: bytes
     constants: bytes
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     scratch_bytes: int
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,14 @@ def _step(model: Model, operator: Operator) -> Step:
     *inputs, constants = operator.inputs or ()
     *outputs, scratch = operator.outputs or ()
     tensors = model.main.tensors
+    state = [inputs.pop() for tensor in inputs[-1:] if tensors[tensor].is_variable]
     return Step(
         options=operator.custom_options,
         constants=model.buffers[tensors[constants].buffer].data or b"",
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         scratch_bytes=tensor_nbytes(tensors[scratch]),
+        state_bytes=sum(tensor_nbytes(tensors[tensor]) for tensor in state),
     )
 
 
@@ -118,13 +121,13 @@ def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], direc
     for number, step in enumerate(program.steps):
         lines += [_binary(directory, f"options_{number}", step.options)]
         lines += [_binary(directory, f"constants_{number}", step.constants)]
-        lines += [_memory(f"scratch_{number}", step.scratch_bytes)]
+        lines += [_memory(f"scratch_{number}", step.scratch_bytes), _memory(f"state_{number}", step.state_bytes)]
         lines += [_pointers(f"static const int8_t* const inputs_{number}[]", step.inputs)]
         lines += [_pointers(f"static int8_t* const outputs_{number}[]", step.outputs)]
     lines.append("static const program_block blocks[] = {")
     for number in range(len(program.steps)):
         names = [f"{kind}_{number}{end}" for kind in ("options", "constants") for end in ("", "_end")]
-        names += [f"{kind}_{number}" for kind in ("inputs", "outputs", "scratch")]
+        names += [f"{kind}_{number}" for kind in ("inputs", "outputs", "scratch", "state")]
         lines.append(f"    {{{', '.join(names)}}},")
     lines.append("};")
     for position, tensor in enumerate(program.inputs):

@@ -16,6 +16,7 @@ typedef struct {
   const int8_t* const* inputs;
   int8_t* const* outputs;
   void* scratch;
+  void* state; /* zeros: it has never run */
 } program_block;
 
 /* Of an input: its values for all runs, one after another. */
@@ -121,7 +122,8 @@ int main(void) {
     }
     for (uint32_t b = 0; b < BLOCKS; ++b) {
       const tflite_fuse_io io = {
-          .inputs = blocks[b].inputs, .outputs = blocks[b].outputs, .scratch = blocks[b].scratch};
+          .inputs = blocks[b].inputs, .outputs = blocks[b].outputs, .scratch = blocks[b].scratch,
+          .state = blocks[b].state};
       paint_stack();
       const uint64_t start = device_instructions();
       const tflite_fuse_status status = tflite_fuse_invoke(&prepared[b], &io);

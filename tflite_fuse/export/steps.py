@@ -16,6 +16,7 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.units import round_up
 
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 _LEFT_OUT_BEFORE = frozenset({"QUANTIZE"})
@@ -30,6 +31,9 @@ class Place:
     nbytes: int
 
 
+NOWHERE = Place(0, 0)
+
+
 @dataclass(frozen=True)
 class Step:
     """One operator; without options it copies its input to its output.
@@ -39,6 +43,7 @@ class Step:
         options, constants: of a fused block.
         inputs, outputs: without constants and scratch.
         scratch: of a fused block.
+        state: what a fused block remembers from run to run.
     """
 
     label: str
@@ -47,6 +52,7 @@ class Step:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     scratch: Place
+    state: Place = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class WholeModel:
         inputs, outputs: ports and their places.
         outside: inputs read from elsewhere.
         arena_bytes: a multiple of 16.
+        state_offset: where in the arena what is remembered begins: it takes the rest.
         notes: what of the model was left out, one sentence each.
     """
 
@@ -67,6 +74,7 @@ class WholeModel:
     outside: tuple[OutsideInput, ...]
     arena_bytes: int
     notes: tuple[str, ...]
+    state_offset: int
 
 
 def whole_model(model: Model) -> WholeModel:
@@ -89,13 +97,19 @@ def whole_model(model: Model) -> WholeModel:
     inputs, outputs = model_ports(model)
     arena, sizes = realise(model, block_overlaps(model), ArenaOptions(alone=True)), memory_graph(model).sizes
     places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), sizes, strict=False)]
+    begins = end = max(arena.needed, ALIGNMENT)
+    for index, tensor in enumerate(model.main.tensors):
+        if tensor.is_variable:
+            places[index] = Place(end, tensor_nbytes(tensor))
+            end += round_up(tensor_nbytes(tensor), ALIGNMENT)
     return WholeModel(
         steps=tuple(_step(model, index, places) for index in range(len(model.main.operators))),
         inputs=tuple((port, places[tensor]) for port, tensor in zip(inputs, model.main.inputs, strict=True)),
         outputs=tuple((port, places[tensor]) for port, tensor in zip(outputs, model.main.outputs, strict=True)),
         outside=checked_outside(model),
-        arena_bytes=max(arena.needed, ALIGNMENT),
+        arena_bytes=end,
         notes=notes,
+        state_offset=begins,
     )
 
 
@@ -105,13 +119,15 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
     outputs = list(operator.outputs or ())
     if operator_name(model, operator) in _COPIES:
         return Step(label, b"", b"", (places[inputs[0]],), (places[outputs[0]],), Place(0, 0))
+    state = tuple(tensor for tensor in inputs[:-1] if model.main.tensors[tensor].is_variable)
     return Step(
         label=label,
         options=operator.custom_options or b"",
         constants=model.buffers[model.main.tensors[inputs[-1]].buffer].data or b"",
-        inputs=tuple(places[tensor] for tensor in inputs[:-1]),
+        inputs=tuple(places[tensor] for tensor in inputs[:-1] if tensor not in state),
         outputs=tuple(places[tensor] for tensor in outputs[:-1]),
         scratch=places[outputs[-1]],
+        state=places[state[-1]] if state else NOWHERE,
     )
 
 
@@ -181,6 +197,8 @@ def _require_runnable(model: Model, index: int) -> None:
     if name in _COPIES and (not inputs or len(outputs) != 1):
         raise UsageError(f"{label} has no input, or not one output")
     data = inputs[: 1 if name in _COPIES else -1]
+    if name == FUSED_OPERATOR and data and model.main.tensors[data[-1]].is_variable:
+        data = data[:-1]
     for tensor in (*data, *outputs):
         if (
             tensor < 0
@@ -197,7 +215,7 @@ def _require_int8(model: Model) -> None:
     }
     for tensor in sorted({*touched, *graph.inputs, *graph.outputs}):
         found = graph.tensors[tensor]
-        if found.type != TensorType.INT8:
+        if not found.is_variable and found.type != TensorType.INT8:
             raise UsageError(
                 f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: convert the model "
                 "with int8 inputs and outputs"

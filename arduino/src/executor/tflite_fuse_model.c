@@ -42,8 +42,9 @@ static tflite_fuse_status load_step(const tflite_fuse_model* model, const tflite
   }
   const bool fits = operands_fit(model, block, TFLITE_FUSE_INPUT, step->inputs, step->input_count) &&
                     operands_fit(model, block, TFLITE_FUSE_OUTPUT, step->outputs, step->output_count) &&
-                    lies_in(model, step->scratch) &&
-                    step->scratch.bytes >= (uint32_t)tflite_fuse_scratch_bytes(block);
+                    lies_in(model, step->scratch) && lies_in(model, step->state) &&
+                    step->scratch.bytes >= (uint32_t)tflite_fuse_scratch_bytes(block) &&
+                    step->state.bytes >= (uint32_t)tflite_fuse_state_bytes(block);
   return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
 }
 
@@ -80,7 +81,10 @@ static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_f
                                     const tflite_fuse_outside* outside) {
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
   int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS];
-  tflite_fuse_io io = {.inputs = inputs, .outputs = outputs, .scratch = arena + step->scratch.offset};
+  tflite_fuse_io io = {.inputs = inputs,
+                       .outputs = outputs,
+                       .scratch = arena + step->scratch.offset,
+                       .state = arena + step->state.offset};
   if (!tflite_fuse_outside_serves(outside, block)) {
     return TFLITE_FUSE_BAD_MEMORY;
   }
@@ -97,10 +101,25 @@ static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_f
   return tflite_fuse_invoke(block, &io);
 }
 
+static tflite_fuse_status check_arena(const tflite_fuse_model* model, const void* arena, size_t arena_bytes) {
+  const bool fits = arena_bytes >= model->arena_bytes && (uintptr_t)arena % ALIGNMENT == 0;
+  return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+}
+
+tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+                                      size_t arena_bytes) {
+  const tflite_fuse_status status = check_arena(model, arena, arena_bytes);
+  for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
+    if (model->steps[s].options != NULL) {
+      tflite_fuse_reset(&blocks[s], (uint8_t*)arena + model->steps[s].state.offset);
+    }
+  }
+  return status;
+}
+
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                    size_t arena_bytes, const tflite_fuse_outside* outside) {
-  const bool fits = arena_bytes >= model->arena_bytes && (uintptr_t)arena % ALIGNMENT == 0;
-  tflite_fuse_status status = fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
+  tflite_fuse_status status = check_arena(model, arena, arena_bytes);
   uint8_t* bytes = arena;
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
     const tflite_fuse_step* step = &model->steps[s];

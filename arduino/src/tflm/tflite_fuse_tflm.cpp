@@ -186,7 +186,7 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   }
   if (OwnInputs(block) == 2 &&
       (node->inputs->size < 2 ||
-       BytesOf(InputAt(context, node, node->inputs->size - 2), kTfLiteUInt8) < tflite_fuse_state_bytes(block))) {
+       ElementsOf(InputAt(context, node, node->inputs->size - 2), kTfLiteUInt8) < tflite_fuse_state_bytes(block))) {
     return Refuse(context, "the input before the last must be a uint8 variable as large as the block's state");
   }
   // What is outside may also be given only after AllocateTensors: Invoke looks again.

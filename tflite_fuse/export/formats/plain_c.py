@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 #define MODEL_STEPS $steps
-#define MODEL_ARENA_BYTES $arena
+#define MODEL_ARENA_BYTES $arena$state
 
 $ports
 extern const tflite_fuse_model model;
@@ -92,8 +92,16 @@ def _header(model: WholeModel, title: str) -> str:
         notes="".join(f"\n * {note}." for note in model.notes),
         steps=len(model.steps),
         arena=model.arena_bytes,
+        state=_state(model),
         ports="".join(port_macros(port, [("OFFSET", place.offset)]) + "\n" for port, place in ports),
     )
+
+
+def _state(model: WholeModel) -> str:
+    if model.state_offset == model.arena_bytes:
+        return ""
+    what = "/* From here on: zeros before the first run, the library's own between runs. */"
+    return f"\n{what}\n#define MODEL_STATE_OFFSET {model.state_offset}"
 
 
 def _data(model: WholeModel) -> str:
@@ -130,7 +138,8 @@ def _row(number: int, step: Step) -> str:
     ]
     sizes = (len(step.options), len(step.constants))
     counts = (len(step.inputs), len(step.outputs))
-    return f"    {{{', '.join(map(str, (*blocks, *sizes, *places, *counts)))}, {_place(step.scratch)}}},\n"
+    own = _place(step.scratch), _place(step.state)
+    return f"    {{{', '.join(map(str, (*blocks, *sizes, *places, *counts, *own)))}}},\n"
 
 
 def _place(place: Place) -> str:

@@ -8,14 +8,17 @@ static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, in
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const tflite_fuse_channel* table = (const tflite_fuse_channel*)call->table + channel;
-  const int32_t channels = call->output->channels, dilation = stage->dilation_width;
+  /* A column of taps, as convolutions along time have it, is one loop like a row of them. */
+  const bool is_column = stage->kernel_width == 1;
+  const int32_t channels = call->output->channels, to_next = is_column ? call->columns : stage->dilation_width;
+  const int32_t taps = is_column ? stage->kernel_height : stage->kernel_width;
   const int8_t* const* window = call->windows[0] + index * stage->stride_width;
   const int8_t* w = call->weights + channel;
   int32_t sums[4];
   int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
+  for (int32_t rows = is_column ? 1 : stage->kernel_height; rows > 0; --rows, window += call->columns) {
     const int8_t* const* tap = window;
-    for (int32_t kx = stage->kernel_width; kx > 0; --kx, tap += dilation, w += channels) {
+    for (int32_t kx = taps; kx > 0; --kx, tap += to_next, w += channels) {
       const int8_t* x = *tap + channel;
       a0 = tflite_fuse_mac(a0, x[0], w[0]);
       a1 = tflite_fuse_mac(a1, x[1], w[1]);
