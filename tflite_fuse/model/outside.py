@@ -50,7 +50,7 @@ class OutsideInput:
         position: its place among the inputs the model had.
         name: of its tensor.
         shape: of its tensor.
-        scale, zero_point: its quantization; 1 and 0 of float32.
+        scale, zero_point: its quantization; 1 and 0 of float32, and where values stand for themselves.
         mode: streamed or external.
         number: which of the sources (streamed) or external tensors given to the runtime serves it. The model's inputs
             outside are counted together, whatever their mode.
@@ -213,12 +213,9 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
 
 
 def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: tuple[int, int, int]) -> OutsideInput:
-    kind = TensorType(tensor.type)
-    if kind is TensorType.FLOAT32:
-        return OutsideInput(position, tensor.name or "", tensor.dims, 1.0, 0, mode, number, *image, kind)
-    quantization = tensor.quantization
+    kind, quantization = TensorType(tensor.type), tensor.quantization
     if quantization is None or not quantization.scale or not quantization.zero_point:
-        raise ModelError(f"input {tensor.name} is not quantized")
+        return OutsideInput(position, tensor.name or "", tensor.dims, 1.0, 0, mode, number, *image, kind)
     scale, zero_point = quantization.scale[0], quantization.zero_point[0]
     return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image, kind)
 

@@ -65,8 +65,8 @@ def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named
     tensor = known.original.tensors[value]
     wanted = (named.name or "", tensor.dims, tensor.type, known.original.activation(value))
     point = entry.zero_point - (128 if entry.type == TensorType.UINT8 else 0)
-    if tensor.type == TensorType.FLOAT32:
-        wanted = (*wanted[:3], (1.0, 0))
+    if tensor.quantization is None or not tensor.quantization.scale:
+        wanted, point = (*wanted[:3], (1.0, 0)), entry.zero_point
     found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
     if wanted != found:
         known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import tflite_fuse
 from tests.fusion.raw_models import RawModel, add_convolution
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, StageKind
 from tflite_fuse.fusion.estimate.block_costs import block_costs
 from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
 from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.model import Model
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.runtime import tflm
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 SHAPE = (1, 4, 6, 8)
 
@@ -194,3 +201,53 @@ def test_a_chain_of_a_thousand_operators_is_one_table() -> None:
     for _ in range(1000):
         newest = apply(raw, "RELU", newest)
     assert kinds(whole(raw.build([x], [newest]))) == [StageKind.LOOKUP]
+
+
+# ---- CAST ----
+
+
+def cast_model(kind: int, quantized: bool = True, spread: bool = False) -> Model:
+    """Bytes as float32, less 127.5, over 127.5, and a convolution of what a QUANTIZE makes of it.
+
+    Args:
+        kind: of the input; an int8 one has 128 added as float32 where ``spread``.
+        quantized: whether the input has a scale, which a CAST ignores.
+        spread: whether to make int8 values those of uint8.
+    """
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.5, type_=kind, **({} if quantized else {"quantization": None}))
+    real = [raw.tensor(SHAPE, type_=TensorType.FLOAT32, quantization=None) for _ in range(4)]
+    types = {"in_data_type": int(kind), "out_data_type": int(TensorType.FLOAT32)}
+    raw.operator("CAST", [x], [real[0]], make_options("CastOptions", **types))
+    steps = [("ADD", 128.0 if spread else 0.0), ("SUB", 127.5), ("MUL", 1 / 127.5)]
+    for source, target, (name, value) in zip(
+        real, real[1:], [*steps, ("SUB", 127.5), ("MUL", 1 / 127.5)], strict=False
+    ):
+        options = make_options(f"{name.capitalize()}Options")
+        raw.operator(name, [source, raw.constant(np.array(value, np.float32))], [target], options)
+    integer = raw.tensor(SHAPE, 0.0078, 3)
+    raw.operator("QUANTIZE", [real[3]], [integer], None)
+    return raw.build([x], [add_convolution(raw, integer, (*SHAPE[:3], 4))])
+
+
+@needs_tflm
+@pytest.mark.parametrize("mode", ["resident", "streamed", "external"])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_cast_starts_a_table(mode: str, quantized: bool) -> None:
+    """TFLM casts no uint8: what it should be is what int8 values of 128 less give, with 128 added."""
+    unsigned = tflite_fuse.rewrite(serialize_model(cast_model(TensorType.UINT8, quantized)), input_mode=mode)
+    assert unsigned.report.verified is None and len(load_model(unsigned.model).main.operators) == 1
+    signed = serialize_model(cast_model(TensorType.INT8, quantized, spread=True))
+    same = tflite_fuse.rewrite(signed, input_mode=mode, inputs=6)
+    assert same.report.verified is not None and len(load_model(same.model).main.operators) == 1
+    image = np.random.default_rng(1).integers(0, 256, SHAPE).astype(np.uint8)
+    (wanted,) = tflite_fuse.run(signed, [(image.astype(np.int16) - 128).astype(np.int8)])
+    (found,) = tflite_fuse.run(unsigned.model, [image])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_cast_of_uint8_that_others_read_is_refused() -> None:
+    model = cast_model(TensorType.UINT8)
+    (x,) = model.main.inputs
+    both = replace_main(model, replace(model.main, outputs=(*model.main.outputs, x)))
+    assert "read by others, too" in str(fusability(both)[0])

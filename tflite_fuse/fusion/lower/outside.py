@@ -9,7 +9,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import VALUES, answers_of, lookup_parameters
-from tflite_fuse.fusion.block.operators.operands import read_border, read_real, tensor_name
+from tflite_fuse.fusion.block.operators.operands import read_bytes, read_real, tensor_name
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import (
     Block,
@@ -176,7 +176,7 @@ def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: 
         if model.main.tensors[tensor].type == TensorType.FLOAT32:
             read_real(model, tensor)
         else:
-            read_border(model, tensor)
+            read_bytes(model, tensor)
     except BlockError as error:
         return str(error)
     for index in readers:

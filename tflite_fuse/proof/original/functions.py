@@ -51,7 +51,7 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
             continue
         tensors = [t for t in step.inputs[: _READ.get(step.name, 1)] if t >= 0]
         for t in tensors:
-            if _starts(original, t, value):
+            if _starts(original, step, t, value):
                 known.setdefault(original.value(t), [(t, VALUES)])
         read = [t for t in dict.fromkeys(tensors) if original.value(t) in known]
         for chosen in product(*(known[original.value(t)] for t in read)):
@@ -67,8 +67,10 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
                 yield step, chosen[0][0], answers
 
 
-def _starts(original: Original, tensor: int, value: int) -> bool:
-    return original.value(tensor) == original.value(value) and original.activation(tensor) is not None
+def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
+    """Whether a step reads a tensor of the value; a CAST does not ask what its bytes stand for."""
+    known = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
+    return original.value(tensor) == original.value(value) and known
 
 
 def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:

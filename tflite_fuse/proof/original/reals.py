@@ -40,6 +40,8 @@ def real_answers(original: Original, step: Step, operands: Sequence[Operand]) ->
     if step.name == "DEQUANTIZE":
         affine = original.activation(step.inputs[0])
         return None if affine is None else _single((np.asarray(found[0]) - affine[1]) * affine[0])
+    if step.name == "CAST":
+        return _single(np.asarray(found[0]) + (128 if original.is_unsigned(step.inputs[0]) else 0))
     if step.name == "QUANTIZE":
         return _quantized(original, step, np.asarray(found[0]))
     values = [np.asarray(operand, np.float64) for operand in found]

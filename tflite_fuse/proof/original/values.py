@@ -190,13 +190,19 @@ class Original:
         point = int(points[0]) - (128 if self.is_unsigned(tensor) else 0)
         return (float(scales[0]), point) if -128 <= point <= 127 else None
 
+    def is_computed_byte(self, tensor: int) -> bool:
+        """Whether a tensor is int8 or uint8, whatever its values stand for, and made anew in every inference."""
+        if tensor < 0 or self.content(tensor) or self.tensors[tensor].is_variable:
+            return False
+        return self.tensors[tensor].type in (TensorType.INT8, TensorType.UINT8)
+
     def is_unsigned(self, tensor: int) -> bool:
         """Whether a tensor is uint8."""
         return tensor >= 0 and self.tensors[tensor].type == TensorType.UINT8
 
     def computes_in_int8(self, step: Step) -> bool:
-        """Whether a step has no uint8 tensor, or is a QUANTIZE: kernels of other operators for uint8 are others."""
-        return step.name == "QUANTIZE" or not any(map(self.is_unsigned, (*step.inputs, *step.outputs)))
+        """Whether a step has no uint8 tensor, or is a QUANTIZE or CAST: kernels of others for uint8 are others."""
+        return step.name in ("CAST", "QUANTIZE") or not any(map(self.is_unsigned, (*step.inputs, *step.outputs)))
 
     def image(self, tensor: int) -> Image | None:
         """Rows, columns and channels of one image of at most four dimensions."""

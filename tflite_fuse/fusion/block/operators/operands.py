@@ -94,12 +94,34 @@ def read_border(model: Model, index: int) -> Activation:
     return read_activation(model, index, TensorType.UINT8 if is_unsigned else TensorType.INT8)
 
 
+def read_bytes(model: Model, index: int) -> Activation:
+    """Int8 or uint8 values as they are, whatever they stand for; those of uint8 less 128.
+
+    Raises:
+        BlockError: as ``read_activation``, but that it is not quantized.
+    """
+    is_unsigned = index >= 0 and model.main.tensors[index].type == TensorType.UINT8
+    type_ = TensorType.UINT8 if is_unsigned else TensorType.INT8
+    quantization = _checked(model, index, type_).quantization
+    if quantization is not None and quantization.scale:
+        return read_activation(model, index, type_)
+    name, dims = tensor_name(model, index), model.main.tensors[index].dims
+    return Activation(index, name, dims, 1.0, -128 if is_unsigned else 0)
+
+
 def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT8) -> Activation:
     """Check that a tensor is an activation of this type, int8 or uint8, a block can hold.
 
     Raises:
         BlockError: it is absent, constant, variable, of another type, of dynamic shape, or not quantized per tensor.
     """
+    tensor = _checked(model, index, type_)
+    affine = _read_affine(model, index, "an activation", type_)
+    return Activation(index, tensor_name(model, index), tensor.dims, *affine)
+
+
+def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
+    """A tensor of this type that is computed anew in every inference."""
     if index < 0:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
@@ -111,7 +133,7 @@ def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT
         raise BlockError(f"tensor {name} keeps its value between inferences")
     if _is_dynamic(tensor):
         raise BlockError(f"tensor {name} has a dynamic shape")
-    return Activation(index, name, tensor.dims, *_read_affine(model, index, "an activation", type_))
+    return tensor
 
 
 def _read_affine(model: Model, index: int, what: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:

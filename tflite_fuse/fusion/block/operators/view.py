@@ -128,13 +128,17 @@ class OperatorView:
             BlockError: a uint8 input is read by others, too: it is converted where it lies.
         """
         source, output = (read_border(self.model, index) for index in (self.operand(0), self.output))
+        self.require_alone(source)
+        return source, output
+
+    def require_alone(self, source: Activation) -> None:
+        """Raises BlockError: an input is uint8 and read by others, too."""
         graph = self.model.main
         readers = sum(source.index in (operator.inputs or ()) for operator in graph.operators)
         if self.types(source)[0] == TensorType.UINT8 and (readers > 1 or source.index in graph.outputs):
             raise BlockError(
                 f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place"
             )
-        return source, output
 
     @property
     def is_real(self) -> bool:

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.borders import dequantize_parameters, dequantized, quantize_parameters
 from tflite_fuse.fusion.block.limits import MAX_POSITION
-from tflite_fuse.fusion.block.operators.operands import Activation, read_real
+from tflite_fuse.fusion.block.operators.operands import Activation, read_bytes, read_real
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
 from tflite_fuse.fusion.block.operators.view import Fit, Function, Lowered, OperatorView, Values, check_pair
 from tflite_fuse.fusion.block.stages import Stage, StageKind
+from tflite_fuse.model.types import TensorType
 
 Floats = npt.NDArray[np.float32]
 
@@ -152,6 +153,16 @@ def _leaky_relu(view: OperatorView) -> Lowered:
     return _part([source], output, lambda values: np.where(values[0] > 0, values[0], values[0] * slope))
 
 
+def _cast(view: OperatorView) -> Lowered:
+    """int8 or uint8 values as they are, as float32; uint8 ones are 128 less in blocks."""
+    source, output = read_bytes(view.model, view.operand(0)), read_real(view.model, view.output)
+    view.require_alone(source)
+    if source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    moved = 128 if view.types(source)[0] == TensorType.UINT8 else 0
+    return _part([source], output, lambda values: (values[0] + moved).astype(np.float32))
+
+
 def _dequantize(view: OperatorView) -> Lowered:
     """A stage of its own where its output is wanted as float32."""
     source, output = view.read(), read_real(view.model, view.output)
@@ -180,6 +191,7 @@ def _quantize(view: OperatorView) -> Lowered:
 
 
 REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    "CAST": _cast,
     "DEQUANTIZE": _dequantize,
     "LEAKY_RELU": _leaky_relu,
     "QUANTIZE": _quantize,
