@@ -247,7 +247,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs, reals=True)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
-    steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme]
+    steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

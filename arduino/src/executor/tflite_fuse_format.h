@@ -112,7 +112,9 @@ enum tflite_fuse_kind {
   /* Of two tensors, byte by byte. */
   TFLITE_FUSE_KIND_MINIMUM = 22,
   /* Behind the pixels of earlier runs, those of this one. */
-  TFLITE_FUSE_KIND_STATE = 23
+  TFLITE_FUSE_KIND_STATE = 23,
+  /* Two tensors as float32, an operation on them value by value, and back to int8. */
+  TFLITE_FUSE_KIND_REAL_PAIR = 24
 };
 
 /* Where a tensor of a block lives. */

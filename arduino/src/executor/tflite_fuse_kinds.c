@@ -24,7 +24,8 @@
   row(DEQUANTIZE, dequantize)              \
   row(MAXIMUM, maximum)                    \
   row(MINIMUM, minimum)                    \
-  row(STATE, state)
+  row(STATE, state)                        \
+  row(REAL_PAIR, real_pair)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

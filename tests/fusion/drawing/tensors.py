@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from tflite_fuse.fusion.block.kinds.borders import dequantize_parameters, quantize_parameters
+from tflite_fuse.fusion.block.kinds.real_pair import OPERATIONS, RealPairParameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockTensor,
@@ -21,7 +22,7 @@ from tflite_fuse.fusion.block.stages import (
 )
 
 UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
-UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE)
+UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE, StageKind.REAL_PAIR)
 
 
 class TensorMaker:
@@ -71,6 +72,24 @@ class TensorMaker:
         stage = Stage(StageKind.DEQUANTIZE, (self.newest,), -1, parameters=dequantize_parameters(scale, point))
         self.add_stage(stage, shape)
         self.make_real(self.newest)
+
+    def real_pair(self) -> None:
+        """Numbers of all sizes, subnormal and zero among them, as tables of either side."""
+        newest, partner = self.newest, self.partner(same_channels=True)
+        inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
+        self.newest = newest
+        widest = self.rng.choice([1, 10, 37])
+        sides = [
+            (self.noise.normal(0, 1, 256) * 10.0 ** self.noise.integers(-widest - 7, widest, 256)).astype("<f4")
+            for _ in range(2)
+        ]
+        sides[0][self.noise.random(256) < 0.1] = 0
+        scale, low = self.rng.choice([0.1, 1e-3, 1e-40, 1e20]), self.rng.choice([-np.inf, 0.0, -1.0])
+        quantize = quantize_parameters(float(np.float32(scale)), self.rng.randint(-128, 127), low)
+        operation = self.rng.choice(sorted(OPERATIONS))
+        parameters = RealPairParameters(operation, sides[0].tobytes(), sides[1].tobytes(), quantize)
+        shape = (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.REAL_PAIR, inputs, -1, parameters=parameters), shape)
 
     def there_and_back(self) -> None:
         self.dequantization()

@@ -49,6 +49,8 @@ class StageKind(IntEnum):
     """Of two tensors, byte by byte."""
     STATE = 23
     """Behind the pixels of earlier runs, those of this one."""
+    REAL_PAIR = 24
+    """Two tensors as float32, an operation on them value by value, and back to int8."""
 
 
 class Storage(IntEnum):

@@ -21,6 +21,7 @@ from tflite_fuse.fusion.block.operators.view import Fit, Lowered
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, ElementType, Stage, StageKind, Storage
 from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import PART_ALONE, Lowerings, lower_model, lower_operator
+from tflite_fuse.fusion.lower.pairs import find_pairs
 from tflite_fuse.fusion.lower.tables import find_tables
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
@@ -130,6 +131,7 @@ def _absorb(piece: _Piece) -> dict[int, Lowered]:
     """The piece's stages by operator, in the model's order; those that all their readers can do are gone."""
     stages = {index: lowered for index, lowered in piece.lowered.items() if lowered.stage is not None}
     tables = find_tables(piece.lowered, piece.readers, piece.leaves)
+    tables = {**find_pairs(piece.lowered, piece.readers, piece.leaves), **tables}
     inner = set().union(*(table.operators for table in tables.values())) - tables.keys()
     stages = {
         index: tables[index].lowered if index in tables else each

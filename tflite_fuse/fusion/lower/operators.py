@@ -16,6 +16,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.real import REAL_LOWERINGS
 from tflite_fuse.fusion.block.kinds.table import LOWERINGS
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.fusion.lower.constants import fold_constant
+from tflite_fuse.fusion.lower.pairs import find_pairs
 from tflite_fuse.fusion.lower.tables import Table, find_tables
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
@@ -37,7 +38,8 @@ def lower_model(model: Model) -> Lowerings:
         for tensor in operator.inputs or ():
             readers.setdefault(tensor, []).append(index)
     lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
-    tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
+    found_tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
+    tables = {**find_pairs(lowered, readers, lambda tensor: tensor in model.main.outputs), **found_tables}
     for unit in _units(tables):
         for index in unit:
             table = tables.get(index)

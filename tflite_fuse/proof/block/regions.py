@@ -82,7 +82,10 @@ SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
 
-PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.MAXIMUM, StageKind.MINIMUM)
+PAIRS = (
+    StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.MAXIMUM, StageKind.MINIMUM,
+    StageKind.REAL_PAIR,
+)
 """Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
 
 

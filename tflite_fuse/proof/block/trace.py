@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -18,7 +18,7 @@ from tflite_fuse.proof.block.replay import ScheduleProof, replay
 from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.original.meaning import Meaning, with_padding
-from tflite_fuse.proof.original.meanings import lookups, meaning_of
+from tflite_fuse.proof.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.proof.original.values import Original
 
 _ARITIES = {
@@ -218,7 +218,12 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         return
     best: tuple[Meaning, list[Difference]] | None = None
     values = [trace.values[t] for t in inputs]
-    meanings = lookups(original, values[0]) if kind is StageKind.LOOKUP else _candidates(original, values)
+    if kind is StageKind.LOOKUP:
+        meanings = lookups(original, values[0])
+    elif kind is StageKind.REAL_PAIR:
+        meanings = (each for each in real_pairs(original) if _reads(original, each, values))
+    else:
+        meanings = _candidates(original, values)
     for meaning in map(partial(_as_read, view), meanings):
         differences = list(geometry_differences(view, meaning, original))
         # Constants are those of a stage of this geometry: of another they cannot even be found.
@@ -267,13 +272,17 @@ def _severity(differences: list[Difference]) -> tuple[bool, int]:
     return any(d.what == "stage kind" for d in differences), len(differences)
 
 
+def _reads(original: Original, meaning: Meaning, values: Sequence[int]) -> bool:
+    return [original.value(t) for t in meaning.sources] == [original.value(t) for t in values]
+
+
 def _candidates(original: Original, values: list[int]) -> Iterator[Meaning]:
     """What the original does with these values: its operators, and convolutions behind a PAD they can do themselves."""
     for step in original.readers(values[0]):
         meaning = meaning_of(original, step)
         if meaning is None:
             continue
-        if [original.value(t) for t in meaning.sources] == [original.value(t) for t in values]:
+        if _reads(original, meaning, values):
             yield meaning
         if meaning.kind is StageKind.PAD:
             for reader in original.readers(meaning.result):

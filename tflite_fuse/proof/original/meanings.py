@@ -12,7 +12,7 @@ from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original import by_channel, larger, with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
-from tflite_fuse.proof.original.reals import border_table, is_real
+from tflite_fuse.proof.original.reals import border_table, is_real, pair_table
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.streaming.mixes import mix_meaning
 from tflite_fuse.proof.streaming.states import state_meaning
@@ -43,6 +43,18 @@ def _between_types(original: Original, step: Step) -> Meaning | None:
     if image is None or image != output:
         return None
     return Meaning(step, StageKind[step.name], step.inputs, step.outputs[0], (image,), output, table=table)
+
+
+def real_pairs(original: Original) -> Iterator[Meaning]:
+    """Every operation on two float32 tensors that are functions of one int8 value each, and the QUANTIZE behind it."""
+    for step in original.steps:
+        found = pair_table(original, step) if step.name == "QUANTIZE" and is_real(original, step) else None
+        if found is None:
+            continue
+        starts, table = found
+        images, output = [original.image(t) for t in starts], original.image(step.outputs[0])
+        if output is not None and images == [output, output]:
+            yield Meaning(step, StageKind.REAL_PAIR, starts, step.outputs[0], (output, output), output, table=table)
 
 
 def lookups(original: Original, value: int) -> Iterator[Meaning]:

@@ -97,11 +97,15 @@ def _of_pairs(function: Callable[[float, float], float], first: Floats, second: 
 def _activated(step: Step, values: Floats | None) -> Floats | None:
     if step.name not in ("ADD", "DIV", "MUL", "SUB"):
         return values
-    # The largest float32: without an activation infinities become it.
+    bounds = _bounds(step)
+    return None if values is None or bounds is None else np.clip(values, *bounds)
+
+
+def _bounds(step: Step) -> tuple[float, float] | None:
+    """What a fused activation clamps to; without one infinities become the largest float32."""
     largest = 2.0**128 - 2.0**104
-    bounds = {0: (-largest, largest), 1: (0, largest), 2: (-1, 1), 3: (0, 6)}
-    number = step.number("fused_activation_function")
-    return None if values is None or number not in bounds else np.clip(values, *bounds[number])
+    bounds = {0: (-largest, largest), 1: (0.0, largest), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+    return bounds.get(step.number("fused_activation_function"))
 
 
 def _f(value: float) -> float:
@@ -182,6 +186,50 @@ def _steps(scale: Fraction, point: int) -> Iterator[int]:
         half = answer - point - 0.5
         yield _first_to_reach(scale, half if half > 0 else float(_after(half)))
     yield _first_to_reach(scale, 2.0**31)
+
+
+def pair_table(original: Original, step: Step) -> tuple[tuple[int, int], bytes] | None:
+    """The int8 tensors that an operation on two float32 tensors comes from, and its table with that of its QUANTIZE."""
+    middle = original.written_by(step.operand(0))
+    affine = original.activation(step.outputs[0])
+    if middle is None or middle.name not in _OPERATIONS or len(middle.inputs) != 2 or affine is None:
+        return None
+    bounds = _bounds(middle)
+    sides = [_side(original, tensor) for tensor in middle.inputs]
+    if bounds is None or sides[0] is None or sides[1] is None or original.is_unsigned(step.outputs[0]):
+        return None
+    steps = [_clamped(key, bounds) for key in _steps(Fraction(affine[0]), affine[1])]
+    numbers = struct.pack(f"<{len(steps) + 1}i", *steps, -128 if affine[1] >= 0 else 127)
+    tables = b"".join(side[1].astype("<f4").tobytes() for side in (sides[0], sides[1]))
+    operation = struct.pack("<i", _OPERATIONS.index(middle.name))
+    return (sides[0][0], sides[1][0]), numbers + tables + operation
+
+
+_OPERATIONS = ("ADD", "SUB", "MUL", "DIV")
+"""In the order of their numbers in the table."""
+
+
+def _side(original: Original, tensor: int) -> tuple[int, Floats] | None:
+    """The int8 tensor that a float32 one is a function of, and its 256 numbers, all of them finite."""
+    step = original.written_by(tensor)
+    if step is None or len(step.outputs) != 1 or not is_real(original, step):
+        return None
+    inputs = [t for t in step.inputs if t >= 0 and not original.content(t)]
+    if len(inputs) != 1 or original.image(inputs[0]) != original.image(tensor):
+        return None
+    starts = original.tensors[inputs[0]].type != TensorType.FLOAT32
+    below = (inputs[0], np.arange(-128, 128)) if starts else _side(original, inputs[0])
+    if below is None or (starts and not original.is_computed_byte(inputs[0])):
+        return None
+    answers = real_answers(original, step, [below[1] if t == inputs[0] else t for t in step.inputs])
+    return None if answers is None or not np.isfinite(answers).all() else (below[0], answers)
+
+
+def _clamped(key: int, bounds: tuple[float, float]) -> int:
+    """Where an answer begins, if numbers are clamped first: at once, or never, where the clamp decides."""
+    low, high = (_in_order(np.float32(bound)) for bound in bounds)
+    least, most = (_in_order(np.float32(end)) for end in (-np.inf, np.inf))
+    return least if key <= low else most + 1 if key > high else key
 
 
 def _after(number: float | np.float32, towards: float = np.inf) -> np.float32:

@@ -119,6 +119,11 @@ class Original:
         found = self._readers.get(self.value(value), [])
         return [self.steps[index] for index in dict.fromkeys(found)]
 
+    def written_by(self, tensor: int) -> Step | None:
+        """The operator that writes a tensor."""
+        index = self.writer.get(tensor)
+        return None if index is None else self.steps[index]
+
     # ---- Growing
 
     def add_step(self, step: Step) -> None:

@@ -4,43 +4,20 @@
  * answer changes say it all, and are found by halving. */
 #include <string.h>
 
-#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_steps.h"
 
 enum { ANSWERS = 256 };
 
-/* The table of QUANTIZE. Numbers are keys; see key_of. */
-typedef struct {
-  int32_t from[ANSWERS]; /* [0]: the least with an answer. [i]: the least whose answer is INT8_MIN + i */
-  int32_t end;           /* behind the last with an answer */
-  int32_t otherwise;     /* the answer to all others, NaN among them */
-} steps;
-
-/* The bits of a float32 as an int32 that is in order as the number is. */
-static int32_t key_of(const int8_t* bytes) {
-  int32_t bits;
-  memcpy(&bits, bytes, sizeof(bits)); /* may lie anywhere */
-  return bits < 0 ? bits ^ INT32_MAX : bits;
-}
-
-static int8_t answer_to(const steps* table, int32_t key) {
-  const int32_t* from = table->from;
-  if (key < from[0] || key >= table->end) {
-    return (int8_t)table->otherwise;
-  }
-  for (int32_t step = ANSWERS / 2; step > 0; step /= 2) {
-    from += key >= from[step] ? step : 0;
-  }
-  return (int8_t)(INT8_MIN + (int32_t)(from - table->from));
-}
-
 static void quantize(const tflite_fuse_call* call) {
-  const steps* table = call->table;
+  const tflite_fuse_steps* table = call->table;
   const int32_t channels = call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* value = call->windows[0][i];
     int8_t* output = call->outputs[i];
-    for (int8_t* end = output + channels; output != end; value += sizeof(int32_t), ++output) {
-      *output = answer_to(table, key_of(value));
+    for (int8_t* end = output + channels; output != end; value += sizeof(uint32_t), ++output) {
+      uint32_t bits;
+      memcpy(&bits, value, sizeof(bits)); /* may lie anywhere */
+      *output = tflite_fuse_answer_to(table, tflite_fuse_key_of(bits));
     }
   }
 }
@@ -48,8 +25,8 @@ static void quantize(const tflite_fuse_call* call) {
 static bool steps_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                             int64_t room) {
   (void)stage, (void)output;
-  const steps* found = table;
-  return room >= (int64_t)sizeof(steps) && within(found->otherwise, INT8_MIN, INT8_MAX);
+  const tflite_fuse_steps* found = table;
+  return room >= (int64_t)sizeof(tflite_fuse_steps) && within(found->otherwise, INT8_MIN, INT8_MAX);
 }
 
 const tflite_fuse_entry tflite_fuse_kind_quantize = {

@@ -50,6 +50,10 @@ class QuantizeParameters:
     steps: bytes
     otherwise: int
 
+    def to_bytes(self) -> bytes:
+        """As the table holds them."""
+        return self.steps + self.otherwise.to_bytes(4, "little", signed=True)
+
 
 @dataclass(frozen=True)
 class DequantizeParameters:
@@ -70,7 +74,9 @@ def _floats_of(keys: Int64Array) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def quantize_parameters(scale: float, zero_point: int) -> QuantizeParameters:
+def quantize_parameters(
+    scale: float, zero_point: int, low: float = -np.inf, high: float = np.inf
+) -> QuantizeParameters:
     """What TFLM's QUANTIZE makes of float32.
 
     The quotient by the scale in single precision, rounded to the nearest integer, halves away from zero, plus the zero
@@ -80,11 +86,13 @@ def quantize_parameters(scale: float, zero_point: int) -> QuantizeParameters:
     Args:
         scale: float32, positive.
         zero_point: −128 … 127.
+        low, high: what numbers are clamped to before that.
     """
 
     def integers(values: Floats) -> npt.NDArray[np.float64]:
         with np.errstate(all="ignore"):
-            steps = (values / np.float32(scale)).astype(np.float64)
+            clamped = np.clip(values, np.float32(low), np.float32(high))
+            steps = (clamped / np.float32(scale)).astype(np.float64)
         return np.copysign(np.floor(np.abs(steps) + 0.5), steps)
 
     wanted = np.arange(-127, 128) - zero_point
@@ -119,34 +127,40 @@ def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
         return ((values - zero_point) * scale).astype(np.float32)
 
 
-def _steps(stage: Stage) -> Int64Array:
-    return np.frombuffer(parameters_of(stage, QuantizeParameters).steps, "<i4").astype(np.int64)
+def check_steps(check: StageCheck, found: QuantizeParameters) -> None:
+    """A table of a QUANTIZE is whole."""
+    check.require(len(found.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
+    check.require(-128 <= found.otherwise <= 127, f"answers {found.otherwise} to what is no number")
+
+
+def answers_to(found: QuantizeParameters, values: Values) -> Int64Array:
+    """What float32 numbers become."""
+    steps, keys = np.frombuffer(found.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
+    inside = (keys >= steps[0]) & (keys < steps[-1])
+    return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, found.otherwise)
+
+
+def decode_steps(table: bytes) -> QuantizeParameters:
+    """From what ``to_bytes`` gives."""
+    return QuantizeParameters(table[:-4], int.from_bytes(table[-4:], "little", signed=True))
 
 
 def _check_quantize(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
-    check.require(len(_steps(check.stage)) == _ANSWERS + 1, f"has no table of {_ANSWERS + 1} numbers")
-    otherwise = parameters_of(check.stage, QuantizeParameters).otherwise
-    check.require(-128 <= otherwise <= 127, f"answers {otherwise} to what is no number")
+    check_steps(check, parameters_of(check.stage, QuantizeParameters))
 
 
 def _quantized(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
     ((_, values),) = operands
-    steps, keys = _steps(stage), keys_of(np.asarray(values, np.float32))
-    inside = (keys >= steps[0]) & (keys < steps[-1])
-    answers = np.searchsorted(steps[1:-1], keys, side="right") - 128
-    return np.where(inside, answers, parameters_of(stage, QuantizeParameters).otherwise)
+    return answers_to(parameters_of(stage, QuantizeParameters), values)
 
 
 def _encode_quantize(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, QuantizeParameters)
-    return Tables(table=found.steps + found.otherwise.to_bytes(4, "little", signed=True))
+    return Tables(table=parameters_of(stage, QuantizeParameters).to_bytes())
 
 
 def _decode_quantize(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    table = stored.table_bytes(4 * (_ANSWERS + 2))
-    otherwise = int.from_bytes(table[-4:], "little", signed=True)
-    return replace(stage, parameters=QuantizeParameters(table[:-4], otherwise))
+    return replace(stage, parameters=decode_steps(stored.table_bytes(4 * (_ANSWERS + 2))))
 
 
 def _work_of_halving(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:

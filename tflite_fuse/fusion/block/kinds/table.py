@@ -20,6 +20,7 @@ from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
 from tflite_fuse.fusion.block.kinds.moving.resize import RESIZE
 from tflite_fuse.fusion.block.kinds.moving.state import STATE
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
+from tflite_fuse.fusion.block.kinds.real_pair import REAL_PAIR
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
@@ -53,6 +54,7 @@ KINDS: Mapping[StageKind, Kind] = {
         MAXIMUM,
         MINIMUM,
         STATE,
+        REAL_PAIR,
     )
 }
 

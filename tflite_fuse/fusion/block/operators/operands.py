@@ -48,6 +48,11 @@ class Activation:
     constant: npt.NDArray[Any] | None = field(default=None, compare=False)
 
     @property
+    def is_real(self) -> bool:
+        """Whether it is float32."""
+        return self.type == TensorType.FLOAT32
+
+    @property
     def element_type(self) -> ElementType:
         """What a block's tensor of it has, uint8 not told from int8: that is its storage's matter."""
         return ElementType.FLOAT32 if self.type == TensorType.FLOAT32 else ElementType.INT8

@@ -55,6 +55,7 @@ class Lowered:
         fit: of the inputs' shapes.
         folds_padding: True where zeros around the input may become the stage's own padding.
         function: of an operator on or between float32 tensors that may be a part of a table: what it computes.
+        operation: of such a one on two tensors that rounds once: its name, and what it clamps its result to.
         part_alone: whether no stage computes it by itself: a block holds it as a part of a table or not at all.
         table: the stage it becomes together with the operators before it that are functions of the same one value; None
             where there are none.
@@ -70,6 +71,7 @@ class Lowered:
     fit: Fit = Fit.EXACT
     folds_padding: bool = False
     function: Function | None = None
+    operation: tuple[str, float, float] | None = None
     part_alone: bool = False
     table: Stage | None = None
     unit: tuple[int, ...] = ()

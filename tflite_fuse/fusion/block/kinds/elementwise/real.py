@@ -8,6 +8,7 @@ behind it rounds just there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 
 import numpy as np
@@ -128,7 +129,8 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
             result = _OF_TWO[name](a, b)
             return np.clip(result, low, high) if name in _ACTIVATED else result
 
-        return _part([part for part in (first, second) if part.constant is None], output, function)
+        made = _part([part for part in (first, second) if part.constant is None], output, function)
+        return replace(made, operation=(name, float(low), float(high))) if name in _ACTIVATED else made
 
     return lower
 

@@ -1,0 +1,149 @@
+/* ADD, SUB, MUL or DIV of two tensors as float32, value by value, and a QUANTIZE behind it.
+ *
+ * What an int8 value is as float32 is in tables. The one operation on floats is done in integers here: rounded to the
+ * nearest, halves to even, with subnormal numbers, on every core and under any compiler flag. */
+#include <string.h>
+
+#include "../tflite_fuse_steps.h"
+
+enum { ADD, SUB, MUL, DIV, OPERATIONS };
+enum { MANTISSA_BITS = 23, LEAST_EXPONENT = -149 };
+#define INFINITE UINT32_C(0x7F800000)
+#define NO_NUMBER UINT32_C(0x7FC00000)
+#define SIGN UINT32_C(0x80000000)
+
+typedef struct {
+  tflite_fuse_steps quantize;
+  uint32_t first[256]; /* bits of float32 numbers that are finite */
+  uint32_t second[256];
+  int32_t operation;
+} real_pair_table;
+
+/* mantissa * 2^exponent; the mantissa has 24 bits unless it is 0. */
+typedef struct {
+  uint32_t mantissa;
+  int32_t exponent;
+} number;
+
+static number unpack(uint32_t bits) {
+  const int32_t field = (int32_t)(bits >> MANTISSA_BITS & 0xFF);
+  number n = {bits & 0x7FFFFF, LEAST_EXPONENT};
+  if (field > 0) {
+    n.mantissa |= UINT32_C(1) << MANTISSA_BITS;
+    n.exponent += field - 1;
+  }
+  while (n.mantissa != 0 && n.mantissa >> MANTISSA_BITS == 0) {
+    n.mantissa <<= 1;
+    --n.exponent;
+  }
+  return n;
+}
+
+/* mantissa * 2^exponent as float32. The lowest bit may stand for any rest, if there are 26 bits or more. */
+static uint32_t pack(uint32_t sign, uint64_t mantissa, int32_t exponent) {
+  int32_t length = 0;
+  for (uint64_t left = mantissa; left != 0; left >>= 1) {
+    ++length;
+  }
+  int32_t lowest = exponent + length - 1 - MANTISSA_BITS;
+  lowest = lowest < LEAST_EXPONENT ? LEAST_EXPONENT : lowest;
+  const int32_t shift = lowest - exponent;
+  if (length == 0 || shift > length) {
+    return sign;
+  }
+  if (shift > 0) {
+    const uint64_t unit = UINT64_C(1) << (shift - 1), rest = (mantissa & (unit | (unit - 1)));
+    mantissa = shift < 64 ? mantissa >> shift : 0;
+    mantissa += rest > unit || (rest == unit && (mantissa & 1) != 0);
+  } else {
+    mantissa <<= -shift;
+  }
+  if (lowest > 104) {
+    return sign | INFINITE;
+  }
+  const uint32_t bits = ((uint32_t)(lowest - LEAST_EXPONENT) << MANTISSA_BITS) + (uint32_t)mantissa;
+  return sign | (bits < INFINITE ? bits : INFINITE);
+}
+
+static uint32_t multiplied(uint32_t a, uint32_t b) {
+  const number x = unpack(a), y = unpack(b);
+  return pack((a ^ b) & SIGN, (uint64_t)x.mantissa * y.mantissa, x.exponent + y.exponent);
+}
+
+static uint32_t divided(uint32_t a, uint32_t b) {
+  const number x = unpack(a), y = unpack(b);
+  const uint32_t sign = (a ^ b) & SIGN;
+  if (y.mantissa == 0) {
+    return x.mantissa == 0 ? NO_NUMBER : sign | INFINITE;
+  }
+  const uint64_t wide = (uint64_t)x.mantissa << 32, quotient = wide / y.mantissa;
+  return pack(sign, quotient << 1 | (wide != quotient * y.mantissa), x.exponent - y.exponent - 33);
+}
+
+static uint32_t added(uint32_t a, uint32_t b) {
+  enum { FAR = 38 };
+  number x = unpack(a), y = unpack(b);
+  if (x.mantissa == 0 || y.mantissa == 0) {
+    return y.mantissa == 0 ? a : b;
+  }
+  if (x.exponent < y.exponent) {
+    const number other = x;
+    const uint32_t bits = a;
+    x = y, y = other;
+    a = b, b = bits;
+  }
+  int32_t apart = x.exponent - y.exponent;
+  if (apart > FAR) { /* of so small a number all that counts is that it is there */
+    apart = FAR;
+    y.mantissa = 1;
+  }
+  const uint64_t large = (uint64_t)x.mantissa << apart;
+  if (((a ^ b) & SIGN) == 0) {
+    return pack(a & SIGN, large + y.mantissa, x.exponent - apart);
+  }
+  return large >= y.mantissa ? pack(a & SIGN, large - y.mantissa, x.exponent - apart)
+                             : pack(b & SIGN, y.mantissa - large, x.exponent - apart);
+}
+
+static uint32_t result_of(int32_t operation, uint32_t a, uint32_t b) {
+  switch (operation) {
+    case MUL:
+      return multiplied(a, b);
+    case DIV:
+      return divided(a, b);
+    default:
+      return added(a, operation == SUB ? b ^ SIGN : b);
+  }
+}
+
+static void real_pair(const tflite_fuse_call* call) {
+  const real_pair_table* table = call->table;
+  const int32_t channels = call->output->channels;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int8_t *first = call->windows[0][i], *second = call->windows[1][i];
+    int8_t* output = call->outputs[i];
+    for (int32_t c = 0; c < channels; ++c) {
+      const uint32_t bits =
+          result_of(table->operation, table->first[first[c] - INT8_MIN], table->second[second[c] - INT8_MIN]);
+      output[c] = tflite_fuse_answer_to(&table->quantize, tflite_fuse_key_of(bits));
+    }
+  }
+}
+
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  (void)stage, (void)output;
+  const real_pair_table* found = table;
+  return room >= (int64_t)sizeof(real_pair_table) && within(found->quantize.otherwise, INT8_MIN, INT8_MAX) &&
+         within(found->operation, ADD, OPERATIONS - 1);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_real_pair = {
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .operands = 2,
+    .keeps_channels = true,
+    .keeps_extent = true,
+    .table_is_sound = table_is_sound,
+    .compute = real_pair,
+};
