@@ -1,8 +1,8 @@
 """Operators that together are a function of two int8 values, by way of float32: one stage.
 
-    x ── DEQUANTIZE ─┐
-                    DIV ── QUANTIZE
-    y ── DEQUANTIZE ─┘
+x ── DEQUANTIZE ─┐
+                DIV ── QUANTIZE
+y ── DEQUANTIZE ─┘
 """
 
 from __future__ import annotations

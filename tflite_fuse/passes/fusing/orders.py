@@ -6,14 +6,15 @@ Which order is best shows once blocks are in and everything is placed; so all of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
+from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.by_branch import orders_by_branch
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.passes.reorder import Reorder
 
 _BY_BRANCH = "branch by branch", "branch by branch, others first"
@@ -51,7 +52,36 @@ def orders_at_hand(model: Model, reorder: Reorder | None) -> tuple[OrderedModel,
     found = [OrderedModel(least.model, "of least peak", least.notes)]
     if least.changed:
         found.append(OrderedModel(bare, "in the file"))
-    return (*found, *_by_branch(bare, [each.model for each in found]))
+    found += _by_branch(bare, [each.model for each in found])
+    parts = frozenset(each.output.index for each in lower_model(bare) if not isinstance(each, str) and each.inner)
+    return tuple(replace(each, model=_with_parts_together(each.model, parts)) for each in found)
+
+
+def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
+    """Operators that are but parts of a table, right in front of who reads them: a block takes neighbours alone.
+
+    Args:
+        model: in any order.
+        parts: the tensors such operators write, which nobody else reads.
+    """
+    waiting: dict[int, Operator] = {}
+    order: list[Operator] = []
+
+    def emit(operator: Operator) -> None:
+        chain = [operator]
+        while chain:
+            part = next((waiting.pop(tensor) for tensor in chain[-1].inputs or () if tensor in waiting), None)
+            chain += [] if part is None else [part]
+            if part is None:
+                order.append(chain.pop())
+
+    for operator in model.main.operators:
+        (written, *_) = operator.outputs or (-1,)
+        if written in parts:
+            waiting[written] = operator
+        else:
+            emit(operator)
+    return model if tuple(order) == model.main.operators else replace_operators(model, order)
 
 
 def _by_branch(bare: Model, known: list[Model]) -> Iterator[OrderedModel]:

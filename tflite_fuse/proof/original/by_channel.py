@@ -29,10 +29,10 @@ def _numbers(original: Original, step: Step, position: int) -> tuple[Int64s, Ima
     """The constant less its zero point, one per channel, and the image all pixels of which it is for."""
     constant, other = step.inputs[position], step.inputs[1 - position]
     stored, quantization = original.weights(constant), original.affine(constant)
-    image = original.image(step.outputs[0])
+    image = original.rows(step.outputs[0])
     if stored is None or quantization is None or image is None or original.activation(other) is None:
         return None
-    if original.image(other) != image or stored.size != image[2] or stored.shape[-1:] != image[2:]:
+    if original.rows(other) != image or stored.size != image[2] or stored.shape[-1:] != image[2:]:
         return None
     return stored.ravel().astype(np.int64) - quantization[1], image
 

@@ -91,8 +91,8 @@ def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any
 
 def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], known: Container[int]) -> bool:
     """Whether an operand that is no constant has another image than the result: then pixels are not one to one."""
-    image = original.image(step.outputs[0])
-    return image is None or any(original.image(t) != image for t in tensors if t in known)
+    image = original.rows(step.outputs[0])
+    return image is None or any(original.rows(t) != image for t in tensors if t in known)
 
 
 def _constant(original: Original, tensor: int) -> Int64s | None:

@@ -39,7 +39,7 @@ def _between_types(original: Original, step: Step) -> Meaning | None:
     table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None
     if table is None:
         return None
-    image, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    image, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
     if image is None or image != output:
         return None
     return Meaning(step, StageKind[step.name], step.inputs, step.outputs[0], (image,), output, table=table)
@@ -52,7 +52,7 @@ def real_pairs(original: Original) -> Iterator[Meaning]:
         if found is None:
             continue
         starts, table = found
-        images, output = [original.image(t) for t in starts], original.image(step.outputs[0])
+        images, output = [original.rows(t) for t in starts], original.rows(step.outputs[0])
         if output is not None and images == [output, output]:
             yield Meaning(step, StageKind.REAL_PAIR, starts, step.outputs[0], (output, output), output, table=table)
 
@@ -60,7 +60,7 @@ def real_pairs(original: Original) -> Iterator[Meaning]:
 def lookups(original: Original, value: int) -> Iterator[Meaning]:
     """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
     for step, start, answers in answers_behind(original, value):
-        image, output = original.image(start), original.image(step.outputs[0])
+        image, output = original.rows(start), original.rows(step.outputs[0])
         if image is not None and output is not None:
             yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (image,), output, answers=answers)
 

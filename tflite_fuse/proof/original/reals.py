@@ -215,7 +215,7 @@ def _side(original: Original, tensor: int) -> tuple[int, Floats] | None:
     if step is None or len(step.outputs) != 1 or not is_real(original, step):
         return None
     inputs = [t for t in step.inputs if t >= 0 and not original.content(t)]
-    if len(inputs) != 1 or original.image(inputs[0]) != original.image(tensor):
+    if len(inputs) != 1 or original.rows(inputs[0]) != original.rows(tensor):
         return None
     starts = original.tensors[inputs[0]].type != TensorType.FLOAT32
     below = (inputs[0], np.arange(-128, 128)) if starts else _side(original, inputs[0])

@@ -213,6 +213,13 @@ class Original:
         """Rows, columns and channels of one image of at most four dimensions."""
         return image_of(self.tensors[tensor].dims)
 
+    def rows(self, tensor: int) -> Image | None:
+        """The same for operators that go value by value: batches and further dimensions are more rows."""
+        dims = self.tensors[tensor].dims
+        if len(dims) < 3 or any(dim < 1 for dim in dims):
+            return self.image(tensor)
+        return self.image(tensor) or (prod(dims[:-2]), dims[-2], dims[-1])
+
 
 def image_of(dims: Sequence[int]) -> Image | None:
     """[1, h, w, c], [1, w, c], [1, c] or [c] as (h, w, c); None for batches and what has more dimensions."""

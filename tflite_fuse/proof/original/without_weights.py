@@ -24,8 +24,10 @@ from tflite_fuse.proof.original.values import Image, Original, Step
 
 
 def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ...], Image] | None:
-    sources = [original.image(step.operand(position)) for position in range(count)]
-    output = original.image(step.outputs[0])
+    """Images of inputs and output; two inputs go together value by value."""
+    image = original.rows if count == 2 else original.image
+    sources = [image(step.operand(position)) for position in range(count)]
+    output = image(step.outputs[0])
     if output is None or any(source is None for source in sources):
         return None
     return tuple(source for source in sources if source is not None), output

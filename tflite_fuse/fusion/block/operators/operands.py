@@ -37,6 +37,7 @@ class Activation:
         type: INT8 in all that blocks compute; FLOAT32 before a QUANTIZE, behind a DEQUANTIZE, and between operators
             that become one table.
         constant: its values, where it is an operand stored in the file.
+        by_value: whether who reads or writes it minds its values and their order alone.
     """
 
     index: int
@@ -46,6 +47,7 @@ class Activation:
     zero_point: int
     type: TensorType = TensorType.INT8
     constant: npt.NDArray[Any] | None = field(default=None, compare=False)
+    by_value: bool = field(default=False, compare=False)
 
     @property
     def is_real(self) -> bool:
@@ -63,11 +65,13 @@ class Activation:
 
     @property
     def shape(self) -> Shape:
-        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel.
+        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel; by value, batches as more rows.
 
         Raises:
-            BlockError: a batch of more than one, or more than four dimensions.
+            BlockError: a batch of more than one, or more than four dimensions, and not by value.
         """
+        if self.by_value and len(self.dims) > 2 and (len(self.dims) > 4 or self.dims[0] != 1):
+            return math.prod(self.dims[:-2]), self.dims[-2], self.dims[-1]
         if len(self.dims) > 4:
             raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions")
         if len(self.dims) > 1 and self.dims[0] != 1:

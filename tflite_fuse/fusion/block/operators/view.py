@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -118,7 +118,7 @@ class OperatorView:
 
     def elementwise(self) -> tuple[Activation, Activation]:
         """Input and output of an operator that maps value by value."""
-        source, output = self.read(), self.write()
+        source, output = by_value(self.read(), self.write())
         if source.shape != output.shape:
             raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
         return source, output
@@ -161,8 +161,8 @@ class OperatorView:
 
     def pair(self) -> tuple[Activation, Activation, Activation]:
         """Two inputs and the output, all of one shape; an input may be a constant that broadcasts to it, or a pixel."""
-        first, second = (read_operand(self.model, self.operand(position)) for position in (0, 1))
-        output = self.write()
+        operands = (read_operand(self.model, self.operand(position)) for position in (0, 1))
+        first, second, output = by_value(*operands, self.write())
         check_pair(first, second, output)
         return first, second, output
 
@@ -184,6 +184,11 @@ class OperatorView:
         """The int8 range its fused activation leaves."""
         number = self.option("fused_activation_function", default=NO_ACTIVATION)
         return activation_range(number, output.scale, output.zero_point)
+
+
+def by_value(*activations: Activation) -> tuple[Activation, ...]:
+    """Activations of an operator that goes value by value, whatever their dimensions."""
+    return tuple(replace(each, by_value=True) for each in activations)
 
 
 def check_pair(first: Activation, second: Activation, output: Activation) -> None:

@@ -19,7 +19,7 @@ from tflite_fuse.fusion.block.kinds.borders import dequantize_parameters, dequan
 from tflite_fuse.fusion.block.limits import MAX_POSITION
 from tflite_fuse.fusion.block.operators.operands import Activation, read_bytes, read_real
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
-from tflite_fuse.fusion.block.operators.view import Fit, Function, Lowered, OperatorView, Values, check_pair
+from tflite_fuse.fusion.block.operators.view import Fit, Function, Lowered, OperatorView, Values, by_value, check_pair
 from tflite_fuse.fusion.block.stages import Stage, StageKind
 from tflite_fuse.model.types import TensorType
 
@@ -106,7 +106,7 @@ def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
 
 
 def _reals(view: OperatorView) -> tuple[Activation, Activation]:
-    source, output = read_real(view.model, view.operand(0)), read_real(view.model, view.output)
+    source, output = by_value(read_real(view.model, view.operand(0)), read_real(view.model, view.output))
     if source.constant is not None or source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
     return source, output
@@ -114,8 +114,9 @@ def _reals(view: OperatorView) -> tuple[Activation, Activation]:
 
 def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
-        first, second = (read_real(view.model, view.operand(position)) for position in (0, 1))
-        output = read_real(view.model, view.output)
+        first, second, output = by_value(
+            *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
+        )
         check_pair(first, second, output)
         number = view.option("fused_activation_function", default=NO_ACTIVATION)
         if number not in _ACTIVATIONS:
@@ -157,7 +158,7 @@ def _leaky_relu(view: OperatorView) -> Lowered:
 
 def _cast(view: OperatorView) -> Lowered:
     """int8 or uint8 values as they are, as float32; uint8 ones are 128 less in blocks."""
-    source, output = read_bytes(view.model, view.operand(0)), read_real(view.model, view.output)
+    source, output = by_value(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
     view.require_alone(source)
     if source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
@@ -167,7 +168,7 @@ def _cast(view: OperatorView) -> Lowered:
 
 def _dequantize(view: OperatorView) -> Lowered:
     """A stage of its own where its output is wanted as float32."""
-    source, output = view.read(), read_real(view.model, view.output)
+    source, output = by_value(view.read(), read_real(view.model, view.output))
     if source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
     stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
@@ -177,7 +178,7 @@ def _dequantize(view: OperatorView) -> Lowered:
 
 def _quantize(view: OperatorView) -> Lowered:
     """A quotient in single precision, halves away from zero; a stage of its own where its input is float32."""
-    source, output = read_real(view.model, view.operand(0)), view.write()
+    source, output = by_value(read_real(view.model, view.operand(0)), view.write())
     if source.constant is not None or source.shape != output.shape:
         raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
 
