@@ -83,7 +83,11 @@ SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
 
 
 PAIRS = (
-    StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.MAXIMUM, StageKind.MINIMUM,
+    StageKind.ADD,
+    StageKind.MULTIPLY,
+    StageKind.SQUARED_DIFFERENCE,
+    StageKind.MAXIMUM,
+    StageKind.MINIMUM,
     StageKind.REAL_PAIR,
 )
 """Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
