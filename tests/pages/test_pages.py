@@ -97,6 +97,17 @@ def test_the_command_writes_the_page_and_prints_the_same_object(tmp_path: Path) 
     assert run("report", model, "-o", tmp_path / "none" / "page.html").returncode == 2
 
 
+def test_state_is_shown_before_and_after() -> None:
+    b = ModelBuilder(seed=0)
+    x = b.input((1, 4, 4, 2))
+    state = b.variable((1, 4, 4, 2))
+    y = b.add(x, b.read_variable(state))
+    b.assign_variable(state, y)
+    data = serialize_model(b.build([y]))
+    found, _ = page_of(data, tflite_fuse.rewrite(data, verify=False).model)
+    assert found["figures"]["before"]["state_bytes"] >= 32 and found["figures"]["after"]["state_bytes"] >= 32
+
+
 def test_a_model_that_is_no_rewrite_is_called_so() -> None:
     other = serialize_model(branching_model(seed=1))
     found, html = page_of(BRANCHING, other, inputs=2)

@@ -19,11 +19,12 @@ from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
 from tflite_fuse.passes.fusing.narrow_front import narrow_front
 from tflite_fuse.passes.goal import Goal
@@ -116,11 +117,10 @@ def page_content(
 
 def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
     told = {name: getattr(inspection.figures, name) for name in _SHOWN}
-    state = sum(tensor_nbytes(tensor) for tensor in model.main.tensors if tensor.is_variable)
     bottleneck = inspection.bottleneck
     return told | {
         "instructions": expected_instructions(model, core),
-        "state_bytes": state,
+        "state_bytes": predict_tail(model).variables,
         "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
     }
 
