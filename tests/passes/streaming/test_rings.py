@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.raw_streams import RawStream, streams
 from tflite_fuse.api import rewrite
+from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.streaming.rings import Rings
+from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 
 Steps = list[bytes]
@@ -80,3 +88,46 @@ def test_two_interpreters_share_no_state() -> None:
         for _ in range(5):
             seen = one.infer([first], (), reset=False)[0], other.infer([second], (), reset=False)[0]
     assert {*seen[0].ravel().tolist()} == {1} and {*seen[1].ravel().tolist()} == {2}
+
+
+def changed_state(model: Model, **fields: object) -> Model:
+    """The same with another tensor for the state."""
+    tensors = tuple(
+        replace(tensor, **fields) if tensor.is_variable else tensor  # type: ignore[arg-type]
+        for tensor in model.main.tensors
+    )
+    return replace_main(model, replace(model.main, tensors=tensors))
+
+
+@pytest.mark.parametrize("fields", [{"shape": (12,)}, {"type": TensorType.INT32}, {"is_variable": False}])
+def test_a_state_larger_than_its_buffer_or_in_another_tensor_is_refused(fields: dict[str, object]) -> None:
+    data = serialize_model(ring_of_one(None))
+    result = load_model(rewrite(data, verify=False).model)
+    assert validate(load_model(data), result).proven
+    damaged = changed_state(result, **fields)
+    assert not validate(load_model(data), damaged).proven
+    if "is_variable" not in fields:
+        with pytest.raises(ModelError), tflm.session(serialize_model(damaged)):
+            pass
+
+
+@pytest.mark.parametrize("what", ["assigned before it is read", "read twice", "read by others"])
+def test_what_is_no_ring_stays_as_it_is_and_says_why(what: str) -> None:
+    model = RawStream()
+    source = model.tensor((1, 1, 1, 4), 0.1, -5)
+    window = model.window(source, 3, 3, "STRIDED_SLICE")
+    outputs = [window]
+    read = next(number for number, op in enumerate(model.operators) if model.codes[op.opcode_index] == "READ_VARIABLE")
+    if what == "assigned before it is read":
+        model.operators.insert(read, model.operators.pop())
+        model.operators[read] = replace(model.operators[read], inputs=(model.operators[read].inputs[0], source))
+    elif what == "read twice":
+        outputs.append(model.like(source, 3))
+        handle = model.operators[read].inputs or ()
+        model.operator("READ_VARIABLE", handle, (outputs[-1],), None)
+    else:
+        outputs.append(
+            model.convolution((model.operators[read].outputs or ())[0], 2, (3, 1), (1, 1), np.random.default_rng(0))
+        )
+    done = Rings().run(model.stream([source], outputs))
+    assert not done.changed and len(done.notes) == 1 and "is no state of a block: " in done.notes[0]
