@@ -7,6 +7,7 @@ from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind
 Span = tuple[int, int]
 EMPTY: Span = (1 << 40, 0)
 PAIRS = (StageKind.ADD, StageKind.MULTIPLY, StageKind.SQUARED_DIFFERENCE, StageKind.MAXIMUM, StageKind.MINIMUM)
+PAIRS += (StageKind.REAL_PAIR,)
 
 
 class PlainPull:

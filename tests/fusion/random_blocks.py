@@ -185,6 +185,18 @@ class BlockMaker(TensorMaker):
         )
         self.add_stage(stage, (shape[0], shape[1], self.source.channels))
 
+    def squares(self) -> None:
+        """Squares of pixels as channels, or back, if there are such."""
+        size, (height, width, channels) = self.rng.choice([2, 2, 3]), self.extent
+        square = (size, size)
+        stage = Stage(StageKind.SPACE_TO_DEPTH, (self.newest,), -1, kernel_size=square, stride=square)
+        if channels % size**2 == 0:
+            before = (size - 1, size - 1)
+            stage = replace(stage, kind=StageKind.DEPTH_TO_SPACE, stride=(1, 1), spread=square, padding=before)
+            self.add_stage(stage, (height * size, width * size, channels // size**2))
+        elif height % size == width % size == 0 and channels < 5:
+            self.add_stage(stage, (height // size, width // size, channels * size**2))
+
     def transposed(self) -> None:
         """Any kernel and distance: now and then windows that meet no pixel at all."""
         axes, shape = [], []
@@ -248,6 +260,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
+    steps += [maker.squares]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -114,7 +114,11 @@ enum tflite_fuse_kind {
   /* Behind the pixels of earlier runs, those of this one. */
   TFLITE_FUSE_KIND_STATE = 23,
   /* Two tensors as float32, an operation on them value by value, and back to int8. */
-  TFLITE_FUSE_KIND_REAL_PAIR = 24
+  TFLITE_FUSE_KIND_REAL_PAIR = 24,
+  /* Squares of pixels, row by row, as the channels of one pixel. */
+  TFLITE_FUSE_KIND_SPACE_TO_DEPTH = 25,
+  /* Back. */
+  TFLITE_FUSE_KIND_DEPTH_TO_SPACE = 26
 };
 
 /* Where a tensor of a block lives. */

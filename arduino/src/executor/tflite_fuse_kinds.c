@@ -25,7 +25,9 @@
   row(MAXIMUM, maximum)                    \
   row(MINIMUM, minimum)                    \
   row(STATE, state)                        \
-  row(REAL_PAIR, real_pair)
+  row(REAL_PAIR, real_pair)                \
+  row(SPACE_TO_DEPTH, space_to_depth)      \
+  row(DEPTH_TO_SPACE, depth_to_space)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

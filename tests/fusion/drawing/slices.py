@@ -38,6 +38,34 @@ def add_any_slice(model: RawModel, draw: st.DrawFn, tensor: int) -> int:
     return add_slice(model, tensor, starts, steps, (draw(st.integers(1, most[0])), draw(st.integers(1, most[1]))))
 
 
+def add_squares(model: RawModel, draw: st.DrawFn, tensor: int) -> int:
+    """Append a SPACE_TO_DEPTH or DEPTH_TO_SPACE that fits, with any quantization behind it; its output."""
+    _, height, width, channels = model.tensors[tensor].dims
+    size = draw(st.sampled_from([2, 3]))
+    if channels % size**2 == 0:
+        name, shape = "DEPTH_TO_SPACE", (1, height * size, width * size, channels // size**2)
+    elif height % size == width % size == 0:
+        name, shape = "SPACE_TO_DEPTH", (1, height // size, width // size, channels * size**2)
+    else:
+        return tensor
+    output = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    options = "SpaceToDepthOptions" if name == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
+    model.operator(name, [tensor], [output], make_options(options, block_size=size))
+    return output
+
+
+@st.composite
+def squares(draw: st.DrawFn) -> Model:
+    """One SPACE_TO_DEPTH or DEPTH_TO_SPACE."""
+    model = RawModel()
+    shape = draw(
+        st.sampled_from([(1, 4, 6, 3), (1, 6, 9, 1), (1, 3, 2, 4), (1, 1, 1, 12), (1, 2, 5, 9), (1, 1, 3, 36)])
+    )
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    output = add_squares(model, draw, source)
+    return model.build([source], [output])
+
+
 @st.composite
 def slices(draw: st.DrawFn) -> Model:
     """One slice of rows and columns."""
@@ -48,7 +76,7 @@ def slices(draw: st.DrawFn) -> Model:
 
 @st.composite
 def slices_everywhere(draw: st.DrawFn) -> Model:
-    """Slices and convolutions in any order, perhaps behind a focus: every other row and column beside the others."""
+    """Slices, squares of pixels as channels, and convolutions in any order, perhaps behind a focus of four slices."""
     shape = (1, 2 * draw(st.integers(2, 6)), 2 * draw(st.integers(2, 6)), draw(st.integers(1, 3)))
     model = RawModel()
     source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
@@ -60,9 +88,11 @@ def slices_everywhere(draw: st.DrawFn) -> Model:
         assert quantization is not None and quantization.scale and quantization.zero_point
         newest = model.tensor((1, *half, 4 * shape[3]), quantization.scale[0], quantization.zero_point[0])
         model.operator("CONCATENATION", parts, [newest], make_options("ConcatenationOptions", axis=3))
-    for step in draw(st.lists(st.sampled_from(["convolution", "slice"]), min_size=1, max_size=4)):
+    for step in draw(st.lists(st.sampled_from(["convolution", "slice", "squares"]), min_size=1, max_size=4)):
         if step == "slice":
             newest = add_any_slice(model, draw, newest)
+        elif step == "squares":
+            newest = add_squares(model, draw, newest)
         else:
             shape = (*model.tensors[newest].dims[:3], draw(st.integers(1, 4)))
             newest = add_convolution(model, newest, shape, kernel=draw(st.sampled_from([1, 3])))

@@ -23,6 +23,7 @@ from tflite_fuse.fusion.block.stages import (
 
 UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
 UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE, StageKind.REAL_PAIR)
+UNCLAMPED += (StageKind.SPACE_TO_DEPTH, StageKind.DEPTH_TO_SPACE)
 
 
 class TensorMaker:
@@ -102,6 +103,11 @@ class TensorMaker:
         if stage.kind in UNCLAMPED:
             low, high = -128, 127
         self.stages.append(replace(stage, output=self.newest, activation_min=low, activation_max=high))
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """Height, width and channels of the newest tensor."""
+        return self.source.height, self.source.width, self.source.channels
 
     @property
     def source(self) -> BlockTensor:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.drawing.slices import add_slice, slices, slices_everywhere
+from tests.fusion.drawing.slices import add_slice, slices, slices_everywhere, squares
 from tests.fusion.raw_models import RawModel, seeds
 from tests.runtime.reference.test_against_tflm import assert_same_bytes
 from tflite_fuse.api import rewrite
@@ -24,6 +24,13 @@ def test_one_slice(model: Model, seed: int) -> None:
     before, after = (model.main.tensors[tensors[0]].dims for tensors in (model.main.inputs, model.main.outputs))
     if before != after:
         assert [stage.kind for stage in extract(model, [0]).block.stages] == [StageKind.RESIZE]
+        assert_same_bytes(model, seed)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(squares(), seeds)
+def test_squares_of_pixels_as_channels_and_back(model: Model, seed: int) -> None:
+    if model.main.operators:
         assert_same_bytes(model, seed)
 
 

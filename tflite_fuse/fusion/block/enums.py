@@ -51,6 +51,10 @@ class StageKind(IntEnum):
     """Behind the pixels of earlier runs, those of this one."""
     REAL_PAIR = 24
     """Two tensors as float32, an operation on them value by value, and back to int8."""
+    SPACE_TO_DEPTH = 25
+    """Squares of pixels, row by row, as the channels of one pixel."""
+    DEPTH_TO_SPACE = 26
+    """Back."""
 
 
 class Storage(IntEnum):

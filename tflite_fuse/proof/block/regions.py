@@ -78,7 +78,7 @@ def program_of(options: Options) -> Program:
     return Program(options.header, options.tensors, options.stages, inputs)
 
 
-SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV)
+SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
 

@@ -31,7 +31,14 @@ _ARITIES = {
 MOST_PIXELS_ALONE = 1 << 22
 """Pixels of all tensors of a block whose extents are not those of the original's tensors."""
 
-_WINDOWED = (StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL, *SPREADING)
+_WINDOWED = (
+    StageKind.CONV,
+    StageKind.DEPTHWISE,
+    StageKind.AVERAGE_POOL,
+    StageKind.MAX_POOL,
+    StageKind.SPACE_TO_DEPTH,
+    *SPREADING,
+)
 
 
 @dataclass

@@ -98,6 +98,26 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     )  # fmt: skip
 
 
+def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """SPACE_TO_DEPTH or DEPTH_TO_SPACE: bytes are copied, whatever they stand for."""
+
+    def squares(original: Original, step: Step) -> Meaning | None:
+        tensors, size = (step.inputs[0], step.outputs[0]), step.number("block_size")
+        images = [original.image(tensor) for tensor in tensors]
+        ranks = {len(original.tensors[tensor].dims) for tensor in tensors}
+        small, large = reversed(images) if kind is StageKind.SPACE_TO_DEPTH else images
+        if small is None or large is None or size < 2 or ranks != {4}:
+            return None
+        if large != (small[0] * size, small[1] * size, small[2] // (size * size)) or small[2] % (size * size):
+            return None
+        one, square, before = (1, 1), (size, size), (size - 1, size - 1)
+        apart = (square, one, (0, 0)) if kind is StageKind.SPACE_TO_DEPTH else (one, square, before)
+        source, output = (large, small) if kind is StageKind.SPACE_TO_DEPTH else (small, large)
+        return Meaning(step, kind, (step.inputs[0],), step.outputs[0], (source,), output, square, *apart)
+
+    return squares
+
+
 def _window(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
     """Stride, distance, padding and kernel: the least that hold the pixels on both sides of every place."""
     stride, apart = rate.numerator, rate.denominator

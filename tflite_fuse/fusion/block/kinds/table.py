@@ -16,6 +16,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.offset import OFFSET
 from tflite_fuse.fusion.block.kinds.elementwise.scale import SCALE
 from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
+from tflite_fuse.fusion.block.kinds.moving.blocks import DEPTH_TO_SPACE, SPACE_TO_DEPTH
 from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
 from tflite_fuse.fusion.block.kinds.moving.resize import RESIZE
 from tflite_fuse.fusion.block.kinds.moving.state import STATE
@@ -55,6 +56,8 @@ KINDS: Mapping[StageKind, Kind] = {
         MINIMUM,
         STATE,
         REAL_PAIR,
+        SPACE_TO_DEPTH,
+        DEPTH_TO_SPACE,
     )
 }
 

@@ -1,0 +1,77 @@
+/* Squares of pixels as the channels of one pixel, and back. */
+#include "../../executor/tflite_fuse_checks.h"
+
+/* No memcpy: tensors of a hostile file may overlap. */
+static int8_t* copy(int8_t* to, const int8_t* from, int32_t count) {
+  for (const int8_t* end = from + count; from != end; ++from, ++to) {
+    *to = *from;
+  }
+  return to;
+}
+
+static void space_to_depth(const tflite_fuse_call* call) {
+  const int32_t size = call->stage->kernel_width;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int8_t* const* row = call->windows[0] + i * size;
+    int8_t* to = call->outputs[i];
+    for (int32_t y = 0; y < size; ++y, row += call->columns) {
+      for (int32_t x = 0; x < size; ++x) {
+        to = copy(to, row[x], call->inputs[0]->channels);
+      }
+    }
+  }
+}
+
+static void depth_to_space(const tflite_fuse_call* call) {
+  const int32_t size = call->stage->kernel_width, channels = call->output->channels;
+  const int32_t row = call->y / size - call->first_row, part = call->y % size * size;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int32_t x = call->x + i;
+    const int8_t* pixel = call->windows[0][row * call->columns + x / size - call->first_column];
+    (void)copy(call->outputs[i], pixel + (part + x % size) * channels, channels);
+  }
+}
+
+/* Whether each pixel of the one tensor has the channels of a square of the other's. */
+static bool are_squares(const tflite_fuse_tensor* small, const tflite_fuse_tensor* large, int64_t size) {
+  return small->height * size == large->height && small->width * size == large->width &&
+         small->channels == large->channels * size * size;
+}
+
+static bool is_square(const tflite_fuse_stage* stage, int32_t stride, int32_t dilation, int32_t pad) {
+  return stage->kernel_height == stage->kernel_width && stage->stride_height == stride &&
+         stage->stride_width == stride && stage->dilation_height == dilation && stage->dilation_width == dilation &&
+         stage->pad_top == pad && stage->pad_left == pad;
+}
+
+static bool fits_depth(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const int32_t size = stage->kernel_width;
+  return is_square(stage, size, 1, 0) &&
+         are_squares(&block->tensors[stage->output], tflite_fuse_input_of(block, stage, 0), size);
+}
+
+static bool fits_space(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const int32_t size = stage->kernel_width;
+  return is_square(stage, 1, size, size - 1) &&
+         are_squares(tflite_fuse_input_of(block, stage, 0), &block->tensors[stage->output], size);
+}
+
+const tflite_fuse_entry tflite_fuse_kind_space_to_depth = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_window = true,
+    .fits = fits_depth,
+    .compute = space_to_depth,
+};
+
+const tflite_fuse_entry tflite_fuse_kind_depth_to_space = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .has_window = true,
+    .has_padding = true,
+    .spreads = true,
+    .fits = fits_space,
+    .compute = depth_to_space,
+};

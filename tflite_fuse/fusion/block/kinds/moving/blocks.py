@@ -1,0 +1,100 @@
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.arithmetic import Int64Array
+from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, Tensors, Window, pixels_of
+from tflite_fuse.fusion.block.limits import MAX_WINDOW
+from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+
+
+def _to_depth(size: int) -> Stage:
+    """Windows of size x size pixels, side by side."""
+    square = (size, size)
+    return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=square, stride=square)
+
+
+def _to_space(size: int) -> Stage:
+    """Windows that hold the one pixel whose square an output pixel belongs to."""
+    square, before = (size, size), (size - 1, size - 1)
+    return Stage(StageKind.DEPTH_TO_SPACE, (), -1, kernel_size=square, spread=square, padding=before)
+
+
+def _check(made: Callable[[int], Stage]) -> Callable[[StageCheck], None]:
+    def check(check: StageCheck) -> None:
+        stage = check.stage
+        plain = made(stage.kernel_size[0])
+        geometry = (stage.kernel_size, stage.stride, stage.dilation, stage.spread, stage.padding)
+        same = geometry == (plain.kernel_size, plain.stride, plain.dilation, plain.spread, plain.padding)
+        check.require(same, "has another window than squares side by side")
+        source, output = check.sources[0], check.output
+        small, large = (output, source) if stage.kind is StageKind.SPACE_TO_DEPTH else (source, output)
+        check.require(_are_squares(small, large, stage.kernel_size[0]), f"reads {source.name}, which has another shape")
+
+    return check
+
+
+def _are_squares(small: BlockTensor, large: BlockTensor, size: int) -> bool:
+    """Whether each pixel of the one has the channels of size x size pixels of the other."""
+    extents = (small.height * size, small.width * size) == (large.height, large.width)
+    return extents and small.channels == large.channels * size * size
+
+
+def _gather(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    size = stage.kernel_size[0]
+    squares = values.reshape(output.height, size, output.width, size, -1).transpose(0, 2, 1, 3, 4)
+    return squares.reshape(output.height, output.width, -1)
+
+
+def _scatter(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    size = stage.kernel_size[0]
+    squares = values.reshape(*values.shape[:2], size, size, -1).transpose(0, 2, 1, 3, 4)
+    return squares.reshape(output.height, output.width, -1)
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+    values = pixels_of(runs) * tensors[stage.output].channels
+    return {"other values": values, "other outputs": values}
+
+
+def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
+    """The operator copies bytes, whatever they stand for."""
+
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.image()
+        size = view.option("block_size")
+        if not 2 <= size <= MAX_WINDOW:
+            raise BlockError(f"its option block_size is {size}")
+        stage = made(size)
+        tensors = [BlockTensor(part.name, *part.shape, 0) for part in (source, output)]
+        small, large = reversed(tensors) if stage.kind is StageKind.SPACE_TO_DEPTH else tensors
+        if not _are_squares(small, large, size):
+            raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)} by squares of {size}")
+        return Lowered(stage, (source,), output, output.shape)
+
+    return lower
+
+
+SPACE_TO_DEPTH = Kind(
+    StageKind.SPACE_TO_DEPTH,
+    window=Window.SLIDING,
+    check=_check(_to_depth),
+    reference=_gather,
+    work=_work,
+    lowerings={"SPACE_TO_DEPTH": _lowered_to(_to_depth)},
+)
+
+DEPTH_TO_SPACE = Kind(
+    StageKind.DEPTH_TO_SPACE,
+    window=Window.SPREAD,
+    check=_check(_to_space),
+    reference=_scatter,
+    work=_work,
+    lowerings={"DEPTH_TO_SPACE": _lowered_to(_to_space)},
+)
