@@ -92,16 +92,21 @@ class Joints:
 
     def _between(self, label: Label, edge: Edge) -> tuple[float, int]:
         """Seconds and bytes of what an edge needs of values from before it."""
-        count = len(self._per_byte)
-        nbytes = np.zeros((count, count), np.int64)
+        pairs = []
         for value, needed in edge.needs.items():
             held = label.held.get(value)
             if value in self.network.inputs or held is None:
                 held = {COORDINATOR: (whole(self.network.shape(value)),)}
-            have, want = self._as_boxes(value, held), self._as_boxes(value, needed)
-            np.add.at(nbytes, (have.devices[:, None], want.devices[None, :]), have.common(want))
+            pairs.append((self._as_boxes(value, held), self._as_boxes(value, needed)))
+        # Of many devices few take part: the others, and the pairs they would make, are left out.
+        last = len(self._per_byte) - 1
+        everyone = np.unique(np.concatenate([boxes.devices % (last + 1) for pair in pairs for boxes in pair] + [[last]]))
+        nbytes = np.zeros((len(everyone), len(everyone)), np.int64)
+        for have, want in pairs:
+            places = [np.searchsorted(everyone, boxes.devices % (last + 1)) for boxes in (have, want)]
+            np.add.at(nbytes, (places[0][:, None], places[1][None, :]), have.common(want))
         np.fill_diagonal(nbytes, 0)
-        through = np.where(self._relayed, nbytes, 0)
+        through = np.where(self._relayed[np.ix_(everyone, everyone)], nbytes, 0)
         nbytes -= through
         nbytes[:-1, -1] += through.sum(axis=1)[:-1]
         nbytes[-1, :-1] += through.sum(axis=0)[:-1]
@@ -109,12 +114,10 @@ class Joints:
             return 0.0, 0
         messages = -(-nbytes // PAYLOAD_BYTES)
         frames = nbytes + messages * HEADER_BYTES
-        seconds = [
-            (frames.sum(axis=axis) * self._per_byte + messages.sum(axis=axis) * self._per_message).max()
-            for axis in (0, 1)
-        ]
+        per_byte, per_message = self._per_byte[everyone], self._per_message[everyone]
+        seconds = [(frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message).max() for axis in (0, 1)]
         used = (nbytes.sum(axis=0) + nbytes.sum(axis=1)) > 0
-        latency = self._latency[used].max() * (2 if through.any() else 1)
+        latency = self._latency[everyone][used].max() * (2 if through.any() else 1)
         return float(max(seconds) + latency), int(nbytes.sum())
 
     def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
