@@ -1,9 +1,7 @@
 """What a plan needs of every worker: instructions, RAM and flash, from the blocks it really runs.
 
-RAM is one buffer for all: whatever of a value a worker reads or writes in a task lies in one piece (the hull of the
-boxes), from the phase it comes until the last phase that needs it; beside it the scratch of the block that runs, the
-messages, and what our worker keeps. Places are not planned yet: this is the largest sum of what is alive at once,
-rounded up to 16 bytes each, which a plan of places may exceed.
+RAM is one buffer for all, in which everything has its place (``memory``), beside it the messages and what our worker
+keeps.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from dataclasses import dataclass
 from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.costs.memory import WorkerMemory
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, Region, hull, union
+from tflite_fuse.split.cut.regions import Region, union
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
-from tflite_fuse.units import round_up
 
 HEADER_BYTES = 32
 """Of a message: version, plan, inference, number, length, checksum."""
@@ -28,7 +26,7 @@ WORKER_BYTES = 2 * (PAYLOAD_BYTES + HEADER_BYTES) + 2048 + 512
 """RAM of the worker itself: a message that comes and one that goes, the stack, its state. An allowance, not measured:
 there is no worker to measure yet. The board's network stack comes on top."""
 
-LIBRARY_BYTES = 26 * 1024
+LIBRARY_BYTES = 34 * 1024
 """Flash of the device library's code; the project's tests hold it to this."""
 
 
@@ -103,92 +101,19 @@ class Accountant:
 
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
         """What one worker needs. Raises BlockError: a piece cannot be a block."""
-        memory = _Memory(self.network, plan, worker)
-        flash, work, largest = 0, dict[int, float](), (0, "")
+        memory = WorkerMemory(self.network, plan, worker, self.parts)
+        flash, work = 0, dict[int, float]()
         stored = set[int]()
         for number, phase in enumerate(plan.phases):
-            most = memory.resting(number)
             for task in (task for task in phase.tasks if task.worker == worker):
                 parts = self.parts(task)
                 work[number] = self.instructions(task, cluster.workers[worker].target)
                 flash += sum(self._flash(part) for part in parts if id(part.plan) not in stored)
                 stored.update(id(part.plan) for part in parts)
-                most = max(most, memory.while_running(number, task, parts))
-            largest = max(largest, (most, phase.name))
-        busy = sum(work.values())
-        return Needs(largest[0] + WORKER_BYTES, flash + LIBRARY_BYTES, busy, largest[1], work)
+        ram = memory.placed().height + WORKER_BYTES
+        return Needs(ram, flash + LIBRARY_BYTES, sum(work.values()), memory.fullest, work)
 
 
 def _key(task: Task) -> tuple[object, ...]:
     kept = frozenset(value for value, _ in (*task.owned, *task.copies))
     return task.steps, kept
-
-
-class _Memory:
-    """From when to when a worker keeps what of each value."""
-
-    def __init__(self, network: Network, plan: Plan, worker: int) -> None:
-        self.network = network
-        self._boxes: dict[int, list[Box]] = {}
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
-        for number, phase in enumerate(plan.phases):
-            for each in (*phase.transfers, *phase.returned):
-                if worker in (each.source, each.target):
-                    self._note(each.value, number, each.region)
-            for task in phase.tasks:
-                if task.worker == worker:
-                    self._note_task(task, number)
-
-    def _note_task(self, task: Task, number: int) -> None:
-        written = {value for step in task.steps for value in self.network.nodes[step.node].outputs}
-        for step in task.steps:
-            for value in self.network.nodes[step.node].inputs:
-                if value not in written:
-                    self._note(value, number, ())
-        for value, region in (*task.owned, *task.copies):
-            self._note(value, number, region)
-
-    def _note(self, value: int, number: int, region: tuple[Box, ...]) -> None:
-        self._boxes.setdefault(value, []).extend(region)
-        self._first.setdefault(value, number)
-        self._last[value] = number
-
-    def _size(self, value: int) -> int:
-        boxes = self._boxes[value]
-        return round_up(hull(boxes).volume, 16) if boxes else 0
-
-    def _alive(self, number: int) -> list[int]:
-        return [value for value in self._first if self._first[value] <= number <= self._last[value]]
-
-    def resting(self, number: int) -> int:
-        """Bytes of all that is there in a phase."""
-        return sum(map(self._size, self._alive(number)))
-
-    def while_running(self, number: int, task: Task, parts: tuple[Part, ...]) -> int:
-        """The most bytes alive while a task's blocks run one after another."""
-        stored = set(self._alive(number))
-        written = {value for value, _ in (*task.owned, *task.copies)}
-        inner = {value: box for part in parts for value, box in part.outputs if value not in written}
-        before = sum(self._size(value) for value in stored - written)
-        most, made = 0, set[int]()
-        for index, part in enumerate(parts):
-            made |= {value for value, _ in part.outputs}
-            needed = {value for later in parts[index:] for value, _ in later.inputs}
-            live = sum(self._size(value) for value in made & written)
-            live += sum(
-                round_up(box.volume, 16)
-                for value, box in inner.items()
-                if value in made and (value in needed or value in {v for v, _ in part.outputs})
-            )
-            copies = sum(round_up(box.volume, 16) for value, box in part.inputs if not self._in_one_piece(value, box))
-            most = max(most, before + live + copies + round_up(part.plan.schedule.scratch_bytes, 16))
-        return most
-
-    def _in_one_piece(self, value: int, box: Box) -> bool:
-        """Whether a block can read a box where it lies: whole rows of what is held."""
-        if not self._boxes.get(value):
-            return True
-        held = hull(self._boxes[value])
-        rows_alone = box.columns == held.columns and box.channels == held.channels
-        return rows_alone or box == held

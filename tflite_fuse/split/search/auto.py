@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tflite_fuse.errors import LimitError
-from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Phase, Plan, Task
-from tflite_fuse.split.cut.regions import hull, volume, whole
+from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
+from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
@@ -146,18 +146,20 @@ class Search:
             yield tuple(sorted(self.order[:count]))
 
     def _ram_of(self, edge: Edge) -> int:
-        """RAM of the worker with most to do, from its blocks."""
+        """RAM of the worker that is given most, from its blocks."""
         if id(edge) not in self._ram:
-            largest = 0
-            for phase in edge.phases:
-                task = max(phase.tasks, key=lambda task: sum(hull(step.region).volume for step in task.steps))
-                alone = Plan(len(self.cluster.workers), (self._fed(task),), "")
-                largest = max(largest, self.accountant.of_worker(alone, self.cluster, task.worker).ram_bytes)
-            self._ram[id(edge)] = largest
+            given = dict.fromkeys(edge.workers, 0)
+            for parts in edge.needs.values():
+                given.update({worker: given[worker] + volume(region) for worker, region in parts.items()})
+            worker = max(given, key=given.__getitem__)
+            brought = tuple(
+                Transfer(value, COORDINATOR, worker, parts[worker])
+                for value, parts in edge.needs.items()
+                if worker in parts
+            )
+            alone = Plan(len(self.cluster.workers), (Phase("", brought), *edge.phases), "")
+            self._ram[id(edge)] = self.accountant.of_worker(alone, self.cluster, worker).ram_bytes
         return self._ram[id(edge)]
-
-    def _fed(self, task: Task) -> Phase:
-        return Phase("", self.accountant.inputs_of(task), (task,))
 
     def _too_large(self, edge: Edge, ram: int) -> bool:
         limits = [self.cluster.workers[worker].ram for worker in edge.workers]

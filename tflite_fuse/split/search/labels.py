@@ -99,11 +99,12 @@ class Joints:
                 held = {COORDINATOR: (whole(self.network.shape(value)),)}
             pairs.append((self._as_boxes(value, held), self._as_boxes(value, needed)))
         # Of many devices few take part: the others, and the pairs they would make, are left out.
-        last = len(self._per_byte) - 1
-        everyone = np.unique(np.concatenate([boxes.devices % (last + 1) for pair in pairs for boxes in pair] + [[last]]))
+        count = len(self._per_byte)
+        numbers = [boxes.devices % count for pair in pairs for boxes in pair]
+        everyone = np.unique(np.concatenate([*numbers, [count - 1]]))
         nbytes = np.zeros((len(everyone), len(everyone)), np.int64)
         for have, want in pairs:
-            places = [np.searchsorted(everyone, boxes.devices % (last + 1)) for boxes in (have, want)]
+            places = [np.searchsorted(everyone, boxes.devices % count) for boxes in (have, want)]
             np.add.at(nbytes, (places[0][:, None], places[1][None, :]), have.common(want))
         np.fill_diagonal(nbytes, 0)
         through = np.where(self._relayed[np.ix_(everyone, everyone)], nbytes, 0)

@@ -1,0 +1,61 @@
+"""A worker's buffer: pieces, moments, and places that are sound."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.split.networks import cluster, network
+from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.split.costs.memory import ALIGNMENT, WorkerMemory, merged
+from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
+from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.cut.regions import Box
+from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.whole import one_worker
+
+
+def test_rows_of_a_neighbour_lie_beside_ones_own() -> None:
+    own, above, again = Box((4, 8), (0, 5), (0, 3)), Box((3, 4), (0, 5), (0, 3)), Box((7, 8), (0, 5), (0, 3))
+    assert merged((own, above, again)) == (Box((3, 8), (0, 5), (0, 3)),)
+
+
+def test_rows_of_all_channels_and_all_rows_of_some_are_two_pieces() -> None:
+    mine, gathered = Box((0, 1), (0, 7), (0, 64)), Box((1, 7), (0, 7), (0, 8))
+    assert set(merged((mine, gathered))) == {mine, gathered}
+
+
+def test_channels_that_are_gathered_become_one_piece() -> None:
+    parts = [Box((0, 4), (0, 4), (first, first + 8)) for first in (16, 0, 8)]
+    assert merged(parts) == (Box((0, 4), (0, 4), (0, 24)),)
+
+
+def plans() -> dict[str, Plan]:
+    accountant = Accountant(network())
+    found = {f"paper {ratings}": paper_plan(network(), ratings, "") for ratings in ((1.0, 1.0), (3.0, 0.5, 2.0))}
+    for objective in ("time", "ram", "traffic"):
+        found[objective] = Search(network(), cluster(), accountant, objective).run().plans[0]
+    return found | {"one": one_worker(network(), 1, 0)}
+
+
+@pytest.mark.parametrize("name", ["paper (1.0, 1.0)", "paper (3.0, 0.5, 2.0)", "time", "ram", "traffic", "one"])
+def test_everything_has_a_place_and_nothing_lies_over_what_is_needed(name: str) -> None:
+    plan, accountant = plans()[name], Accountant(network())
+    for worker in range(plan.workers):
+        memory = WorkerMemory(network(), plan, worker, accountant.parts)
+        graph, overlaps = memory.graph()
+        placed = memory.placed()
+        check_plan(graph, placed.offsets, overlaps, height=placed.height)
+        assert placed.height % ALIGNMENT == 0
+        needs = accountant.of_worker(plan, cluster((600.0,) * plan.workers), worker)
+        assert needs.ram_bytes == placed.height + WORKER_BYTES
+
+
+def test_a_block_may_write_over_input_it_needs_no_more() -> None:
+    memory = WorkerMemory(network(), one_worker(network(), 1, 0), 0, Accountant(network()).parts)
+    graph, overlaps = memory.graph()
+    assert overlaps
+    for overlap in overlaps:
+        (writer,) = (index for index, op in enumerate(graph.ops) if overlap.output in op.outputs)
+        touching = [index for index, op in enumerate(graph.ops) if overlap.input in (*op.inputs, *op.outputs)]
+        assert touching[-1] == writer
