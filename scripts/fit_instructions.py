@@ -36,7 +36,7 @@ from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.instructions.counts import COUNTS, block_counts, conv_at_once, predicted_instructions
+from tflite_fuse.fusion.instructions.counts import COUNTS, block_counts, kernels_of, predicted_instructions
 from tflite_fuse.fusion.instructions.targets import COSTS_FILE, PredictionError
 from tflite_fuse.fusion.instructions.targets import Target as PredictedTarget
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -98,8 +98,8 @@ def _apart(core: Model, chunk: int) -> bytes:
 
 def measure(program: Program, target: Target) -> Measured:
     """Run a program once."""
-    built, at_once = program_of(program.data), conv_at_once(target.name)
-    counts = tuple(block_counts(found.block, found.schedule, at_once) for found in blocks_in(program.data).values())
+    built, kernels = program_of(program.data), kernels_of(target.name)
+    counts = tuple(block_counts(found.block, found.schedule, kernels) for found in blocks_in(program.data).values())
     with tempfile.TemporaryDirectory() as folder:
         elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
         return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))
@@ -194,6 +194,10 @@ def _generated() -> dict[str, Model]:
         "cells": networks.cell_network(size=24),
         "one dimension": networks.one_dimensional_network(),
         "pyramid": networks.pyramid_network(size=24),
+        "one column": networks.one_dimensional_network(length=96, channels=24, along_rows=True),
+        "larger again": networks.u_network(size=16, channels=(8, 12)),
+        "a neck": networks.neck_network(size=32, bilinear=True),
+        "wide": networks.wide_network(),
         **_generated_new(),
     }
 

@@ -120,6 +120,19 @@ def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
     return b.build(heads)
 
 
+def wide_network(size: int = 20, channels: int = 20, classes: int = 4, seed: int = 0) -> Model:
+    """Residual blocks of plain 3 x 3 convolutions that double their channels, with pools; all pixels are classified."""
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, size, size, 3)), channels, 5, 2, activation="RELU6")
+    for _ in range(2):
+        y = b.conv(x, x.shape[3], 3, activation="RELU")
+        x = b.add(b.conv(y, x.shape[3], 3), x)
+        x = b.conv(b.average_pool(x, 2, 2), 2 * x.shape[3], 3, activation="RELU")
+    x = b.depthwise(x, (3, 1), activation="RELU")
+    x = b.fully_connected(b.reshape(x, (1, x.shape[1] * x.shape[2] * x.shape[3])), classes)
+    return b.build([b.softmax(x)])
+
+
 def u_network(
     size: int = 96,
     channels: tuple[int, ...] = (8, 16, 32, 64),

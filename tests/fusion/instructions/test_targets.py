@@ -37,11 +37,12 @@ def test_every_target_has_a_cost_for_every_count(target: Target) -> None:
     assert set(costs) == set(COUNTS)
     assert all(cost >= 0 for cost in costs.values())
     assert costs["conv macs"] > 0 and costs["runs"] > 0
-    assert 0 < prediction_error(target).mean <= prediction_error(target).largest < 0.5
+    assert 0 < prediction_error(target).mean <= prediction_error(target).largest < 0.15
+    assert prediction_error(target).mean < 0.05
 
 
 def test_targets_are_called_as_documented() -> None:
-    assert tflite_fuse.TARGETS == ("cortex-m7", "cortex-m4", "esp32c3", "xtensa", "generic")
+    assert tflite_fuse.TARGETS == ("cortex-m7", "cortex-m4", "cortex-m55", "esp32c3", "xtensa", "generic")
 
 
 @pytest.mark.parametrize("model", [MODEL, cell_network()])
@@ -72,6 +73,8 @@ def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> 
 @pytest.mark.parametrize("model", [MODEL, cell_network(), pyramid_network(), one_dimensional_network()])
 @pytest.mark.parametrize("chunk", [1, 2, 8])
 def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Model, chunk: int) -> None:
+    """But that what running a block takes is counted for each operator behind sums."""
+    more = 4 * instruction_costs(Target.CORTEX_M7)["blocks"]
     graph, compared = in_instructions(graph_from_model(model), Target.CORTEX_M7, 8), 0
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges.dag
     for first, end, edge in cuts.edges(data=True):
@@ -82,7 +85,7 @@ def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Mo
             took = block_instructions([(block, schedule(block, config))], Target.CORTEX_M7)
             driven = graph.tensors[driven_tensor(graph, first, end - 1)]
             near = 0.1 if config.tile_width < driven.width else 0.03
-            assert (1 - near) * took <= options.work[index] <= (1 + near) * took
+            assert (1 - near) * took - more <= options.work[index] <= (1 + near) * took + more
             compared += 1
     assert compared > 10
 

@@ -35,7 +35,16 @@ Values = npt.NDArray[Any]
 Runs = Mapping[int, int]
 """How many runs of each length (in output pixels) a stage computes."""
 
-Work = Callable[[Stage, Tensors, Runs, int], dict[str, int]]
+
+class Kernels(Enum):
+    """What a core's compiler makes of the device library's kernels: a family of cores counts the same things."""
+
+    PLAIN = "plain C"
+    DSP = "DSP instructions"
+    HELIUM = "Helium"
+
+
+Work = Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]
 
 NOWHERE = -1
 """Offset of what the constants do not hold."""
@@ -165,7 +174,7 @@ def _no_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor
     raise BlockError(f"A {stage.kind.name} stage computes nothing.")
 
 
-def without_weights(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def without_weights(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """Values it reads, those a run reads for several pixels counted for each, and values it writes."""
     pixels = pixels_of(runs)
     read = pixels * prod(stage.kernel_size) * sum(tensors[source].channels for source in stage.inputs)
@@ -196,7 +205,7 @@ class Kind:
         encode_table: its constants.
         decode_table: from a stage with its geometry and clamp alone to the whole one; raises BlockError.
         macs: multiply-accumulates per output pixel, taps on padding counted.
-        work: what runs of a stage do in a kernel that makes so many pixels at once (see ``fusion/instructions``).
+        work: what runs of a stage do in a family's kernels (see ``fusion/instructions``).
         counts: the names ``work`` may use.
         lowerings: how TFLite's operators, by name, become this kind or another one, or the bytes they already are.
         layers: what plain layer lists call it.

@@ -51,6 +51,7 @@ class Layer:
             none of them. None for an operator by itself.
         run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
             where all pixels cost the same.
+        pull_cost: what each of these runs takes more where a layer of the same block waits for it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Layer:
     absorbed: bool = False
     unit: tuple[int, int] | None = None
     run_costs: tuple[int, ...] = ()
+    pull_cost: int = 0
 
     @property
     def fusable(self) -> bool:

@@ -117,6 +117,7 @@ class GrowingBlock:
         The driven tensor is the accumulator's input, visited pixel by pixel and never stored.
         """
         graph, visited = self.graph, self.demands[self.driven]
+        self.counting.adds_up = self.last
         self.demands[self.driven] = replace(visited, consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
         result = graph.through_views(graph.layers[self.last].outputs[0])
         for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):

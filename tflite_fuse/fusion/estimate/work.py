@@ -19,6 +19,7 @@ class Work:
     def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
         """Args: chunks: output pixels a stage computes per step."""
         self.grid, self.chunks = grid, chunks
+        self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
         self._runs: dict[tuple[int, int], list[RowMix]] = {
             (chunk, last): [whole_rows(width, chunk) for width in grid.widths.sizes.tolist()] for chunk in chunks
         }
@@ -26,8 +27,11 @@ class Work:
     def of_layer(self, index: int, layer: Layer, demand: Demand) -> IntArray:
         """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
-            broken = self._broken_runs(index, demand, layer.run_costs)
-            return self._in_all_rows(demand, self._rows_in_runs(demand, layer.run_costs) + broken)
+            waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
+            more = layer.pull_cost if waited_for else 0
+            costs = tuple(cost + more for cost in layer.run_costs)
+            broken = self._broken_runs(index, demand, costs)
+            return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
         _, columns = longest_and_total(demand.columns, self.grid.widths)
         return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
 

@@ -10,51 +10,65 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
+from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.kinds.table import COUNTS as KINDS_COUNT
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage
 from tflite_fuse.fusion.schedule.schedule import Schedule
 
-COUNTS = (*KINDS_COUNT, "columns", "runs")
-"""What is counted of a block. ``pair``, ``single``: of two pixels or one that are left over beside the groups kernels
-compute together; ``part``: of pixels whose windows are too large to be widened at once;
-``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED; ``other``: kinds that count no work of
-their own, values being those they read; ``columns``: pixels of inputs that runs look up."""
+COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
+"""What is counted of a block. ``single``: of pixels left over beside the groups kernels compute together; ``part``: of
+windows too large to be widened at once; ``apart``: of windows that lie two pixels apart; ``slow``: outputs whose clamp
+the fast kernels do not know; ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED of
+several pixels; ``other``: kinds that count no work of their own, values being those they read; ``columns``, ``rows``:
+pixels of inputs that runs look up, and rows of them; ``pulls``: runs that another stage waits for."""
 
 
-def conv_at_once(core: str) -> int:
-    """Pixels the packed convolution computes together on a core, TFLITE_FUSE_CONV_AT_ONCE: two on every core so far."""
-    return 2
+def kernels_of(core: str) -> Kernels:
+    """The family of kernels the library has on an emulated core."""
+    families = {"cortex-m4": Kernels.DSP, "cortex-m7": Kernels.DSP, "cortex-m55": Kernels.HELIUM}
+    return families.get(core, Kernels.PLAIN)
 
 
-def block_counts(block: Block, plan: Schedule, at_once: int) -> dict[str, int]:
+def block_counts(block: Block, plan: Schedule, kernels: Kernels) -> dict[str, int]:
     """What one run of a block does, recomputation included; keys are COUNTS.
 
     Args:
         block, plan: what runs, and how.
-        at_once: ``conv_at_once`` of the core.
+        kernels: ``kernels_of`` the core.
     """
-    counts = dict.fromkeys(COUNTS, 0)
+    counts = dict.fromkeys(COUNTS, 0) | {"blocks": 1}
+    read = {tensor for stage in block.stages[: plan.spatial_stages] for tensor in stage.inputs}
     runs = [*plan.stage_runs, *({1: 1} for _ in block.stages[plan.spatial_stages :])]
     for stage, of_stage in zip(block.stages, runs, strict=True):
-        for name, count in stage_counts(stage, block.tensors, of_stage, at_once).items():
+        for name, count in stage_counts(stage, block.tensors, of_stage, kernels).items():
             counts[name] += count
+        if stage.output in read:
+            counts["pulls"] += sum(of_stage.values())
     for stage in block.stages[plan.spatial_stages :]:
         counts["runs"] += _visits(block, stage, plan.config)
     return counts
 
 
-def stage_counts(stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], at_once: int) -> dict[str, int]:
+def stage_counts(
+    stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], kernels: Kernels
+) -> dict[str, int]:
     """What a stage does in runs of these lengths, each so many times."""
-    counts = {"runs": sum(runs.values()), "columns": _columns(stage, runs)}
-    return counts | KINDS[stage.kind].work(stage, tensors, runs, at_once)
+    number = sum(runs.values())
+    counts = {"runs": number, "rows": number * _rows(stage), "columns": _columns(stage, runs)}
+    return counts | KINDS[stage.kind].work(stage, tensors, runs, kernels)
+
+
+def _rows(stage: Stage) -> int:
+    """Rows of its inputs that a stage looks up in every run."""
+    return stage.kernel_size[0] * len(stage.inputs)
 
 
 def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
     """Pixels of its inputs that a stage's runs look up."""
-    (height, _), (_, stride), (_, extent) = stage.kernel_size, stage.stride, stage.extent
+    (_, stride), (_, extent) = stage.stride, stage.extent
     across = sum(((length - 1) * stride + extent) * times for length, times in runs.items())
-    return height * across * len(stage.inputs)
+    return _rows(stage) * across
 
 
 def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:

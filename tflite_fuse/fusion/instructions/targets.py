@@ -11,13 +11,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph, WorkUnit
 from tflite_fuse.fusion.block.stages import Block, Stage
 from tflite_fuse.fusion.estimate.run_lengths import rows_cost
 from tflite_fuse.fusion.instructions.counts import (
     block_counts,
-    conv_at_once,
     expected_instructions,
+    kernels_of,
     predicted_instructions,
     stage_counts,
 )
@@ -36,6 +37,7 @@ class Target(Enum):
 
     CORTEX_M7 = "cortex-m7"
     CORTEX_M4 = "cortex-m4"
+    CORTEX_M55 = "cortex-m55"
     ESP32C3 = "esp32c3"
     XTENSA = "xtensa"
     GENERIC = "generic"
@@ -46,9 +48,9 @@ class Target(Enum):
         return {"esp32c3": "rv32imc", "generic": "rv32imc", "xtensa": "xtensa-lx106"}.get(self.value, self.value)
 
     @property
-    def conv_at_once(self) -> int:
-        """Pixels its packed convolution computes together."""
-        return conv_at_once(self.core)
+    def kernels(self) -> Kernels:
+        """The family of kernels the library has on it."""
+        return kernels_of(self.core)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _fitted(target: Target) -> dict[str, Any]:
 def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Target) -> int:
     """What blocks are expected to take, all their runs counted."""
     costs = instruction_costs(target)
-    return sum(predicted_instructions(block_counts(block, plan, target.conv_at_once), costs) for block, plan in blocks)
+    return sum(predicted_instructions(block_counts(block, plan, target.kernels), costs) for block, plan in blocks)
 
 
 def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGraph:
@@ -135,14 +137,20 @@ class _Instructions:
         if self.graph.accumulates(index):
             return self._accumulator(layer, stage)
         runs = tuple(self._run(stage, length) for length in range(1, self.longest + 1))
-        return replace(layer, work=rows_cost(tensors[stage.output], runs), run_costs=runs)
+        alone = rows_cost(tensors[stage.output], runs) + self._block
+        return replace(layer, work=alone, run_costs=runs, pull_cost=ceil(costs["pulls"]))
 
     def _accumulator(self, layer: Layer, stage: Stage) -> Layer:
         """Its runs are those in which it adds up its input; what makes its output comes on top."""
         visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
         source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]
-        return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1), run_costs=visits)
+        return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1) + self._block, run_costs=visits)
+
+    @property
+    def _block(self) -> int:
+        """What running any block takes."""
+        return ceil(instruction_costs(self.target)["blocks"])
 
     def _run(self, stage: Stage, length: int) -> int:
-        counts = stage_counts(stage, self.graph.tensors, {length: 1}, self.target.conv_at_once)
+        counts = stage_counts(stage, self.graph.tensors, {length: 1}, self.target.kernels)
         return ceil(expected_instructions(counts, instruction_costs(self.target)))

@@ -76,7 +76,7 @@ class Accountant:
     def _of_part(self, part: Part, target: Target) -> float:
         key = id(part.plan), target
         if key not in self._counts:
-            counts = block_counts(part.plan.block, part.plan.schedule, target.conv_at_once)
+            counts = block_counts(part.plan.block, part.plan.schedule, target.kernels)
             self._counts[key] = expected_instructions(counts, instruction_costs(target))
         return self._counts[key]
 

@@ -55,7 +55,7 @@ class Estimates:
             runs = {}
             for start, end in zip((0, *ends), ends, strict=False):
                 runs[end - start] = runs.get(end - start, 0) + output.height
-        return expected_instructions(stage_counts(stage, tensors, runs, target.conv_at_once), instruction_costs(target))
+        return expected_instructions(stage_counts(stage, tensors, runs, target.kernels), instruction_costs(target))
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:

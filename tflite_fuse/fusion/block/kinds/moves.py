@@ -10,7 +10,17 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, StageCheck, StoredTables, Tensors, Window
+from tflite_fuse.fusion.block.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tensors,
+    Window,
+    pixels_of,
+)
 from tflite_fuse.fusion.block.kinds.moving.channels import FILLED, ChannelParameters
 from tflite_fuse.fusion.block.limits import MAX_TENSORS
 from tflite_fuse.fusion.block.operators.operands import Activation, read_constant, read_quantization, tensor_name
@@ -20,6 +30,13 @@ from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind, Stora
 from tflite_fuse.model.types import TensorType
 
 _MAX_CONCATENATION_INPUTS = 10
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """Pixels are copied, each in as many pieces as there are inputs."""
+    pixels = pixels_of(runs)
+    return {"copied values": pixels * tensors[stage.output].channels, "copies": pixels * max(len(stage.inputs), 1)}
+
 
 # ---- PAD ----
 
@@ -84,6 +101,8 @@ PAD = Kind(
     check=_check_pad,
     reference=_pad,
     decode_table=_decode_pad,
+    work=_work,
+    counts=("copied values", "copies"),
     lowerings={"PAD": _lower_pad, "PADV2": _lower_pad},
 )
 
@@ -125,6 +144,8 @@ CONCATENATION = Kind(
     inputs=(1, MAX_TENSORS),
     check=_check_concatenation,
     reference=_concatenation,
+    work=_work,
+    counts=("copied values", "copies"),
     lowerings={"CONCATENATION": _lower_concatenation},
     layers=("concat",),
 )
@@ -136,4 +157,4 @@ def _check_source(check: StageCheck) -> None:
     check.require(check.output.storage is Storage.SCRATCH, "does not write to scratch")
 
 
-SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source)
+SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source, work=_work, counts=("copied values", "copies"))

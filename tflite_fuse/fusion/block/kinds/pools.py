@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.fusion.block.entry import (
     NOWHERE,
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -20,7 +22,7 @@ from tflite_fuse.fusion.block.entry import (
     Tensors,
     Window,
     int32_bytes,
-    without_weights,
+    pixels_of,
 )
 from tflite_fuse.fusion.block.kinds.weighted.common import requantize, taps
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import sum_stage
@@ -64,6 +66,16 @@ def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
 def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((_, values),) = operands
     return np.asarray(np.max([seen for _, _, seen in taps(stage, values, output, fill=-128)], axis=0))
+
+
+def _work_average(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    outputs = pixels_of(runs) * tensors[stage.output].channels
+    return {"averaged values": outputs * prod(stage.kernel_size), "averages": outputs}
+
+
+def _work_max(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    outputs = pixels_of(runs) * tensors[stage.output].channels
+    return {"compared values": outputs * prod(stage.kernel_size), "largest values": outputs}
 
 
 def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
@@ -144,8 +156,8 @@ def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stag
     return replace(stage, requantization=Requantization(entry[1:2], entry[2:3]))
 
 
-def _work_global(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
-    return without_weights(stage, tensors, runs, at_once) | {"other values": tensors[stage.inputs[0]].nbytes}
+def _work_global(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return {"summed values": tensors[stage.inputs[0]].nbytes, "averages": tensors[stage.output].channels}
 
 
 def _mean(view: OperatorView) -> Lowered:
@@ -177,6 +189,8 @@ AVERAGE_POOL = Kind(
     outside=lambda stage, source: 0,
     check=_check_pool,
     reference=_average,
+    work=_work_average,
+    counts=("averaged values", "averages"),
     lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
     layers=("avgpool",),
 )
@@ -187,6 +201,8 @@ MAX_POOL = Kind(
     outside=lambda stage, source: -128,
     check=_check_pool,
     reference=_max,
+    work=_work_max,
+    counts=("compared values", "largest values"),
     lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},
     layers=("maxpool",),
 )
@@ -199,5 +215,6 @@ GLOBAL_AVERAGE = Kind(
     encode_table=_encode_global,
     decode_table=_decode_global,
     work=_work_global,
+    counts=("summed values", "averages"),
     lowerings={"MEAN": _mean},
 )

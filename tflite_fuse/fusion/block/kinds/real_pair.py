@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -79,7 +80,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=RealPairParameters(operation, *sides, decode_steps(table[:_STEPS_BYTES])))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """As measured for nothing: about as long as many look-ups take."""
     return {"looked up": 20 * pixels_of(runs) * tensors[stage.output].channels}
 

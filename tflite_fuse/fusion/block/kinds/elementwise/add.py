@@ -7,14 +7,17 @@ from dataclasses import astuple, dataclass, replace
 
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
+    Runs,
     StageCheck,
     StoredTables,
     Tables,
     Tensors,
     int32_bytes,
     parameters_of,
+    pixels_of,
 )
 from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier_below_one
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
@@ -85,6 +88,10 @@ def decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> Sta
     return replace(stage, parameters=AddParameters(*stored.table(7).tolist()))
 
 
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return {"sums": pixels_of(runs) * tensors[stage.output].channels}
+
+
 def _lower(view: OperatorView) -> Lowered:
     """ADD of equal shapes."""
     first, second, output = view.pair()
@@ -111,6 +118,8 @@ ADD = Kind(
     reference=_reference,
     encode_table=encode_addition,
     decode_table=decode_addition,
+    work=_work,
+    counts=("sums",),
     lowerings={"ADD": _lower, "SUB": _lower_subtraction},
     layers=("add",),
 )

@@ -21,6 +21,7 @@ from tflite_fuse.fusion.block.arithmetic import (
     truncating_divide,
 )
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -81,7 +82,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=LookupParameters(stored.table_bytes(len(VALUES))))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     return {"looked up": pixels_of(runs) * tensors[stage.output].channels}
 
 

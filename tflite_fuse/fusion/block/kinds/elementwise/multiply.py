@@ -8,6 +8,7 @@ from dataclasses import replace
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -49,7 +50,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, requantization=Requantization(entry[1:2], entry[2:3]))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     return {"products": pixels_of(runs) * tensors[stage.output].channels}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -81,7 +82,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=parameters)
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """Two multiplications by a multiplier and shift, each of which takes about what a product takes."""
     return {"products": 2 * pixels_of(runs) * tensors[stage.output].channels}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, Tensors, parameters_of, pixels_of
+from tflite_fuse.fusion.block.entry import Kernels, Kind, Operand, Runs, StageCheck, Tensors, parameters_of, pixels_of
 from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters, decode_addition, encode_addition
 from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier, quantize_multiplier_below_one
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
@@ -34,7 +34,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return scaled((term_0 - term_1) ** 2, numbers.output_multiplier, numbers.output_shift) + output.zero_point
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """Three multiplications by a multiplier and shift, each of which takes about what a product takes."""
     return {"products": 3 * pixels_of(runs) * tensors[stage.output].channels}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, Tensors, Window, pixels_of
+from tflite_fuse.fusion.block.entry import Kernels, Kind, Operand, Runs, StageCheck, Tensors, Window, pixels_of
 from tflite_fuse.fusion.block.limits import MAX_WINDOW
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
@@ -58,7 +58,7 @@ def _scatter(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
     return squares.reshape(output.height, output.width, -1)
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     values = pixels_of(runs) * tensors[stage.output].channels
     return {"other values": values, "other outputs": values}
 

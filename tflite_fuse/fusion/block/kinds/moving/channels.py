@@ -13,6 +13,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -72,7 +73,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=ChannelParameters(tuple(sources), fill))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     values = pixels_of(runs) * tensors[stage.output].channels
     return {"other values": values, "other outputs": values}
 

@@ -19,6 +19,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -93,7 +94,7 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=ResizeParameters(tuple(places[: output.height]), tuple(places[output.height :])))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     values = pixels_of(runs) * tensors[stage.output].channels
     return {"other values": 4 * values, "other outputs": values}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -10,7 +9,17 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, Window, required
+from tflite_fuse.fusion.block.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tensors,
+    Window,
+    required,
+)
 from tflite_fuse.fusion.block.kinds.weighted.common import (
     add_bias,
     check_weights,
@@ -20,24 +29,13 @@ from tflite_fuse.fusion.block.kinds.weighted.common import (
     taps,
     window_stage,
 )
-from tflite_fuse.fusion.block.kinds.weighted.convolution import (
-    CONV_COUNTS,
-    PLAIN_COUNTS,
-    by_way,
-    packed_conv_work,
-    plain_work,
-)
-from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, STACK_POINTERS
+from tflite_fuse.fusion.block.kinds.weighted.work import DEPTHWISE_COUNTS, PLAIN_COUNTS, weighted_work
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import (
     convolution_requantization,
 )
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
-from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
-
-_OWN_KERNEL = 3
-"""Width of the window for which few pixels left over have kernels of their own."""
 
 
 def _check(check: StageCheck) -> None:
@@ -72,20 +70,8 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
     return 0 if only_adds else _products(stage, tensors)
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
-    source, macs = tensors[stage.inputs[0]], _products(stage, tensors)
-    if not can_pack(stage, source, STACK_POINTERS):
-        return plain_work(stage, tensors, runs, macs)
-    if packs_as_conv(stage.kind, source):
-        return packed_conv_work(stage, tensors, runs, at_once, macs)
-    found = Counter[str]()  # pixels that a group lacks take as long as those it has
-    for length, times in runs.items():
-        left_over = length % DEPTHWISE_PIXELS
-        few = stage.kernel_size[1] == _OWN_KERNEL and 0 < left_over <= 3 - stage.stride[1]
-        found["depthwise"] += (length // DEPTHWISE_PIXELS + (left_over > 0 and not few)) * DEPTHWISE_PIXELS * times
-        if few:
-            found["depthwise single" if left_over == 1 else "depthwise pair"] += left_over * times
-    return by_way(found, macs, tensors[stage.output].channels)
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return weighted_work(stage, tensors, runs, kernels, _products(stage, tensors))
 
 
 def _lower(view: OperatorView) -> Lowered:
@@ -124,11 +110,7 @@ DEPTHWISE = Kind(
     decode_table=_decode,
     macs=_macs,
     work=_work,
-    counts=(
-        *(f"depthwise{way} {what}" for way in ("", " pair", " single") for what in ("macs", "outputs")),
-        *CONV_COUNTS,
-        *PLAIN_COUNTS,
-    ),
+    counts=(*DEPTHWISE_COUNTS, *PLAIN_COUNTS),
     lowerings={"DEPTHWISE_CONV_2D": _lower},
     layers=("dw",),
 )

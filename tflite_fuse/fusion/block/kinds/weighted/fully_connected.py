@@ -8,7 +8,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
-from tflite_fuse.fusion.block.entry import Kind, Operand, Runs, StageCheck, StoredTables, Tensors, required
+from tflite_fuse.fusion.block.entry import Kernels, Kind, Operand, Runs, StageCheck, StoredTables, Tensors, required
 from tflite_fuse.fusion.block.kinds.weighted.common import (
     add_bias,
     check_weights,
@@ -17,6 +17,7 @@ from tflite_fuse.fusion.block.kinds.weighted.common import (
     matmul,
     requantize,
 )
+from tflite_fuse.fusion.block.kinds.weighted.work import CONV_COUNTS, PLAIN_COUNTS, weighted_work
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import convolution_requantization, fully_connected_requantization
@@ -51,8 +52,11 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
     return tensors[stage.inputs[0]].nbytes * tensors[stage.output].channels
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
-    return {"dense macs": _macs(stage, tensors), "dense outputs": tensors[stage.output].channels}
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """That of a single pixel is a convolution; more are summed up by a kernel of its own."""
+    if tensors[stage.inputs[0]].pixels == 1:
+        return weighted_work(stage, tensors, runs, kernels, _macs(stage, tensors))
+    return {"dense macs": _macs(stage, tensors)}
 
 
 def _lower(view: OperatorView) -> Lowered:
@@ -102,7 +106,7 @@ FULLY_CONNECTED = Kind(
     decode_table=_decode,
     macs=_macs,
     work=_work,
-    counts=("dense macs", "dense outputs"),
+    counts=("dense macs", *CONV_COUNTS, *PLAIN_COUNTS),
     lowerings={"FULLY_CONNECTED": _lower},
     layers=("fc",),
 )

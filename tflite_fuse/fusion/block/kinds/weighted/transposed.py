@@ -11,6 +11,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -82,7 +83,7 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
     return taps // prod(stage.spread)
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     pixels = pixels_of(runs)
     return {
         "plain macs": pixels * _macs(stage, tensors),
