@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.device.program import Int8Array, Program, write_program
+from tflite_fuse.export.library import flat_sources, with_kinds
+from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
@@ -180,6 +182,17 @@ def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -
 
 def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
     return max(int(line[3]) for line in lines if line[:2] == ["stack", which])
+
+
+def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[StageKind]) -> int:
+    """Bytes of code and constants that programs with blocks of these kinds link; of all kinds if none is given."""
+    for name, content in with_kinds(flat_sources(), kinds).items():
+        (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    parts = [path.name for path in sorted(directory.glob("*.c"))]
+    roots = "-nostdlib -r -Wl,--gc-sections,-u,tflite_fuse_prepare,-u,tflite_fuse_invoke"
+    command = f"{target.prefix}gcc -std=gnu11 {target.flags} {flags} {roots} -I. -o linked.o".split()
+    _run([*command, *parts], directory)
+    return int(_run([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
 
 
 def library_size(target: Target, directory: Path, flags: str) -> dict[str, int]:

@@ -10,7 +10,8 @@ import pytest
 import tflite_fuse
 from tests.conftest import shared_models
 from tests.device.program import fusable_core, program_of
-from tests.device.targets import TARGETS, Target, build, execute, library_size
+from tests.device.targets import TARGETS, Target, build, execute, library_size, linked_size
+from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -84,6 +85,26 @@ def test_the_stack_is_what_is_said_and_the_measurement_sees_it(target: Target, t
 )
 def test_public_models(path: Path, target: Target, tmp_path: Path) -> None:
     check(load_model(path), target, tmp_path, inputs=4)
+
+
+@pytest.mark.parametrize(("flags", "limit"), [("-O2", 25 * 1024), ("-Os", 22 * 1024)])
+@pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4", "cortex-m55"])
+def test_the_kinds_of_version_0_1_take_little_flash(
+    name: str, flags: str, limit: int, tmp_path: Path
+) -> None:
+    if TARGETS[name].missing():
+        pytest.skip(f"{', '.join(TARGETS[name].missing())} not installed")
+    first = [kind for kind in StageKind if kind <= StageKind.SOURCE]
+    assert linked_size(TARGETS[name], tmp_path, flags, first) <= limit
+
+
+def test_every_other_kind_takes_at_most_one_kibibyte_and_is_left_out_where_it_is_not_used(tmp_path: Path) -> None:
+    target = TARGETS["cortex-m7"]
+    if target.missing():
+        pytest.skip(f"{', '.join(target.missing())} not installed")
+    least = linked_size(target, tmp_path, "-O2", [StageKind.CONV])
+    for kind in [kind for kind in StageKind if kind > StageKind.SOURCE]:
+        assert 0 < linked_size(target, tmp_path, "-O2", [StageKind.CONV, kind]) - least <= 1024, kind.name
 
 
 @pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4", "cortex-m55"])

@@ -14,6 +14,7 @@ from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.fusion.block.stages import Storage
+from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.fusion.lower.extract import extract_block
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
@@ -114,6 +115,17 @@ def expected(inputs: list[np.ndarray]) -> list[list[int]]:
 def test_computes_what_the_reference_computes(make: object, tail: str, tmp_path: Path) -> None:
     folder = export(make(tail), tmp_path / "model")  # type: ignore[operator]
     assert outputs(compile_with(folder, RUNNER, SANITIZED), images(6)) == expected(images(6))
+
+
+def test_kernels_the_model_has_no_use_for_are_left_out(tmp_path: Path) -> None:
+    folder = export(fused("none"), tmp_path / "model")
+    (folder / "main.c").write_text(RUNNER)
+    collected = ["-O1", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    run([*STRICT, *collected, f"-I{folder}", *sorted(folder.glob("*.c")), "-o", folder / "program"])
+    linked = set(re.findall(r"\btflite_fuse_kind_(\w+)", run(["nm", folder / "program"])))
+    blocks = blocks_in(load_model(fused("none"))).values()
+    assert linked == {stage.kind.name.lower() for plan in blocks for stage in plan.block.stages}
+    assert outputs(folder / "program", images(3)) == expected(images(3))
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

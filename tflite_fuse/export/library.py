@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
+from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.export.folder import Files
+from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _INCLUDED_PATH = re.compile(rb'(?<=#include ")[./a-z]+/(?=tflite_fuse)')
+_TABLE = "tflite_fuse_kinds.c"
+_ROW = re.compile(r"row\((\w+), \w+\)")
+_ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
 
@@ -36,6 +43,28 @@ def flat_sources() -> dict[str, bytes]:
     """
     parts = ((path.rpartition("/")[2], content) for path, content in sources("").items())
     return {name: _INCLUDED_PATH.sub(b"", content) for name, content in parts if not name.startswith(_GLUE)}
+
+
+def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
+    """The same folder with the kernels of these kinds alone.
+
+    The others lose their row in the library's table of kinds. Nothing names them then, so that linkers that collect
+    sections leave them out; a block that uses one is refused as if the kind were unknown.
+
+    Raises:
+        RuntimeUnavailableError: the installed library's table is not what this package knows.
+    """
+    path = next((path for path in files if path.rpartition("/")[2] == _TABLE), None)
+    if path is None or not kinds:
+        return files
+    content, wanted = files[path], {kind.name for kind in kinds}
+    table = content if isinstance(content, str) else content.decode()
+    kept = [row.group() for row in _ROW.finditer(table) if row.group(1) in wanted]
+    if len(kept) != len(wanted) or not _ROWS.search(table):
+        raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
+    rows = " \\\n  ".join(("#define KINDS(row)", *kept))
+    said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
+    return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
 
 
 def licence(where: str) -> dict[str, bytes]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import PlanError, UsageError
+from tflite_fuse.export import library
 from tflite_fuse.export.arena import Runtime, runtime_for
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, blocks_in
 from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
@@ -94,7 +95,9 @@ def export_model(
     runtime = runtime_for(format, kernels, tflm) if format != "c" else None
     title, data, model = _read(source)
     content = _with_tflm(model, data, title, target, format, runtime) if runtime else _plain(model, title, target)
-    return Export(write_folder(target, content.files, force=force), content.arena_bytes, content.notes)
+    kinds = {stage.kind for plan in blocks_in(model).values() for stage in plan.block.stages}
+    files = library.with_kinds(content.files, kinds)
+    return Export(write_folder(target, files, force=force), content.arena_bytes, content.notes)
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:

@@ -95,29 +95,30 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   }
   const bool by_column = call->at_once > 1;
   const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
-  const int32_t below = inside > 0 ? input->height : 0;
-  int8_t** const end = pointers + rows * to_next_row;
-  for (; row < 0 && pointers != end; row += dilation, pointers += to_next_row) {
-    point_on(pointers, spacing, call->pad, 0, columns);
+  int8_t** next = pointers + from * spacing;
+  if (inside != columns || row < 0 || row + (rows - 1) * dilation >= input->height) {
+    point_on(pointers, 1, call->pad, 0, rows * columns); /* what lies inside comes over it */
   }
-  if (row < below && pointers != end) {
+  int32_t left = inside > 0 ? rows : 0;
+  for (; row < 0 && left > 0; --left, row += dilation) {
+    next += to_next_row;
+  }
+  if (left > 0 && row < input->height) {
     /* Rows lie equally far apart: one division for all. */
     const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
     uint32_t slot = slot_of(&r, row, first + from);
-    do {
-      int8_t** next = point_on(pointers, spacing, call->pad, 0, from);
-      next = point_to_slots(next, spacing, &r, slot, inside);
-      point_on(next, spacing, call->pad, 0, columns - from - inside);
+    for (;;) {
+      point_to_slots(next, spacing, &r, slot, inside);
+      row += dilation;
+      if (--left == 0 || row >= input->height) {
+        break;
+      }
       slot += to_next_slot;
       slot -= slot >= r.capacity ? r.capacity : 0;
-      row += dilation;
-      pointers += to_next_row;
-    } while (row < below && pointers != end);
+      next += to_next_row;
+    }
   }
-  for (; pointers != end; pointers += to_next_row) {
-    point_on(pointers, spacing, call->pad, 0, columns);
-  }
-  return by_column ? pointers + rows * (columns - 1) : pointers;
+  return pointers + rows * columns;
 }
 
 /* ---- Stages ---- */

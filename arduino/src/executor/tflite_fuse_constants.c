@@ -1,4 +1,8 @@
 /* Checks the constants of a stage: weights, tables of multipliers and shifts, the pixel that pads. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os") /* what runs once, when a model is loaded, is made to be small */
+#endif
+
 #include "tflite_fuse_checks.h"
 
 int64_t tflite_fuse_bounded(int64_t a, int64_t b) {

@@ -1,4 +1,8 @@
 /* Checks the shape of a block: tensors, stages, how they fit together, scratch and the work to expect. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os") /* what runs once, when a model is loaded, is made to be small */
+#endif
+
 #include "tflite_fuse_checks.h"
 
 enum { STEPS_PER_PIXEL = 64 /* work of the executor itself */ };

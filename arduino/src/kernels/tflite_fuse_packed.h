@@ -6,8 +6,8 @@
 #ifndef TFLITE_FUSE_PACKED_H_
 #define TFLITE_FUSE_PACKED_H_
 
-#if defined(__OPTIMIZE_SIZE__) && defined(__GNUC__) && !defined(__clang__)
-/* These kernels are where the time goes: also where everything else is compiled for size. */
+#if defined(__OPTIMIZE_SIZE__) && !defined(TFLITE_FUSE_NO_INNER_LOOPS) && defined(__GNUC__) && !defined(__clang__)
+/* Inner loops are where the time goes: also where everything else is compiled for size. */
 #pragma GCC optimize("O2")
 #endif
 

@@ -1,4 +1,5 @@
 /* The inner loops of the packed convolution with DSP instructions: two pixels by two channels, or one pixel. */
+#define TFLITE_FUSE_NO_INNER_LOOPS /* but those that are written out */
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE

@@ -109,9 +109,9 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
         : "r8", "r9", "r10", "r12", "cc", "memory");                                                            \
   } while (0)
 
-/* Eight quads a turn, two by two; the lowest bit of `start`: an odd one comes before. */
+/* Four quads a turn, two by two; the lowest bit of `start`: an odd one comes before. */
 #define TFLITE_FUSE_START_2X1(quads) \
-  (((quads) == 1 ? 4 * (19 * 4) : (0u - (quads) / 2) % 4 * (19 * 4)) * 2 + (quads) % 2)
+  (((quads) == 1 ? 2 * (19 * 4) : (0u - (quads) / 2) % 2 * (19 * 4)) * 2 + (quads) % 2)
 
 #define TFLITE_FUSE_HALF_QUAD_2X1_(sum, even, odd, quad)                                                        \
   "sxtb16 %[t], " quad "\n\tsmlad %[" sum "], " even ", %[t], %[" sum "]\n\t"                                   \
@@ -131,7 +131,7 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
         "ldrd r3, r4, [%[wide]], #8\n\tldrd r8, r9, [%[weights]], #8\n\tmov r12, %[t]\n\t"                      \
         TFLITE_FUSE_HALF_QUAD_2X1_("a", "r3", "r4", "r8") TFLITE_FUSE_HALF_QUAD_2X1_("b", "r3", "r4", "r9")     \
         "mov %[t], r12\n2:\n\tadd pc, %[t]\n\tnop\n1:\n\t"                                                      \
-        TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_     \
+        TFLITE_FUSE_2_QUADS_2X1_ TFLITE_FUSE_2_QUADS_2X1_                                                       \
         "cmp %[end], %[wide]\n\tbne 1b"                                                                         \
         : [a] "+r"(a_), [b] "+r"(b_), [wide] "+r"(wide_), [weights] "+r"(weights_), [t] "+r"(t_)                \
         : [end] "r"(end_)                                                                                       \

@@ -1,6 +1,10 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
  * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
  * this code is made to be small. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 

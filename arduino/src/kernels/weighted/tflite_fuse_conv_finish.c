@@ -1,4 +1,5 @@
 /* The packed convolution's way from sums to outputs where it cannot be the fast one, for the inner loops of all cores. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE

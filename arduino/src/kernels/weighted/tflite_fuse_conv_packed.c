@@ -5,6 +5,7 @@
  * Two pixels are computed together, or the one that is left over. What they see is first brought into the form the
  * core's inner loops multiply fastest (`widen`: in kernels/dsp and kernels/portable), once for all channels if it fits
  * on the stack, else part by part, each for some channels. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE
@@ -123,8 +124,8 @@ static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t 
 
 /* Adds to the sums of some channels of two pixels, or of one, what their windows give, part by part. Taps are read where
  * they lie. */
-TFLITE_FUSE_INLINE void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window,
-                                  int32_t pixels, const int8_t* weights, int32_t channels) {
+static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
+                      const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t to_next = stage->stride_width;
   uint32_t *wide = space->part.wide, *const end = wide + PART_WORDS;
@@ -154,13 +155,8 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
     const int32_t some = tflite_fuse_min(at_once, channels - first);
     j->channel = table + first;
     start_sums(space->part.sums, j->channel, some, pixels);
-    if (pixels == 2) {
-      sum_parts(j, space, window, 2, weights + first * j->values, some);
-      tflite_fuse_conv_finish_parts(j, space->part.sums, some);
-    } else {
-      sum_parts(j, space, window, 1, weights + first * j->values, some);
-      tflite_fuse_conv_finish_parts_single(j, space->part.sums, some);
-    }
+    sum_parts(j, space, window, pixels, weights + first * j->values, some);
+    (pixels == 2 ? tflite_fuse_conv_finish_parts : tflite_fuse_conv_finish_parts_single)(j, space->part.sums, some);
   }
 }
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tflite_fuse.fusion.block.arithmetic import Int64Array
 from tflite_fuse.fusion.block.entry import (
+    Kernels,
     Kind,
     Operand,
     Runs,
@@ -163,7 +164,7 @@ def _decode_quantize(stage: Stage, tensors: Tensors, stored: StoredTables) -> St
     return replace(stage, parameters=decode_steps(stored.table_bytes(4 * (_ANSWERS + 2))))
 
 
-def _work_of_halving(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work_of_halving(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     return {"looked up": _HALVINGS * pixels_of(runs) * tensors[stage.output].channels}
 
 
@@ -187,7 +188,7 @@ def _decode_dequantize(stage: Stage, tensors: Tensors, stored: StoredTables) -> 
     return replace(stage, parameters=DequantizeParameters(stored.table_bytes(4 * _ANSWERS)))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, at_once: int) -> dict[str, int]:
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     return {"looked up": pixels_of(runs) * tensors[stage.output].channels}
 
 
