@@ -44,6 +44,7 @@ EMULATE(uint16x8_t, 8, vidupq_n_u16, (uint32_t a, int step), (uint16_t)(a + (uin
 EMULATE(int8x16_t, 16, vldrbq_s8, (const int8_t* a), a[i])
 EMULATE(int32x4_t, 4, vldrwq_s32, (const int32_t* a), a[i])
 EMULATE(int8x16_t, 16, vldrbq_z_s8, (const int8_t* a, mve_pred16_t p), (int8_t)(p >> i & 1 ? a[i] : 0))
+EMULATE(int32x4_t, 4, vldrbq_z_s32, (const int8_t* a, mve_pred16_t p), p >> 4 * i & 1 ? a[i] : 0)
 EMULATE(int16x8_t, 8, vldrbq_s16, (const int8_t* a), a[i])
 EMULATE(int16x8_t, 8, vldrhq_s16, (const int16_t* a), a[i])
 EMULATE(int16x8_t, 8, vldrbq_z_s16, (const int8_t* a, mve_pred16_t p), (int16_t)(p >> 2 * i & 1 ? a[i] : 0))
@@ -116,6 +117,7 @@ static inline int32_t emulated_multiply_high(int32_t a, int32_t b) {
 }
 
 EMULATE(int32x4_t, 4, vaddq_s32, (int32x4_t a, int32x4_t b), emulated_add(a[i], b[i]))
+EMULATE(int32x4_t, 4, vsubq_s32, (int32x4_t a, int32x4_t b), (int32_t)((uint32_t)a[i] - (uint32_t)b[i]))
 EMULATE(int32x4_t, 4, vaddq_n_s32, (int32x4_t a, int32_t b), emulated_add(a[i], b))
 EMULATE(int32x4_t, 4, vandq_s32, (int32x4_t a, int32x4_t b), a[i] & b[i])
 EMULATE(int32x4_t, 4, vmvnq_s32, (int32x4_t a), ~a[i])

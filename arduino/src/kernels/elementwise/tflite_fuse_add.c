@@ -1,6 +1,13 @@
 /* Addition of two tensors of equal shape and different scales, or subtraction. */
 #include "../../executor/tflite_fuse_checks.h"
+#include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
+
+#if TFLITE_FUSE_MVE
+
+static void add(const tflite_fuse_call* call) { tflite_fuse_add_vectors(call); }
+
+#else
 
 /* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
 typedef struct {
@@ -79,6 +86,8 @@ static void add(const tflite_fuse_call* call) {
     add_any(call, a, b);
   }
 }
+
+#endif
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                            int64_t room) {

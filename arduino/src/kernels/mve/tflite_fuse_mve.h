@@ -86,6 +86,9 @@ TFLITE_FUSE_INLINE void tflite_fuse_finish_4(const tflite_fuse_call* call, int32
   }
 }
 
+/* ADD, of any scales. */
+void tflite_fuse_add_vectors(const tflite_fuse_call* call);
+
 #endif
 
 #endif
