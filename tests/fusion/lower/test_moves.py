@@ -38,7 +38,7 @@ def test_channels_are_padded_with_the_zero_point_of_the_output() -> None:
     [
         (moving("PAD", [[[0, 0], [1, 0], [0, 0], [1, 0]]], (1, 3, 3, 5)), "pads channels, and rows or columns"),
         (moving("PAD", [[[1, 0], [0, 0], [0, 0], [0, 0]]], (2, 2, 3, 4)), "batch of 2|pads the batch"),
-        (moving("SLICE", [[0, 1, 0, 0], [1, 1, 3, 4]], (1, 1, 3, 4)), "does not move whole channels"),
+        (moving("SLICE", [[0, 1, 0, 1], [1, 1, 3, 2]], (1, 1, 3, 2)), "moves no whole channels"),
         (moving("SLICE", [[0, 0, 0, 3], [1, 2, 3, 2]], (1, 2, 3, 2)), "not within 4 values"),
         (moving("SLICE", [[0, 0, 0], [1, 2, 3]], (1, 2, 3, 4)), "slices 3 of 4 dimensions"),
         (moving("SLICE", [[0, 0, 0, 0], [1, 2, 3, 2]], (1, 2, 3, 3)), r"has the shape"),

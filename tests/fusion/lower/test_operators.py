@@ -180,7 +180,7 @@ def test_add_concatenation_mean_pool_and_fully_connected_say_what_they_cannot() 
         return found or ""
 
     image = (1, 4, 4, 2)
-    assert "broadcasts [1, 4, 4, 2] and [1, 1, 1, 2]" in reason("ADD", [image, (1, 1, 1, 2)], image, None)
+    assert "broadcasts [1, 4, 4, 2] and [1, 1, 4, 2]" in reason("ADD", [image, (1, 1, 4, 2)], image, None)
     axis = make_options("ConcatenationOptions", axis=1)
     assert "along axis 1, not along channels" in reason("CONCATENATION", [image, image], (1, 8, 4, 2), axis)
     assert "joins 1 tensors" in reason("CONCATENATION", [image], image, None)
