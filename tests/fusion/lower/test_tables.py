@@ -251,3 +251,19 @@ def test_a_cast_of_uint8_that_others_read_is_refused() -> None:
     (x,) = model.main.inputs
     both = replace_main(model, replace(model.main, outputs=(*model.main.outputs, x)))
     assert "read by others, too" in str(fusability(both)[0])
+
+
+def test_what_a_table_passes_over_is_computed_where_others_read_it() -> None:
+    """ELU, then ADD with its input, is a table; a third operator reads what ELU wrote."""
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 1.0, -128)
+    source = add_convolution(raw, x, SHAPE)
+    curved, doubled, output = (raw.tensor(SHAPE, 1.0, -128) for _ in range(3))
+    raw.operator("ELU", [source], [curved], None)
+    raw.operator("ADD", [curved, source], [doubled], make_options("AddOptions"))
+    convolved = add_convolution(raw, doubled, SHAPE)
+    raw.operator("ADD", [convolved, curved], [output], make_options("AddOptions"))
+    model = raw.build([x], [output])
+    block = extract_block(model, range(len(model.main.operators)))
+    assert len(block.inputs) == 1
+    assert [stage.kind for stage in block.stages].count(StageKind.LOOKUP) == 2

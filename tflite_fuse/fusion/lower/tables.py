@@ -29,7 +29,7 @@ class Table:
 
     Attributes:
         lowered: as one stage; reads the tensor they all start from and writes what the last of them writes.
-        operators: which ones, ascending.
+        operators: those it takes the place of, ascending.
     """
 
     lowered: Lowered
@@ -132,7 +132,9 @@ def _tables(
         if len(operators) > 1 or not isinstance(stage.parameters if stage else None, LookupParameters):
             table = lookup_parameters(values[output.index])
             made = Stage(StageKind.LOOKUP, (start.index,), output.index, index, parameters=table)
-            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), operators)
+            # What the table passes over may be read by others, too: then it is computed all the same.
+            gone = tuple(each for each in operators if each == index or lowered[each].output.index not in kept)
+            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), gone)
     return found, []
 
 
