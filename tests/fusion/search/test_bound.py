@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
 from tests.fusion.weightless import block_of
+from tflite_fuse.fusion.block.axes import AxisWindow
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.estimate.block_costs import block_costs, driven_tensor
 from tflite_fuse.fusion.estimate.growing_block import Pricing
 from tflite_fuse.fusion.schedule.schedule import schedule
-from tflite_fuse.fusion.search.bound import BoundRules, least_arena
+from tflite_fuse.fusion.search.bound import BoundRules, _taps_inside, least_arena
 from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.model.tail_shares import TailShares
 from tflite_fuse.units import round_up
@@ -125,3 +126,20 @@ def test_pixels_nobody_reads_are_no_windows_to_count() -> None:
     maker.window(narrow, 1, (1, 1), (4, 4), (0, 0, 0, 0))
     graph = maker.graph()
     assert least_arena(graph) <= least_of_all(graph)
+
+
+@given(
+    st.integers(1, 5), st.integers(0, 9), st.integers(1, 8), st.integers(1, 5), st.integers(1, 20), st.integers(1, 20)
+)
+def test_taps_inside_an_axis_are_counted(
+    stride: int, padding: int, taps: int, dilation: int, length: int, count: int
+) -> None:
+    window = AxisWindow(stride, padding, (taps - 1) * dilation + 1)
+    starts = [index * stride - padding for index in range(count)]
+    inside = [sum(0 <= start + tap * dilation < length for tap in range(taps)) for start in starts]
+    assert _taps_inside(window, taps, dilation, length, count).tolist() == inside
+
+
+def test_a_window_of_many_taps_takes_no_memory_for_each() -> None:
+    taps = 1 << 30
+    assert _taps_inside(AxisWindow(1, 0, taps), taps, 1, 1 << 20, 3).tolist() == [1 << 20, (1 << 20) - 1, (1 << 20) - 2]

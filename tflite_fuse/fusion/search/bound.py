@@ -230,7 +230,8 @@ def _window_pixels(
 
 def _taps_inside(window: AxisWindow, taps: int, dilation: int, length: int, count: int) -> IntArray:
     """How many taps of each of ``count`` windows lie inside an axis of ``length`` positions."""
-    starts = np.arange(count, dtype=np.int64)[:, None] * window.stride - window.padding
-    positions = starts + np.arange(taps, dtype=np.int64)[None, :] * dilation
-    inside: IntArray = ((positions >= 0) & (positions < length)).sum(axis=1)
+    starts = np.arange(count, dtype=np.int64) * window.stride - window.padding
+    first = np.maximum(-(starts // dilation), 0)
+    behind = np.minimum((length - 1 - starts) // dilation + 1, taps)
+    inside: IntArray = np.maximum(behind - first, 0)
     return inside
