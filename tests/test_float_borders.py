@@ -114,7 +114,7 @@ def test_every_float_becomes_what_the_runtime_makes_of_it(scale: float, zero_poi
     m.operator("DEQUANTIZE", [conv(m, integer, (1, 5, 40, 6))], [back], None)
     before = serialize_model(m.build([real], [back]))
     after = tflite_fuse.rewrite(before, input_mode="external", inputs=4).model
-    assert operators(after) == ["CUSTOM:TFLITE_FUSE"]
+    assert set(operators(after)) == {"CUSTOM:TFLITE_FUSE"}
     assert_same_on_any_floats(before, after)
 
 

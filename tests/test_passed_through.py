@@ -122,7 +122,7 @@ def test_a_rewrite_that_needs_more_is_not_written(monkeypatch: pytest.MonkeyPatc
     model = branches()
     one_by_one = [model.main.operators[at] for at in (0, 2, 1, 3, 4)]
     data = serialize_model(replace_operators(model, one_by_one))
-    monkeypatch.setattr(rewriting, "make_passes", lambda *_: [Worse()])
+    monkeypatch.setattr(rewriting, "make_passes", lambda *_, **__: [Worse()])
     result = tflite_fuse.rewrite(data, verify=False)
     report = result.report
     assert result.model == data and report.before == report.after and not report.blocks

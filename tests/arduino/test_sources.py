@@ -76,6 +76,7 @@ class _Step(ctypes.Structure):
         ("input_count", ctypes.c_uint8),
         ("output_count", ctypes.c_uint8),
         ("scratch", _Place),
+        ("state", _Place),
     )
 
 
@@ -102,6 +103,7 @@ def test_two_blocks_that_read_one_source_are_not_loaded(library: HostLibrary) ->
                     0,
                     1,
                     _Place(48, 4000),
+                    _Place(0, 0),
                 )
                 for options in kept[:2]
             )

@@ -131,7 +131,7 @@ def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], direc
         lines.append(f"    {{{', '.join(names)}}},")
     lines.append("};")
     for position, tensor in enumerate(program.inputs):
-        values = b"".join(np.ascontiguousarray(arrays[position], np.int8).tobytes() for arrays in inputs)
+        values = b"".join(np.ascontiguousarray(arrays[position]).tobytes() for arrays in inputs)
         lines.append(_binary(directory, f"values_{tensor}", values))
     lines += _tensors(program, "inputs", program.inputs, "values_{}")
     lines += _tensors(program, "outputs", program.outputs, "0")

@@ -148,7 +148,7 @@ class Fuse:
 
     def _start(self, ordered: OrderedModel, known: KnownBlocks, plans: Plans) -> Start:
         options, model = self.options, ordered.model
-        lowered = lowerings_for(model, options.input_mode)
+        lowered = lowerings_for(model, options.input_mode, ordered.lowered)
         known = KnownBlocks(known)  # drafts of one order mean nothing in another
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
         searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tflite_fuse.fusion.lower.operators import lower_model
+from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.by_branch import orders_by_branch
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -28,11 +28,13 @@ class OrderedModel:
         model: without an offline plan.
         name: how notes call the order.
         notes: what was found about it before anything was fused.
+        lowered: its operators as stages, where that is known.
     """
 
     model: Model
     name: str
     notes: tuple[str, ...] = ()
+    lowered: Lowerings | None = None
 
 
 def orders_at_hand(model: Model, reorder: Reorder | None) -> tuple[OrderedModel, ...]:
@@ -53,8 +55,10 @@ def orders_at_hand(model: Model, reorder: Reorder | None) -> tuple[OrderedModel,
     if least.changed:
         found.append(OrderedModel(bare, "in the file"))
     found += _by_branch(bare, [each.model for each in found])
-    parts = frozenset(each.output.index for each in lower_model(bare) if not isinstance(each, str) and each.inner)
-    return tuple(replace(each, model=_with_parts_together(each.model, parts)) for each in found)
+    lowered = lower_model(bare)
+    parts = frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
+    together = [(each, _with_parts_together(each.model, parts)) for each in found]
+    return tuple(replace(each, model=model, lowered=lowered if model is bare else None) for each, model in together)
 
 
 def _with_parts_together(model: Model, parts: Collection[int]) -> Model:

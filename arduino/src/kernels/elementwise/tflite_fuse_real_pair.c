@@ -2,6 +2,10 @@
  *
  * What an int8 value is as float32 is in tables. The one operation on floats is done in integers here: rounded to the
  * nearest, halves to even, with subnormal numbers, on every core and under any compiler flag. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os") /* the few models that have it compute little with it */
+#endif
+
 #include <string.h>
 
 #include "../tflite_fuse_steps.h"
@@ -76,8 +80,18 @@ static uint32_t divided(uint32_t a, uint32_t b) {
   if (y.mantissa == 0) {
     return x.mantissa == 0 ? NO_NUMBER : sign | INFINITE;
   }
-  const uint64_t wide = (uint64_t)x.mantissa << 32, quotient = wide / y.mantissa;
-  return pack(sign, quotient << 1 | (wide != quotient * y.mantissa), x.exponent - y.exponent - 33);
+  /* Bit by bit: a division of 64 bits is a function of its own, which not every core's library has. */
+  uint64_t quotient = 0;
+  uint32_t rest = 0;
+  for (int32_t bit = 32 + MANTISSA_BITS; bit >= 0; --bit) {
+    rest = rest << 1 | (bit < 32 ? 0 : x.mantissa >> (bit - 32) & 1);
+    quotient <<= 1;
+    if (rest >= y.mantissa) {
+      rest -= y.mantissa;
+      quotient |= 1;
+    }
+  }
+  return pack(sign, quotient << 1 | (rest != 0), x.exponent - y.exponent - 33);
 }
 
 static uint32_t added(uint32_t a, uint32_t b) {
