@@ -159,3 +159,10 @@ def test_rights_the_runtime_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("it may open files" in note for note in tflite_fuse.inspect(data).notes)
     assert tflite_fuse.verify(data, data, inputs=1).unconfined == "it may open files"
     assert any("it may open files" in note for note in tflite_fuse.rewrite(data, inputs=1).report.notes)
+
+
+def test_outputs_of_many_floats_are_looked_at_in_part() -> None:
+    builder = ModelBuilder(3)
+    model = builder.build([builder.dequantize(builder.conv(builder.input((1, 20, 20, 3)), 16))])
+    given = generate_inputs(model, 4)
+    assert len(directed(model, given)) == len(given)

@@ -145,6 +145,6 @@ def _distance(a: Array, b: Array) -> float:
 def _bytes(array: Array) -> npt.NDArray[np.uint8]:
     """One byte for each of some elements: an int8 value, or the part of a longer one that changes with it."""
     values: npt.NDArray[Any] = np.ascontiguousarray(array).ravel()
-    values = values[:: max(1, -(-len(values) // _SAMPLED))]
+    values = np.ascontiguousarray(values[:: max(1, -(-len(values) // _SAMPLED))])
     parts = values.view(np.uint8).reshape(len(values), -1)
     return np.asarray(parts[:, max(0, parts.shape[1] - 2)])
