@@ -30,6 +30,7 @@ make_environment() {
 check_lint() { "$python" -m ruff check .; }
 check_format() { "$python" -m ruff format --check .; }
 check_types() { "$python" -m mypy; }
+check_docs() { "$python" -m sphinx --quiet --fail-on-warning --keep-going -c docs -b html . build/docs; }
 check_tests() { "$python" -m pytest --numprocesses auto; }
 
 step_times=()

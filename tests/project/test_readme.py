@@ -17,11 +17,8 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/architecture.md",
-    "docs/input.md",
-    "docs/pipelines.md",
-    "docs/split.md",
     "arduino/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
 )
 
 
@@ -46,9 +43,7 @@ def known_options() -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/input.md", "docs/pipelines.md", "docs/split.md", "arduino/README.md"]
-)
+@pytest.mark.parametrize("page", sorted({*PAGES} - {"CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md"}))
 def test_every_option_named_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     of_commands = re.findall(r"tflite-fuse [^`\n]*", text) + re.findall(r"`(--[^`]*)`", text)
@@ -60,7 +55,9 @@ def test_every_option_named_exists(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
-    assert not [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
+    made = ("reference/",)  # by scripts/reference.py, when the pages are built
+    kept = [link for link in links if "://" not in link and not link.startswith(made)]
+    assert not [link for link in kept if not ((ROOT / page).parent / link).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES)

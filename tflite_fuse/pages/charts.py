@@ -77,7 +77,7 @@ class Chart:
 
     def inline(self, title: str) -> str:
         """It as an element of a page, ``title`` for those who do not see it."""
-        root = ElementTree.fromstring(self._drawn("svg"))
+        root = ElementTree.fromstring(self._drawn("svg", clear=True))
         for tag in ("metadata", "defs/style"):
             for parent in (root, *root.iterfind(f"{{{_SVG}}}defs/..")):
                 for child in parent.findall(f"{{{_SVG}}}{tag}"):
@@ -90,13 +90,13 @@ class Chart:
         ElementTree.register_namespace("xlink", _XLINK)
         return _followed(ElementTree.tostring(root, encoding="unicode"))
 
-    def _drawn(self, format: str) -> bytes:
+    def _drawn(self, format: str, clear: bool = False) -> bytes:
         import matplotlib
 
         stream = io.BytesIO()
         with matplotlib.rc_context(self.style):
             metadata = {"Date": None} if format == "svg" else None
-            self.figure.savefig(stream, format=format, dpi=160, metadata=metadata, transparent=format == "svg")
+            self.figure.savefig(stream, format=format, dpi=160, metadata=metadata, transparent=clear)
         return stream.getvalue()
 
     def _tell(self, root: ElementTree.Element) -> None:
@@ -249,7 +249,7 @@ def front_chart(
         axes.margins(0.15, 0.25)
         axes.set_xlabel("arena in bytes")
         axes.xaxis.set_major_formatter(lambda value, _: _short(value))
-        axes.set_ylabel(f"{unit} over the model's own")
+        axes.set_ylabel(f"{unit}, as it is = 1")
     return chart
 
 

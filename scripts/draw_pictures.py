@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Draw the pictures of the documentation with the package itself: draw_pictures.py [FOLDER] (docs/pictures)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.pages.arena_map import arena_map
+from tflite_fuse.pages.charts import arena_chart, front_chart
+from tflite_fuse.zoo import networks
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+
+
+def main() -> None:
+    """Draw them all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    before = arena_map(load_model(SAMPLE_MODEL))
+    after = arena_map(load_model(tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).model))
+    arena_chart(before, "as it is", before.head_bytes).save(folder / "arena_before.svg")
+    arena_chart(after, "rewritten", before.head_bytes).save(folder / "arena_after.svg")
+    front = tflite_fuse.pareto(serialize_model(networks.inverted_residual_network(size=96)), input_mode="external")
+    points = [(row.ram_bytes, row.compute_factor) for row in front.rows]
+    front_chart(points, []).save(folder / "front.svg")
+    for path in sorted(folder.glob("*.svg")):
+        print(f"{path.name}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""The reference pages, made of the code: operators, commands, Python interface, schemas, error sentences.
+
+reference.py FOLDER writes them there; building the pages does so, too. Nothing in them is written by hand, so none
+is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import typer
+
+import tflite_fuse
+from tflite_fuse import errors
+from tflite_fuse.cli import app
+from tflite_fuse.fusion.block.kinds.table import KINDS, LOWERINGS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+EXIT_CODES = {"LimitError": 1, "VerificationError": 1}
+"""Of the command line; every other error ends with 2."""
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    return {
+        "operators.md": operators(),
+        "commands.md": commands(),
+        "python.md": python(),
+        "schemas.md": schemas(),
+        "errors.md": error_sentences(),
+    }
+
+
+# ---- operators ----
+
+
+def operators() -> str:
+    """What blocks hold: TFLite's operators by the kind of stage they become, and the kinds by number."""
+    by_kind: dict[str, list[str]] = {}
+    for name in sorted(LOWERINGS):
+        if not name.startswith("CUSTOM:"):
+            kinds = [kind.number.name for kind in KINDS.values() if name in kind.lowerings]
+            by_kind.setdefault(", ".join(kinds) or "none: only renames bytes", []).append(name)
+    lines = [
+        "# Operators that blocks hold",
+        "",
+        "An operator of TensorFlow Lite becomes a stage of one of these kinds. Some forms of an operator stay outside"
+        " (dynamic shapes, other types, rare options): `inspect` names each with its reason.",
+        "",
+        "| kind of stage | operators |",
+        "|---|---|",
+        *(f"| {kind} | {', '.join(names)} |" for kind, names in sorted(by_kind.items())),
+        "",
+        "## Kinds",
+        "",
+        "| number | kind | inputs | an output pixel needs of each input |",
+        "|---:|---|---|---|",
+    ]
+    for number, kind in sorted(KINDS.items()):
+        least, most = kind.inputs
+        inputs = f"{least}" if least == most else f"{least} to {most}"
+        lines.append(f"| {int(number)} | {number.name} | {inputs} | {kind.window.value} |")
+    return _text(lines)
+
+
+# ---- commands ----
+
+
+def commands() -> str:
+    """Every command, its arguments and options, in the words of its help."""
+    group: Any = typer.main.get_command(app)
+    lines = [
+        "# Commands",
+        "",
+        "Exit codes: 0 done, 1 the model does not meet what was asked (differs, does not fit), 2 bad usage or input.",
+        "",
+    ]
+    for name, command in group.commands.items():
+        lines += [f"## {name}", "", _sentence(command.help), "", f"`tflite-fuse {name} {_usage(command)}`", ""]
+        rows = [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
+        lines += ["| option | default | |", "|---|---|---|", *rows, ""]
+    return _text(lines)
+
+
+def _usage(command: Any) -> str:
+    named = [each for each in command.params if each.param_type_name == "argument"]
+    return " ".join([*(each.metavar or each.name.upper() for each in named), "[OPTIONS]"])
+
+
+def _option(option: Any) -> str:
+    names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    default = option.default
+    shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
+    return f"| {names} | {shown} | {_cell(option.help or '')} |"
+
+
+# ---- Python ----
+
+
+def python() -> str:
+    """A page for Sphinx's autodoc: what the package exports."""
+    functions = [name for name in tflite_fuse.__all__ if inspect.isfunction(getattr(tflite_fuse, name))]
+    classes = [name for name in tflite_fuse.__all__ if inspect.isclass(getattr(tflite_fuse, name))]
+    lines = ["# Python", "", "Everything here is in the package `tflite_fuse`.", ""]
+    for heading, names, directive in (("Functions", functions, "autofunction"), ("Types", classes, "autoclass")):
+        lines += [f"## {heading}", ""]
+        for name in names:
+            members = "\n:members:" if directive == "autoclass" else ""
+            lines += ["```{eval-rst}", f".. {directive}:: tflite_fuse.{name}{_indented(members)}", "```", ""]
+    return _text(lines)
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n   ")
+
+
+# ---- schemas ----
+
+
+def schemas() -> str:
+    """Every JSON schema: what it is of, and its fields."""
+    lines = [
+        "# JSON objects",
+        "",
+        "What commands print with `--json` and write to files, as JSON Schema (draft 2020-12) describes it. The files"
+        " are in `schemas/`; they refer to each other by `$id`.",
+        "",
+    ]
+    for path in sorted((ROOT / "schemas").glob("*.schema.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        lines += [f"## {path.name}", "", _sentence(document.get("title", "")), ""]
+        if "description" in document:
+            lines += [_sentence(document["description"]), ""]
+        lines += list(_fields(document))
+        for name, part in document.get("$defs", {}).items():
+            if "properties" in part:
+                lines += [f"### {path.name.partition('.')[0]}: {name}", "", _sentence(part.get("description", "")), ""]
+                lines += list(_fields(part))
+    return _text(lines)
+
+
+def _fields(part: Mapping[str, Any]) -> Iterator[str]:
+    if part.get("properties"):
+        yield from ("| field | type | |", "|---|---|---|")
+        for name, field in part["properties"].items():
+            yield f"| `{name}` | {_type(field)} | {_cell(field.get('description', ''))} |"
+        yield ""
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "const" in field:
+        return f"`{json.dumps(field['const'])}`"
+    if "enum" in field:
+        return ", ".join(f"`{json.dumps(each)}`" for each in field["enum"])
+    if "$ref" in field:
+        return field["$ref"].rpartition("/")[2].removeprefix("urn:")
+    for choice in ("oneOf", "anyOf"):
+        if choice in field:
+            return " or ".join(_type(each) for each in field[choice])
+    kind = field.get("type", "")
+    named = " or ".join(kind) if isinstance(kind, list) else kind
+    return f"{named} of {_type(field['items'])}" if "items" in field and isinstance(field["items"], dict) else named
+
+
+# ---- errors ----
+
+
+def error_sentences() -> str:
+    """Every sentence that an error of this package can say, what is filled in stands in angle brackets."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tflite_fuse").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+                name = node.exc.func.id
+                text = _template(node.exc.args[0]) if node.exc.args else None
+                if hasattr(errors, name) and text is not None and re.search(r"[a-z]{3}", re.sub(r"<[^>]*>", "", text)):
+                    found.setdefault(name, set()).add(text)
+    lines = [
+        "# Error sentences",
+        "",
+        "What the package says when it refuses something; what depends on the case stands in angle brackets. The"
+        " command line prints the sentence alone and ends with the exit code of its kind.",
+        "",
+    ]
+    for name in sorted(found):
+        kind = getattr(errors, name)
+        lines += [f"## {name}", "", f"{_sentence(kind.__doc__ or '')} Exit code {EXIT_CODES.get(name, 2)}.", ""]
+        lines += [f"- {_escaped(text)}" for text in sorted(found[name], key=str.lower)]
+        lines.append("")
+    lines += ["## The device library", "", "`tflite_fuse_message` says these:", ""]
+    source = (ROOT / "arduino" / "src" / "executor" / "tflite_fuse_options.c").read_text(encoding="utf-8")
+    lines += [f"- {text}" for text in re.findall(r'return "([^"]+)";', source[source.index("tflite_fuse_message(") :])]
+    return _text(lines)
+
+
+def _template(node: ast.expr) -> str | None:
+    """The text of an expression with its variable parts in angle brackets; None where it is no text."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            part.value if isinstance(part, ast.Constant) else f"<{_named(part.value)}>"  # type: ignore[attr-defined]
+            for part in node.values
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = _template(node.left), _template(node.right)
+        return None if None in parts else "".join(filter(None, parts))
+    return None
+
+
+def _named(node: ast.expr) -> str:
+    """What is filled in, in few words: the last name of an expression, or dots."""
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            return node.attr.replace("_", " ").strip()
+        inner = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        node = inner or (node.func if isinstance(node, ast.Call) else node.value)  # type: ignore[union-attr]
+    return node.id.replace("_", " ").strip() if isinstance(node, ast.Name) else "..."
+
+
+# ---- Markdown ----
+
+
+def _text(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _sentence(text: str) -> str:
+    words = _escaped(" ".join(text.split()))
+    return words if not words or words.endswith((".", ":", "!")) else f"{words}."
+
+
+def _cell(text: str) -> str:
+    return _escaped(" ".join(text.split())).replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    """Marks of Markdown that are none here."""
+    return re.sub(r"([<>\[\]*_$])", r"\\\1", text.replace("``", "`"))
+
+
+def main() -> None:
+    """Write the pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

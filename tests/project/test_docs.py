@@ -1,0 +1,61 @@
+"""The documentation: every page is in the index, and the reference says what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tflite_fuse
+from scripts.reference import pages
+from tests.project.test_readme import known_options
+from tflite_fuse.fusion.block.kinds.table import KINDS, LOWERINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    return pages()
+
+
+def test_every_page_is_in_the_index(reference: dict[str, str]) -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = {line for block in re.findall(r"```\{toctree\}\n(.*?)```", index, re.S) for line in block.splitlines()}
+    written = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert written <= listed
+    assert {f"reference/{name.removesuffix('.md')}" for name in reference} <= listed
+
+
+def test_every_option_of_every_command_is_in_the_reference(reference: dict[str, str]) -> None:
+    named = set(re.findall(r"`(--?[a-z][\w-]*)`", reference["commands.md"]))
+    options = {option for option in known_options() if option.startswith("-")}
+    assert options - {"--help", "-h"} <= named
+
+
+def test_every_operator_and_kind_is_in_the_reference(reference: dict[str, str]) -> None:
+    words = set(re.findall(r"[A-Z0-9_]{3,}", reference["operators.md"]))
+    assert {name for name in LOWERINGS if not name.startswith("CUSTOM:")} <= words
+    assert {kind.name for kind in KINDS} <= words
+
+
+def test_everything_exported_is_in_the_reference(reference: dict[str, str]) -> None:
+    named = set(re.findall(r"tflite_fuse\.(\w+)", reference["python.md"]))
+    public = {name for name in tflite_fuse.__all__ if callable(getattr(tflite_fuse, name))}
+    assert public and public <= named
+
+
+def test_every_schema_and_field_is_in_the_reference(reference: dict[str, str]) -> None:
+    for path in (ROOT / "schemas").glob("*.schema.json"):
+        assert f"## {path.name}" in reference["schemas.md"]
+        for field in json.loads(path.read_text()).get("properties", {}):
+            assert f"| `{field}` |" in reference["schemas.md"]
+
+
+def test_error_sentences_are_listed_with_what_varies_in_brackets(reference: dict[str, str]) -> None:
+    text = reference["errors.md"]
+    assert r"\<name\> is no board that is known: \<hint\>" in text
+    assert "the options are of another version: rewrite the model with the tflite-fuse of this library" in text
+    assert text.count("\n- ") > 200 and "Exit code 1." in text

@@ -1,0 +1,45 @@
+"""An exported folder runs on emulated cores and prints what TensorFlow Lite Micro computes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_fuse
+from scripts.emulate import RUNNING, main
+from tests.device.targets import TARGETS
+from tests.export.exported import SHAPE, network
+from tflite_fuse.export import export_model
+from tflite_fuse.runtime import tflm
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("name", RUNNING)
+def test_the_program_prints_the_runtimes_values(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if missing := TARGETS[name].missing():
+        pytest.skip(f"{', '.join(missing)} not installed")
+    small = tflite_fuse.rewrite(network("none"), verify=False).model
+    export_model(small, tmp_path / "board", "c")
+    assert main([str(tmp_path / "board"), "--target", name]) == 0
+    printed = re.findall(r"output 0\[\d+\] = (-?\d+)", capfd.readouterr().out)
+    (wanted,) = tflm.run(network("none"), [[np.zeros(SHAPE, np.int8)]]).outputs[0]
+    assert list(map(int, printed)) == wanted.ravel().tolist()
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path)])
+    assert stop.value.code == 2 and "holds no model.h" in capsys.readouterr().err
+
+
+def test_what_does_not_compile_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if missing := TARGETS[RUNNING[0]].missing():
+        pytest.skip(f"{', '.join(missing)} not installed")
+    (tmp_path / "model.h").write_text("")
+    (tmp_path / "main.c").write_text("int main(void) { return unknown; }")
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path)])
+    assert stop.value.code == 2 and "unknown" in capsys.readouterr().err
