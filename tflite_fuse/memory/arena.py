@@ -256,7 +256,9 @@ class _Site:
         measured, unknown = self._measure is not None, self.requests.unknown
         if self.options.alone:
             return Arena(head, 0, 0, offsets, proof, measured, unknown, notes=notes)
-        tail, loading = predict_tail(self.model, self.options.build), loading_bytes(self.model, self.options.build)
+        build = self.options.build
+        tail = predict_tail(self.model, build, self.requests)
+        loading = loading_bytes(self.model, build, self.requests, tail)
         unknown = tuple(dict.fromkeys((*unknown, *tail.unknown)))
         return Arena(head, tail.total, loading, offsets, proof, measured, unknown, notes=notes)
 

@@ -135,7 +135,7 @@ def _prune_buffers(model: Model) -> Model:
     kept = [index for index in range(len(model.buffers)) if index in used]
     new = {old: index for index, old in enumerate(kept)}
     graphs = tuple(
-        replace(graph, tensors=tuple(replace(tensor, buffer=new[tensor.buffer]) for tensor in graph.tensors))
+        replace(graph, tensors=tuple(_with_buffer(tensor, new[tensor.buffer]) for tensor in graph.tensors))
         for graph in model.subgraphs
     )
     return replace(
@@ -154,7 +154,15 @@ def _prune_operator_codes(model: Model) -> Model:
     kept = [index for index in range(len(model.operator_codes)) if index in used]
     new = {old: index for index, old in enumerate(kept)}
     graphs = tuple(
-        replace(graph, operators=tuple(replace(op, opcode_index=new[op.opcode_index]) for op in graph.operators))
+        replace(graph, operators=tuple(_with_code(op, new[op.opcode_index]) for op in graph.operators))
         for graph in model.subgraphs
     )
     return replace(model, operator_codes=tuple(model.operator_codes[index] for index in kept), subgraphs=graphs)
+
+
+def _with_buffer(tensor: Tensor, buffer: int) -> Tensor:
+    return tensor if tensor.buffer == buffer else replace(tensor, buffer=buffer)
+
+
+def _with_code(operator: Operator, code: int) -> Operator:
+    return operator if operator.opcode_index == code else replace(operator, opcode_index=code)

@@ -46,6 +46,8 @@ class Kind(Enum):
     OPTIONS = "options"
     OPTIONS_2 = "options2"
 
+    __hash__ = object.__hash__  # each kind is one object; Enum's own hash of the name took a tenth of the writing time
+
 
 _SCALARS = frozenset({Kind.BOOL, Kind.INT8, Kind.INT32, Kind.UINT32, Kind.UINT64})
 _UNIONS = frozenset({Kind.UNION, Kind.OPTIONS, Kind.OPTIONS_2})
@@ -90,18 +92,24 @@ def slot(
     return field(default=default, metadata={"slot": spec})
 
 
-_declared: dict[Any, tuple[_Slot, ...]] = {}
+@dataclass(frozen=True)
+class _Form:
+    """How a dataclass is stored: its slots, and the numbers they take."""
+
+    slots: tuple[_Slot, ...]
+    numbers: frozenset[int]
 
 
-def _slots(cls: Any) -> tuple[_Slot, ...]:
-    if cls not in _declared:
-        slots = [f for f in fields(cls) if "slot" in f.metadata]
-        _declared[cls] = tuple(_Slot(name=f.name, default=f.default, **f.metadata["slot"]) for f in slots)
-    return _declared[cls]
+_forms: dict[Any, _Form] = {}
 
 
-def _known_slots(cls: Any) -> frozenset[int]:
-    return frozenset(s.number + extra for s in _slots(cls) for extra in ((0, 1) if s.kind in _UNIONS else (0,)))
+def _form(cls: Any) -> _Form:
+    if cls not in _forms:
+        declared = [f for f in fields(cls) if "slot" in f.metadata]
+        slots = tuple(_Slot(name=f.name, default=f.default, **f.metadata["slot"]) for f in declared)
+        numbers = frozenset(s.number + extra for s in slots for extra in ((0, 1) if s.kind in _UNIONS else (0,)))
+        _forms[cls] = _Form(slots, numbers)
+    return _forms[cls]
 
 
 OptionsReader = Callable[["Reader", int, int, Kind], Any]
@@ -173,13 +181,13 @@ class Reader:
 
     def table(self, cls: type[T], position: int) -> T:
         present, _ = self.vtable(position)
-        unknown = sorted(present.keys() - _known_slots(cls))
+        unknown = sorted(present.keys() - _form(cls).numbers)
         if unknown:
             raise ModelError(
                 f"a {cls.__name__} has field {unknown[0]}, which belongs to a newer format than this version knows "
                 "and would be lost"
             )
-        return cls(**{s.name: self._field(s, present) for s in _slots(cls)})
+        return cls(**{s.name: self._field(s, present) for s in _form(cls).slots})
 
     def _field(self, s: _Slot, present: dict[int, int]) -> Any:
         if s.kind in _UNIONS:
@@ -249,10 +257,10 @@ class Writer:
         return int(b.EndVector())
 
     def table(self, item: Any) -> int:
-        slots = _slots(type(item))
+        slots = _form(type(item)).slots
         offsets = {s.number: self._reference(s, getattr(item, s.name)) for s in slots if s.kind not in _SCALARS}
         b = self.builder
-        b.StartObject(max(_known_slots(type(item)), default=-1) + 1)
+        b.StartObject(max(_form(type(item)).numbers, default=-1) + 1)
         for s in slots:
             value = getattr(item, s.name)
             offset = offsets.get(s.number)
@@ -262,7 +270,7 @@ class Writer:
                 if s.kind in _UNIONS:
                     b.PrependUint8Slot(s.number, _member(s, value), 0)
             elif s.kind in _SCALARS:
-                _prepend_scalar(b, s, value)
+                _PREPEND[s.kind](b, s.number, value, s.default)
         return int(b.EndObject())
 
     def _reference(self, s: _Slot, value: Any) -> int | None:
@@ -287,12 +295,10 @@ def _member(s: _Slot, value: Any) -> int:
     return s.union.index(type(value)) + 1 if s.kind is Kind.UNION else int(value.type)
 
 
-def _prepend_scalar(b: flatbuffers.Builder, s: _Slot, value: Any) -> None:
-    prepend = {
-        Kind.BOOL: b.PrependBoolSlot,
-        Kind.INT8: b.PrependInt8Slot,
-        Kind.INT32: b.PrependInt32Slot,
-        Kind.UINT32: b.PrependUint32Slot,
-        Kind.UINT64: b.PrependUint64Slot,
-    }[s.kind]
-    prepend(s.number, value, s.default)
+_PREPEND: dict[Kind, Callable[[flatbuffers.Builder, int, Any, Any], None]] = {
+    Kind.BOOL: flatbuffers.Builder.PrependBoolSlot,
+    Kind.INT8: flatbuffers.Builder.PrependInt8Slot,
+    Kind.INT32: flatbuffers.Builder.PrependInt32Slot,
+    Kind.UINT32: flatbuffers.Builder.PrependUint32Slot,
+    Kind.UINT64: flatbuffers.Builder.PrependUint64Slot,
+}

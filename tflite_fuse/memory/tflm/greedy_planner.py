@@ -8,7 +8,7 @@ first; each goes into the first gap, from the bottom, between buffers that live 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,14 +52,12 @@ def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
 
 def greedy_height(buffers: Sequence[BufferRequest], fixed: Sequence[int] | None) -> int:
     """Bytes of the head when the offsets of the first subgraph's tensors are fixed; None for those the buffers have."""
+    wanted = [buffer.offset for buffer in buffers]
     if fixed is not None:
-        buffers = [
-            replace(buffer, offset=fixed[buffer.tensor])
-            if buffer.subgraph == 0 and buffer.tensor is not None
-            else buffer
-            for buffer in buffers
-        ]
-    return _height(buffers, greedy_offsets(buffers))
+        for index, buffer in enumerate(buffers):
+            if buffer.subgraph == 0 and buffer.tensor is not None:
+                wanted[index] = fixed[buffer.tensor]
+    return _height(buffers, _offsets(buffers, wanted))
 
 
 def _height(buffers: Sequence[BufferRequest], offsets: Sequence[int]) -> int:
@@ -68,14 +66,16 @@ def _height(buffers: Sequence[BufferRequest], offsets: Sequence[int]) -> int:
 
 def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:
     """Offset in bytes of each buffer."""
-    fixed = [index for index, buffer in enumerate(buffers) if buffer.offset != ONLINE]
-    free = [index for index, buffer in enumerate(buffers) if buffer.offset == ONLINE]
+    return _offsets(buffers, [buffer.offset for buffer in buffers])
+
+
+def _offsets(buffers: Sequence[BufferRequest], wanted: Sequence[int]) -> tuple[int, ...]:
+    """The same, with the offsets that are fixed; −1 = free."""
+    free = [index for index, offset in enumerate(wanted) if offset == ONLINE]
     free.sort(key=lambda index: (-buffers[index].size, -index))
-    offsets = [buffer.offset for buffer in buffers]
-    placed = _Placed(buffers)
-    for index in (*fixed, *free):
-        if buffers[index].offset == ONLINE:
-            offsets[index] = placed.first_gap(buffers[index])
+    offsets, placed = list(wanted), _Placed(buffers, wanted)
+    for index in free:
+        offsets[index] = placed.first_gap(buffers[index])
         placed.add(offsets[index], buffers[index])
     return tuple(offsets)
 
@@ -83,11 +83,16 @@ def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:
 class _Placed:
     """The buffers that have their place: start, end, first and last use of each, by start and then by turn."""
 
-    def __init__(self, buffers: Sequence[BufferRequest]) -> None:
+    def __init__(self, buffers: Sequence[BufferRequest], fixed: Sequence[int]) -> None:
         # Sums beyond 64 bits are Python's own: a file may claim tensors of any size.
-        fits = sum(abs(buffer.size) + abs(buffer.offset) for buffer in buffers) < 1 << 62
-        self._columns = np.empty((4, len(buffers)), dtype=np.int64 if fits else object)
-        self._count = 0
+        total = sum(buffer.size for buffer in buffers) + sum(map(abs, fixed))
+        self._columns = np.empty((4, len(buffers)), dtype=np.int64 if total < 1 << 62 else object)
+        there = sorted(
+            (index for index, offset in enumerate(fixed) if offset != ONLINE), key=lambda index: fixed[index]
+        )
+        for column, (offset, buffer) in enumerate((fixed[index], buffers[index]) for index in there):
+            self._columns[:, column] = offset, offset + buffer.size, buffer.first, buffer.last
+        self._count = len(there)
 
     def add(self, offset: int, buffer: BufferRequest) -> None:
         at, end = int(np.searchsorted(self._columns[0, : self._count], offset, side="right")), self._count

@@ -68,19 +68,20 @@ class Tail:
         return sum(getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown")
 
 
-def predict_tail(model: Model, build: Build = ARM) -> Tail:
+def predict_tail(model: Model, build: Build = ARM, requests: Requests | None = None) -> Tail:
     """The tail a model needs on a 32-bit target. A model with resource variables is taken to be given exactly
     as many slots for them as it names.
 
     Args:
         model: a model as loaded; variables that an offline plan places are not in the tail.
         build: struct sizes of the runtime.
+        requests: what the allocator asks its planner for, where that is known already.
 
     Raises:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
+    requests = requests or arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
     cursor = _Cursor()
     used = {entry.name: 0 for entry in fields(Tail) if entry.name != "unknown"}
     for purpose, size, align in _allocations(model, build, requests):
@@ -105,7 +106,7 @@ def closed(model: Model, taken: int, build: Build = ARM) -> int:
     return taken + sum(cursor.take(size, align) for _, size, align in _edges(model, build))
 
 
-def loading_bytes(model: Model, build: Build = ARM) -> int:
+def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = None, tail: Tail | None = None) -> int:
     """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
 
     Two moments count. While the plan is made, in the still unused head, beside a tail that lacks nothing but the
@@ -113,11 +114,17 @@ def loading_bytes(model: Model, build: Build = ARM) -> int:
     buffer that is planned. And while a kernel prepares itself: full structs of the operator's tensors; this part is an
     upper bound, and counts in models of a few operators only.
 
+    Args:
+        model: a model as loaded.
+        build: struct sizes of the runtime.
+        requests: what the allocator asks its planner for, where that is known already.
+        tail: the model's, where that is known already.
+
     Raises:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
+    requests = requests or arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
     wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
     notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
@@ -127,7 +134,7 @@ def loading_bytes(model: Model, build: Build = ARM) -> int:
         (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
         default=0,
     )
-    tail = predict_tail(model, build)
+    tail = tail or predict_tail(model, build, requests)
     return round_up(max(planning, preparing), ALIGNMENT) + round_up(tail.total - tail.edges, ALIGNMENT)
 
 
