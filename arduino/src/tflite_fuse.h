@@ -47,7 +47,13 @@ typedef enum {
   TFLITE_FUSE_BAD_MEMORY,     /* scratch or arena misaligned or too small, or an input or output in reserved bytes */
   TFLITE_FUSE_SOURCE_FAILED,  /* invoke: a source's read function returned other than 0 */
   TFLITE_FUSE_DAMAGED,        /* options or constants are not what was written: their checksum is another */
-  TFLITE_FUSE_WRONG_ROWS      /* row kernels computed other bytes than the library's */
+  TFLITE_FUSE_WRONG_ROWS,     /* row kernels computed other bytes than the library's */
+  TFLITE_FUSE_BAD_FRAGMENT,   /* a fragment truncated or misaligned, none at all, or with a section outside of it */
+  TFLITE_FUSE_BAD_PLACE,      /* something of a fragment lies outside the buffer, or over what it must not */
+  TFLITE_FUSE_BAD_STEP,       /* a step of a fragment is of no kind, or its peer, number or operands are out of range */
+  TFLITE_FUSE_NO_OPERATOR,    /* a fragment has an operator that no block holds: only the coordinator in Python can run it */
+  TFLITE_FUSE_WRONG_CALL,     /* another event comes next, or there is no such input or output */
+  TFLITE_FUSE_BAD_MESSAGE     /* a message's payload has another size than the plan says */
 } tflite_fuse_status;
 
 /* Kinds of memory a caller brings to a run. */

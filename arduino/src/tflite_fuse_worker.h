@@ -21,7 +21,7 @@
  *           receive(event.peer, event.sequence, payload, event.bytes);
  *           status = tflite_fuse_worker_received(&worker, payload, event.bytes);
  *           break;
- *         case TFLITE_FUSE_COMPUTE:  // a block
+ *         case TFLITE_FUSE_COMPUTE:  // a block, or copies
  *           status = tflite_fuse_worker_compute(&worker);
  *           break;
  *         case TFLITE_FUSE_FINISHED: // the inference is done
@@ -66,7 +66,8 @@ typedef struct {
   uint32_t step;     /* number of the step in the fragment, for people */
 } tflite_fuse_event;
 
-/* A worker. Fields are the library's own; it refers to the fragment and the buffer it was opened with. */
+/* A worker. Fields are the library's own; it refers to the fragment and the buffer it was opened with. Opened, it has
+ * nothing to do until `begin`. */
 typedef struct {
   const uint8_t* fragment;
   uint8_t* buffer;
@@ -107,18 +108,13 @@ tflite_fuse_status tflite_fuse_worker_sent(tflite_fuse_worker* worker);
 /* RECEIVE: the message is here. Of another size it is refused, and the worker goes on waiting. */
 tflite_fuse_status tflite_fuse_worker_received(tflite_fuse_worker* worker, const void* payload, size_t bytes);
 
-/* COMPUTE: does it, with everything up to the next event. */
+/* COMPUTE: runs a block at most, and copies what is to be copied before and behind it. */
 tflite_fuse_status tflite_fuse_worker_compute(tflite_fuse_worker* worker);
 
-/* A coordinator's inputs and outputs: bytes of one, 0 if there is none with that number. */
-uint32_t tflite_fuse_worker_input_bytes(const tflite_fuse_worker* worker, uint32_t number);
-uint32_t tflite_fuse_worker_output_bytes(const tflite_fuse_worker* worker, uint32_t number);
-
-/* Coordinator, behind `begin`: hands in an input. */
-tflite_fuse_status tflite_fuse_worker_set_input(tflite_fuse_worker* worker, uint32_t number, const void* data, size_t bytes);
-
-/* Coordinator, when the inference is finished: copies an output out. */
-tflite_fuse_status tflite_fuse_worker_get_output(const tflite_fuse_worker* worker, uint32_t number, void* data, size_t bytes);
+/* A coordinator's inputs and outputs lie in its buffer: where, or NULL if there is none with that number. Inputs are written
+ * behind `begin`, outputs read when the inference is finished. */
+void* tflite_fuse_worker_input(const tflite_fuse_worker* worker, uint32_t number, uint32_t* bytes);
+const void* tflite_fuse_worker_output(const tflite_fuse_worker* worker, uint32_t number, uint32_t* bytes);
 
 #ifdef __cplusplus
 }

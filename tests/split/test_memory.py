@@ -6,7 +6,7 @@ import pytest
 
 from tests.split.networks import cluster, network
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.split.costs.memory import ALIGNMENT, WorkerMemory, merged
+from tflite_fuse.split.costs.memory import ALIGNMENT, DeviceBuffer, merged
 from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.regions import Box
@@ -42,7 +42,7 @@ def plans() -> dict[str, Plan]:
 def test_everything_has_a_place_and_nothing_lies_over_what_is_needed(name: str) -> None:
     plan, accountant = plans()[name], Accountant(network())
     for worker in range(plan.workers):
-        memory = WorkerMemory(network(), plan, worker, accountant.parts)
+        memory = DeviceBuffer(network(), plan, worker, accountant.parts)
         graph, overlaps = memory.graph()
         placed = memory.placed()
         check_plan(graph, placed.offsets, overlaps, height=placed.height)
@@ -52,7 +52,7 @@ def test_everything_has_a_place_and_nothing_lies_over_what_is_needed(name: str) 
 
 
 def test_a_block_may_write_over_input_it_needs_no_more() -> None:
-    memory = WorkerMemory(network(), one_worker(network(), 1, 0), 0, Accountant(network()).parts)
+    memory = DeviceBuffer(network(), one_worker(network(), 1, 0), 0, Accountant(network()).parts)
     graph, overlaps = memory.graph()
     assert overlaps
     for overlap in overlaps:

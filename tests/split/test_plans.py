@@ -19,7 +19,7 @@ from tflite_fuse.split.cut.plan import Phase, Plan
 from tflite_fuse.split.cut.shares import by_ratings, evenly_loaded
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.whole import one_worker
-from tflite_fuse.split.verify.against_tflm import WholeOperators, verify_plan
+from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan
 from tflite_fuse.zoo.networks import efficient_network
@@ -68,7 +68,7 @@ def test_a_device_without_what_it_reads_fails() -> None:
     arrays = generate_inputs(model, 1)[0]
     assert tflm.run(serialize_model(model), [arrays]).outputs
     with pytest.raises(PlanError, match="is read where"):
-        PlanRun(network(), plan, WholeOperators(network()).run).outputs([np.asarray(a) for a in arrays])
+        PlanRun(network(), plan).outputs([np.asarray(a) for a in arrays])
 
 
 def without_transfer(plan: Plan) -> Plan:
@@ -90,7 +90,7 @@ def twice_computed(plan: Plan) -> Plan:
 
 def left_out(plan: Plan) -> Plan:
     last = plan.phases[-1]
-    return with_phase(plan, len(plan.phases) - 1, replace(last, returned=()))
+    return with_phase(plan, len(plan.phases) - 1, replace(last, returned=(), tasks=()))
 
 
 def claimed(plan: Plan) -> Plan:

@@ -12,6 +12,7 @@ from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _INCLUDED_PATH = re.compile(rb'(?<=#include ")[./a-z]+/(?=tflite_fuse)')
+_OF_SPLITS = ("worker/", "tflite_fuse_worker.")
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
@@ -41,8 +42,13 @@ def flat_sources() -> dict[str, bytes]:
     Raises:
         RuntimeUnavailableError: this installation lacks them.
     """
-    parts = ((path.rpartition("/")[2], content) for path, content in sources("").items())
+    parts = ((path.rpartition("/")[2], content) for path, content in sources("").items() if not _is_of_split(path))
     return {name: _INCLUDED_PATH.sub(b"", content) for name, content in parts if not name.startswith(_GLUE)}
+
+
+def _is_of_split(path: str) -> bool:
+    """Whether a file is for several devices together."""
+    return path.startswith(_OF_SPLITS)
 
 
 def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:

@@ -88,7 +88,7 @@ def _transfer(transfer: Transfer) -> dict[str, Any]:
 
 def _task(task: Task) -> dict[str, Any]:
     return {
-        "worker": task.worker,
+        "worker": None if task.worker == COORDINATOR else task.worker,
         "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
         "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
         "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],

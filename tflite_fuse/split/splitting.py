@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.cluster.devices import Cluster, Device
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant, Needs
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Task
@@ -105,6 +105,8 @@ def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: boo
     """One inference on simulated devices."""
 
     def seconds(_: int, task: Task) -> float:
+        if task.worker == COORDINATOR:
+            return 0.0  # operators that no block holds: their work is not known
         device = cluster.workers[task.worker]
         return device.seconds(accountant.instructions(task, device.target))
 
@@ -237,7 +239,7 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
     ratings = []
     for index, worker in enumerate(cluster.workers):
         alone = one_worker(network, len(cluster.workers), index)
-        tasks = [task for phase in alone.phases for task in phase.tasks]
+        tasks = [task for phase in alone.phases for task in phase.tasks if task.worker == index]
         cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
         ratings.append(rating(profile(worker, produced / 1000 / (cycles / 1e6)), kc))
     return ratings, f"every layer cut by output positions in proportion to ratings (Equation 5, Kc = {kc:.2f})"

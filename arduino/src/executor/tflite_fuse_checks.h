@@ -17,6 +17,12 @@ const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_by
 uint32_t tflite_fuse_checksum(const void* options, size_t options_bytes, const uint8_t* field, const void* constants,
                               size_t constants_bytes);
 
+/* Prepares a block that was prepared before, without checking anything again. */
+void tflite_fuse_find_again(tflite_fuse_block* block, const void* options, size_t options_bytes, const void* constants);
+
+/* Works out the bytes at the start of scratch that hold no pixels; windows and their number are sound. */
+void tflite_fuse_reserve(tflite_fuse_block* block);
+
 /* Whether everything a stage reads from the constants lies in their `size` bytes and holds numbers its kernel can take.
  * The stage's numbers are in range and its shapes fit. */
 bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size);

@@ -150,6 +150,15 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
   return tflite_fuse_validate(block, stage_input_count, constants_bytes);
 }
 
+void tflite_fuse_find_again(tflite_fuse_block* block, const void* options, size_t options_bytes, const void* constants) {
+  const buffer b = {options, options_bytes};
+  uint32_t stage_input_count;
+  memset(block, 0, sizeof(*block));
+  (void)read_options(block, &b, &stage_input_count);
+  block->constants = constants;
+  tflite_fuse_reserve(block);
+}
+
 /* ---- Questions ---- */
 
 /* Whether a tensor is an operand of this kind. */
@@ -238,6 +247,18 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
       return "the arena, scratch or state memory is missing, too small or misaligned, or scratch overlaps another";
     case TFLITE_FUSE_SOURCE_FAILED:
       return "the source of the input reported an error";
+    case TFLITE_FUSE_BAD_FRAGMENT:
+      return "the fragment is truncated, misaligned or none";
+    case TFLITE_FUSE_BAD_PLACE:
+      return "the fragment places something outside the buffer, or over what is needed";
+    case TFLITE_FUSE_BAD_STEP:
+      return "a step of the fragment is out of range";
+    case TFLITE_FUSE_NO_OPERATOR:
+      return "the fragment holds an operator that only a coordinator in Python runs";
+    case TFLITE_FUSE_WRONG_CALL:
+      return "the worker was asked for something else than what comes next";
+    case TFLITE_FUSE_BAD_MESSAGE:
+      return "a message has another size than the plan says";
     default:
       return "unknown status";
   }

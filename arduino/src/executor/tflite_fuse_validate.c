@@ -183,6 +183,10 @@ static int64_t count_reserved(const tflite_fuse_block* block) {
   return tflite_fuse_cursor_bytes(block->header->spatial_stages) + (int64_t)pointers * TFLITE_FUSE_POINTER_BYTES;
 }
 
+void tflite_fuse_reserve(tflite_fuse_block* block) {
+  block->reserved_words = (uint32_t)(count_reserved(block) / TFLITE_FUSE_POINTER_BYTES) & (UINT16_MAX >> 1);
+}
+
 static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
@@ -217,7 +221,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
   if (reserved > block->header->scratch_bytes || reserved > (UINT16_MAX >> 1) * (int64_t)TFLITE_FUSE_POINTER_BYTES) {
     return TFLITE_FUSE_BAD_SCRATCH;
   }
-  block->reserved_words = (uint32_t)(reserved / TFLITE_FUSE_POINTER_BYTES) & (UINT16_MAX >> 1);
+  tflite_fuse_reserve(block);
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&

@@ -1,24 +1,27 @@
-"""One worker's buffer as a memory graph: what of each value lies in it from when to when, and what may lie over what.
+"""One device's buffer as a memory graph: what of each value lies in it from when to when, and what may lie over what.
 
 What a worker reads or writes of a value lies in a few pieces, boxes that together are a box being one (rows of its own
 and those a neighbour sends), from the first moment a piece is touched to the last. Moments are the messages of a phase,
-then the blocks of the worker's task one after another, then what it returns. Beside them a block has its scratch, and a
+then the blocks of the device's task one after another, then what it returns. Beside them a block has its scratch, and a
 copy of every box that does not lie in one row after the other: some channels or columns of a piece, or of several.
+
+The coordinator holds the inputs before all, the outputs after all, and runs what no block can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.portfolio import Placement, place
+from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, apart, hull, meet
+from tflite_fuse.split.cut.regions import Box, apart, hull, meet, whole
 from tflite_fuse.split.fragments.blocks import Part
 
 ALIGNMENT = 16
@@ -34,59 +37,81 @@ Key = tuple[Scope, int]
 
 
 @dataclass(frozen=True)
-class _Moment:
+class Moment:
     """What is touched at once.
 
     Attributes:
         name: of the phase.
         touched: pieces.
-        temporary: bytes of what is there at this moment alone.
-        part: the block that runs.
+        transfers: of a moment of messages, those of the device.
+        part: the block that runs, with ``scope`` for its values.
         inputs, outputs: of that block: where each lies in one piece, and the byte in it where it begins, else None.
+        copies: bytes of each input and output that is None.
+        node: the operator that runs whole.
     """
 
     name: str
     touched: tuple[Key, ...]
-    temporary: tuple[int, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
     part: Part | None = None
     inputs: tuple[tuple[Key, int] | None, ...] = ()
     outputs: tuple[tuple[Key, int] | None, ...] = ()
+    copies: tuple[int, ...] = ()
+    node: int | None = None
+    scope: Callable[[int], Scope] = field(default=lambda value: (value, -1), compare=False)
+
+    @property
+    def temporary(self) -> tuple[int, ...]:
+        """Bytes of what is there at this moment alone: the copies, then the block's scratch."""
+        return self.copies if self.part is None else (*self.copies, self.part.plan.schedule.scratch_bytes)
 
 
-class WorkerMemory:
-    """The buffer of one worker of a plan."""
+class DeviceBuffer:
+    """The buffer of one worker of a plan, or the coordinator's."""
 
     def __init__(self, network: Network, plan: Plan, worker: int, parts: Callable[[Task], Sequence[Part]]) -> None:
         self._network, self._worker, self._parts = network, worker, parts
+        ends = (network.inputs, network.outputs) if worker == COORDINATOR else ((), ())
         boxes: dict[Scope, list[Box]] = {}
+        for value in (*ends[0], *ends[1]):
+            boxes.setdefault((value, -1), []).append(whole(network.shape(value)))
         for number, phase in enumerate(plan.phases):
             for scope, box in self._boxes(phase, number):
                 boxes.setdefault(scope, []).append(box)
-        self._pieces = {scope: merged(found) for scope, found in boxes.items()}
-        self._moments = [moment for number, phase in enumerate(plan.phases) for moment in self._of_phase(phase, number)]
+        self.pieces = {scope: merged(found) for scope, found in boxes.items()}
+        self.moments = [
+            *self._of_ends("the inputs", ends[0]),
+            *(moment for number, phase in enumerate(plan.phases) for moment in self._of_phase(phase, number)),
+            *self._of_ends("the outputs", ends[1]),
+        ]
         self._lives: dict[Key, tuple[int, int]] = {}
-        for index, moment in enumerate(self._moments):
+        for index, moment in enumerate(self.moments):
             for key in moment.touched:
                 self._lives[key] = self._lives.get(key, (index, index))[0], index
 
     @property
     def fullest(self) -> str:
         """The phase in which most is alive, nothing lying over anything."""
-        alive = [sum(moment.temporary) for moment in self._moments]
+        alive = [sum(moment.temporary) for moment in self.moments]
         for key, (first, last) in self._lives.items():
             for index in range(first, last + 1):
                 alive[index] += self._size(key)
-        return self._moments[max(range(len(alive)), key=alive.__getitem__)].name if alive else ""
+        return self.moments[max(range(len(alive)), key=alive.__getitem__)].name if alive else ""
 
     def placed(self) -> Placement:
-        """Where everything lies."""
+        """Where everything lies, in the order of ``graph``."""
         return place(*self.graph(), alignment=ALIGNMENT, budget=Budget(_PLACING))
+
+    @property
+    def numbers(self) -> dict[Key, int]:
+        """Pieces as the graph counts them; what is temporary follows, moment by moment."""
+        return {key: index for index, key in enumerate(self._lives)}
 
     def graph(self) -> tuple[MemoryGraph, tuple[Overlap, ...]]:
         """Moments as operators, pieces and what is temporary as tensors, and which may lie over which."""
-        number = {key: index for index, key in enumerate(self._lives)}
+        number = self.numbers
         sizes, ops = [self._size(key) for key in self._lives], list[MemoryOp]()
-        for index, moment in enumerate(self._moments):
+        for index, moment in enumerate(self.moments):
             keys = dict.fromkeys(moment.touched)
             born = [number[key] for key in keys if self._lives[key][0] == index]
             there = [number[key] for key in keys if self._lives[key][0] < index]
@@ -107,10 +132,18 @@ class WorkerMemory:
                 yield from (((value, -1), box) for box in region)
             scope = self._scopes(task, number)
             for part in self._parts(task):
-                yield from ((scope(value), box) for value, box in part.outputs if scope(value)[1] == number)
+                yield from ((scope(value), box) for value, box in part.outputs)
+            for value in self._of_operators(task):
+                yield scope(value), whole(self._network.shape(value))
 
     def _tasks(self, phase: Phase) -> Iterator[Task]:
         return (task for task in phase.tasks if task.worker == self._worker)
+
+    def _of_operators(self, task: Task) -> Iterator[int]:
+        """Values that operators without stage read and write: each lies in one piece."""
+        for node in (self._network.nodes[step.node] for step in task.steps):
+            if node.stage is None:
+                yield from (*node.inputs, *node.outputs)
 
     def _scopes(self, task: Task, number: int) -> Callable[[int], Scope]:
         """Values that a task writes and nobody else needs are its own."""
@@ -118,59 +151,69 @@ class WorkerMemory:
         own = {value for step in task.steps for value in self._network.nodes[step.node].outputs} - kept
         return lambda value: (value, number if value in own else -1)
 
-    def _touched(self, scope: Scope, region: Iterable[Box]) -> Iterator[Key]:
+    def touched(self, scope: Scope, region: Iterable[Box]) -> Iterator[Key]:
         """Pieces that boxes of a value lie in."""
-        for index, piece in enumerate(self._pieces.get(scope, ())):
+        for index, piece in enumerate(self.pieces.get(scope, ())):
             if any(not apart(piece, box) for box in region):
                 yield scope, index
 
     def _found(self, scope: Scope, box: Box) -> tuple[Key, int] | None:
         """The piece a box lies in row after row, and where it begins there."""
-        for index, piece in enumerate(self._pieces.get(scope, ())):
+        for index, piece in enumerate(self.pieces.get(scope, ())):
             rows = piece.rows[0] <= box.rows[0] and box.rows[1] <= piece.rows[1]
             if rows and (box.columns, box.channels) == (piece.columns, piece.channels):
                 return (scope, index), (box.rows[0] - piece.rows[0]) * (piece.volume // piece.shape[0])
         return None
 
     def _size(self, key: Key) -> int:
-        return self._pieces[key[0]][key[1]].volume
+        return self.pieces[key[0]][key[1]].volume
 
     # ---- What happens ----
 
-    def _of_phase(self, phase: Phase, number: int) -> Iterator[_Moment]:
+    def _of_phase(self, phase: Phase, number: int) -> Iterator[Moment]:
         yield from self._messages(phase.name, phase.transfers)
         for task in self._tasks(phase):
             yield from self._of_task(task, phase.name, number)
         yield from self._messages(phase.name, phase.returned)
 
-    def _messages(self, name: str, transfers: Sequence[Transfer]) -> Iterator[_Moment]:
+    def _messages(self, name: str, transfers: Sequence[Transfer]) -> Iterator[Moment]:
         mine = [each for each in transfers if self._worker in (each.source, each.target)]
         if mine:
-            yield _Moment(name, tuple(key for each in mine for key in self._touched((each.value, -1), each.region)))
+            touched = tuple(key for each in mine for key in self.touched((each.value, -1), each.region))
+            yield Moment(name, touched, tuple(mine))
 
-    def _of_task(self, task: Task, name: str, number: int) -> Iterator[_Moment]:
+    def _of_ends(self, name: str, values: Sequence[int]) -> Iterator[Moment]:
+        keys = (key for value in values for key in self.touched((value, -1), [whole(self._network.shape(value))]))
+        if values:
+            yield Moment(name, tuple(keys))
+
+    def _of_task(self, task: Task, name: str, number: int) -> Iterator[Moment]:
         scope, nodes = self._scopes(task, number), self._network.nodes
+        position = {step.node: index for index, step in enumerate(task.steps)}
+        operators = [step.node for step in task.steps if nodes[step.node].stage is None]
         for part in self._parts(task):
+            while operators and position[operators[0]] < position[part.pieces[0].node]:
+                yield self._of_operator(operators.pop(0), name, scope)
             boxes = [(scope(value), box) for value, box in (*part.inputs, *part.outputs)]
             places = tuple(self._found(*each) for each in boxes)
-            copies = [box.volume for (_, box), at in zip(boxes, places, strict=True) if at is None]
-            touched = tuple(key for of_value, box in boxes for key in self._touched(of_value, (box,)))
-            temporary = (*copies, part.plan.schedule.scratch_bytes)
+            copies = tuple(box.volume for (_, box), at in zip(boxes, places, strict=True) if at is None)
+            touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
             count = len(part.inputs)
-            yield _Moment(name, touched, temporary, part, places[:count], places[count:])
-        whole = [step for step in task.steps if nodes[step.node].stage is None]
-        if whole:
-            values = {v for step in whole for v in (*nodes[step.node].inputs, *nodes[step.node].outputs)}
-            scopes = [scope(value) for value in sorted(values)]
-            yield _Moment(
-                name, tuple(key for each in scopes for key in self._touched(each, self._pieces.get(each, ())))
-            )
+            yield Moment(name, touched, (), part, places[:count], places[count:], copies, None, scope)
+        for node in operators:
+            yield self._of_operator(node, name, scope)
+
+    def _of_operator(self, node: int, name: str, scope: Callable[[int], Scope]) -> Moment:
+        values = dict.fromkeys((*self._network.nodes[node].inputs, *self._network.nodes[node].outputs))
+        boxes = [(scope(value), whole(self._network.shape(value))) for value in values]
+        touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
+        return Moment(name, touched, node=node, scope=scope)
 
     # ---- What may lie over what ----
 
     def _overlaps(self) -> Iterator[tuple[Key, Key, int]]:
         """Inputs that die at a block and outputs that are born there, at the distances the block's schedule allows."""
-        for index, moment in enumerate(self._moments):
+        for index, moment in enumerate(self.moments):
             dying = {at[0] for at in moment.inputs if at is not None and self._lives[at[0]][1] == index}
             born = {at[0] for at in moment.outputs if at is not None and self._lives[at[0]][0] == index}
             for key, written in product(sorted(dying - born), sorted(born)):
@@ -179,7 +222,7 @@ class WorkerMemory:
                     yield key, written, distance
 
 
-def _distance(moment: _Moment, key: Key, written: Key) -> int | None:
+def _distance(moment: Moment, key: Key, written: Key) -> int | None:
     """The most demanding distance of a block's inputs that lie in one piece and its outputs in another."""
     assert moment.part is not None
     block, overlaps = moment.part.plan.block, moment.part.plan.schedule.overlaps

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
-from tflite_fuse.split.costs.memory import WorkerMemory
+from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
@@ -101,7 +101,7 @@ class Accountant:
 
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
         """What one worker needs. Raises BlockError: a piece cannot be a block."""
-        memory = WorkerMemory(self.network, plan, worker, self.parts)
+        memory = DeviceBuffer(self.network, plan, worker, self.parts)
         flash, work = 0, dict[int, float]()
         stored = set[int]()
         for number, phase in enumerate(plan.phases):

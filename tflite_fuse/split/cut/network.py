@@ -31,7 +31,8 @@ class Node:
     Attributes:
         name: how messages call it.
         inputs, outputs: values.
-        stage: with ``inputs`` and ``output`` as values; None for an operator that runs whole on one worker.
+        stage: with ``inputs`` and ``output`` as values; None for an operator that no block holds: it runs whole, at the
+            coordinator.
         operator: the model's operator, the last one of those the stage does.
         reason: why it has no stage, a clause.
     """
@@ -89,7 +90,9 @@ class Network:
     @property
     def notes(self) -> tuple[str, ...]:
         """What runs whole, and why."""
-        return tuple(f"{node.name} runs whole on one worker: {node.reason}" for node in self.nodes if not node.stage)
+        return tuple(
+            f"{node.name} runs at the coordinator, in Python: {node.reason}" for node in self.nodes if not node.stage
+        )
 
 
 def network_of(model: Model) -> Network:

@@ -48,7 +48,7 @@ class Task:
     """What a worker computes in one go, its steps in topological order.
 
     Attributes:
-        worker: who.
+        worker: who; the coordinator for operators that no block holds.
         steps: what, values between them included.
         owned: for each value that leaves the task, the part this worker is the one producer of.
         copies: the part it computes as well although another worker owns it.

@@ -44,6 +44,7 @@ def _layer(network: Network, index: int, ratings: Sequence[float]) -> Phase:
     sent = [
         Transfer(value, COORDINATOR, worker, region)
         for worker, fields in needs.items()
+        if worker != COORDINATOR
         for value, region in fields.items()
         if region
     ]
@@ -51,7 +52,8 @@ def _layer(network: Network, index: int, ratings: Sequence[float]) -> Phase:
     for worker, region in shares.items():
         outputs = tuple((value, region if node.stage else (whole(network.shape(value)),)) for value in node.outputs)
         tasks.append(Task(worker, (Step(index, region),), outputs))
-        returned += [Transfer(value, worker, COORDINATOR, part) for value, part in outputs]
+        if worker != COORDINATOR:
+            returned += [Transfer(value, worker, COORDINATOR, part) for value, part in outputs]
     return Phase(node.name, tuple(sent), tuple(tasks), tuple(returned))
 
 
@@ -59,6 +61,8 @@ def _shares(network: Network, index: int, ratings: Sequence[float]) -> Mapping[i
     """What each worker computes of a layer; workers with nothing are left out."""
     node = network.nodes[index]
     shape = network.shape(node.outputs[0])
+    if node.stage is None:
+        return {COORDINATOR: (whole(shape),)}
     if not can_be_cut(node) or not _reads_something(network, index):
         return {max(range(len(ratings)), key=lambda worker: ratings[worker]): (whole(shape),)}
     ranges = by_ratings(volume((whole(shape),)), ratings)

@@ -150,7 +150,7 @@ class Search:
         if id(edge) not in self._ram:
             given = dict.fromkeys(edge.workers, 0)
             for parts in edge.needs.values():
-                given.update({worker: given[worker] + volume(region) for worker, region in parts.items()})
+                given.update({w: given[w] + volume(region) for w, region in parts.items() if w != COORDINATOR})
             worker = max(given, key=given.__getitem__)
             brought = tuple(
                 Transfer(value, COORDINATOR, worker, parts[worker])

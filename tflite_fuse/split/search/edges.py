@@ -1,6 +1,6 @@
 """What may stand between two cuts of a model: some nodes under one partition, over some workers.
 
-    ONE       all of them on one worker
+    ONE       all of them on one worker, but operators that no block holds: those run at the coordinator
     ROWS      a fused block by rows: each worker computes its rows of the last value and, of all values before, what
               these need; only rows of the first value travel, wide ones inside are computed again at the seam
     CHANNELS  node by node by output channels: inputs are gathered, depthwise and elementwise nodes stay where they are
@@ -29,7 +29,7 @@ from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
 from tflite_fuse.split.cut.shares import evenly_loaded
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.whole import leaves, runs_of_nodes, whole_task
+from tflite_fuse.split.search.whole import leaves, whole_on
 
 
 class Mode(Enum):
@@ -109,22 +109,8 @@ class EdgeMaker:
         return self._made[key]
 
     def _one(self, first: int, last: int, workers: tuple[int, ...]) -> Edge:
-        (worker,) = workers
-        network = self.network
-        phases = []
-        needs: dict[int, dict[int, Region]] = {}
-        held: dict[int, dict[int, Region]] = {}
-        for nodes in runs_of_nodes(network, range(first, last)):
-            task = whole_task(network, worker, nodes)
-            phases.append(Phase(network.nodes[nodes[-1]].name, (), (task,), _returned(self.network, {worker: task})))
-        for node in range(first, last):
-            for value in network.nodes[node].inputs:
-                if network.writer[value] < first:
-                    needs[value] = {worker: (whole(network.shape(value)),)}
-            for value in network.nodes[node].outputs:
-                if leaves(network, value, last - 1):
-                    held[value] = _with_coordinator(self.network, value, {worker: (whole(network.shape(value)),)})
-        return self._edge(first, last, Mode.ONE, workers, needs, phases, held)
+        found = whole_on(self.network, workers[0], first, last)
+        return self._edge(first, last, Mode.ONE, workers, found.needs, found.phases, found.held)
 
     def _rows(self, first: int, last: int, workers: tuple[int, ...]) -> Edge | None:
         network, nodes = self.network, range(first, last)
@@ -263,7 +249,7 @@ class EdgeMaker:
         work = dict.fromkeys(workers, 0.0)
         flash = dict.fromkeys(workers, 0)
         for phase in phases:
-            for task in phase.tasks:
+            for task in (task for task in phase.tasks if task.worker != COORDINATOR):
                 target = self.cluster.workers[task.worker].target
                 for step in task.steps:
                     box = hull(step.region)

@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 
@@ -176,7 +176,8 @@ class _Simulation:
         assert not isinstance(what, Transfer)
         phase, task = what
         seconds = self.task_seconds(phase, task)
-        self.busy[worker] += seconds
+        if worker != COORDINATOR:
+            self.busy[worker] += seconds
 
         def computed(then: float) -> None:
             self.active.discard(("compute", worker))

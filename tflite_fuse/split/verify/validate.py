@@ -56,8 +56,11 @@ class _Follower:
         made = []
         for task in tasks:
             self._device(task.worker)
-            if task.worker == COORDINATOR:
-                raise BlockError("the coordinator computes nothing")
+            for node in (self.network.nodes[step.node] for step in task.steps):
+                if node.stage is not None and task.worker == COORDINATOR:
+                    raise BlockError(f"the coordinator is to compute {node.name}, which is for workers")
+                if node.stage is None and task.worker != COORDINATOR:
+                    raise BlockError(f"worker {task.worker} is to run {node.name}, which no block holds")
             made.append(self._run(task))
         for task in tasks:
             for value, region in task.owned:

@@ -1,0 +1,1 @@
+"""How schemas of binary formats are read."""

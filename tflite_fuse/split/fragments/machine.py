@@ -1,0 +1,182 @@
+"""Runs the coordinator's fragment in Python, step by step, and says what comes next: the C worker's twin.
+
+    machine.begin(inputs)
+    while (event := machine.next()).kind is not EventKind.FINISHED: …
+
+Whoever drives it moves the messages, as with ``tflite_fuse_worker.h``. It runs no blocks: the coordinator has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import PlanError
+from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES
+from tflite_fuse.split.fragments.decode import Fragment
+from tflite_fuse.split.fragments.structs import FragmentStep, FragmentView, StepKind
+
+
+class EventKind(Enum):
+    """What comes next."""
+
+    SEND = 1
+    RECEIVE = 2
+    COMPUTE = 3
+    FINISHED = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """What comes next.
+
+    Attributes:
+        kind: what.
+        peer, sequence, nbytes: of a message.
+        step: number of the step in the fragment.
+    """
+
+    kind: EventKind
+    peer: int = 0
+    sequence: int = 0
+    nbytes: int = 0
+    step: int = 0
+
+
+class Operators(Protocol):
+    """Operators of a model by their numbers there."""
+
+    def sizes(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Bytes of each input and of each output."""
+
+    def run(self, number: int, inputs: Sequence[Int8Array]) -> Sequence[Int8Array]:
+        """Outputs' bytes from inputs' bytes, flat."""
+
+
+class Machine:
+    """One device's state between two messages.
+
+    Args:
+        fragment: decoded, and so checked.
+        operators: runs what no block holds; None refuses it.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        operators: Operators | None = None,
+    ) -> None:
+        self.fragment, self._operators = fragment, operators
+        self.buffer: npt.NDArray[np.int8] = np.zeros(fragment.header.buffer_bytes, np.int8)
+        self._step = self._done = 0
+
+    def begin(self, inputs: Sequence[Int8Array] = ()) -> None:
+        """The next inference, from bytes of the inputs, flat. Raises PlanError: there are others."""
+        sizes = [end.bytes for end in self.fragment.inputs]
+        if [len(each) for each in inputs] != sizes:
+            raise PlanError(f"the model has inputs of {sizes} B, and {[len(each) for each in inputs]} B were given")
+        for end, array in zip(self.fragment.inputs, inputs, strict=True):
+            self.buffer[end.offset : end.offset + end.bytes] = array
+        self._step = self._done = 0
+
+    def outputs(self) -> list[Int8Array]:
+        """When the inference is finished, the outputs' bytes."""
+        return [self.buffer[end.offset : end.offset + end.bytes].copy() for end in self.fragment.outputs]
+
+    def next(self) -> Event:
+        """What comes next."""
+        if self._step == len(self.fragment.steps):
+            return Event(EventKind.FINISHED, step=self._step)
+        step = self._current
+        if step.kind not in (StepKind.SEND, StepKind.RECEIVE):
+            return Event(EventKind.COMPUTE, step=self._step)
+        kind = EventKind.SEND if step.kind == StepKind.SEND else EventKind.RECEIVE
+        nbytes = min(PAYLOAD_BYTES, step.bytes - self._done)
+        return Event(kind, step.peer, step.number + self._done // PAYLOAD_BYTES, nbytes, self._step)
+
+    def payload(self) -> bytes:
+        """Of the message to send."""
+        event = self._expect(EventKind.SEND)
+        return self.buffer[self._message_places()[self._done : self._done + event.nbytes]].tobytes()
+
+    def sent(self) -> None:
+        """The message is on its way."""
+        self._pass(self._expect(EventKind.SEND).nbytes)
+
+    def received(self, payload: bytes) -> None:
+        """The message is here. Raises PlanError: it has another size."""
+        event = self._expect(EventKind.RECEIVE)
+        if len(payload) != event.nbytes:
+            raise PlanError(f"a message has {len(payload)} B instead of {event.nbytes} B")
+        places = self._message_places()[self._done : self._done + event.nbytes]
+        self.buffer[places] = np.frombuffer(payload, np.int8)
+        self._pass(event.nbytes)
+
+    def compute(self) -> None:
+        """Run an operator at most, and copy what is to be copied before and behind it.
+
+        Raises:
+            PlanError: there is nothing to run it, or it is a block.
+        """
+        self._expect(EventKind.COMPUTE)
+        self._copy_on()
+        if self._step < len(self.fragment.steps) and self.next().kind is EventKind.COMPUTE:
+            self._run_operator(self._current)
+            self._step += 1
+            self._copy_on()
+
+    def _run_operator(self, step: FragmentStep) -> None:
+        if step.kind != StepKind.OPERATOR or self._operators is None:
+            raise PlanError(f"step {self._step} is nothing a coordinator can run")
+        read, written = self._operators.sizes(step.number)
+        starts = self.fragment.operands[step.first : step.first + step.amount]
+        if len(starts) != len(read) + len(written):
+            raise PlanError(f"step {self._step} has other operands than operator {step.number}")
+        places = [slice(at, at + size) for at, size in zip(starts, (*read, *written), strict=True)]
+        if any(place.stop > len(self.buffer) for place in places):
+            raise PlanError(f"an operand of operator {step.number} lies outside the buffer")
+        found = self._operators.run(step.number, [self.buffer[place].copy() for place in places[: len(read)]])
+        for place, array in zip(places[len(read) :], found, strict=True):
+            self.buffer[place] = array
+
+    # ---- Steps ----
+
+    @property
+    def _current(self) -> FragmentStep:
+        return self.fragment.steps[self._step]
+
+    def _expect(self, kind: EventKind) -> Event:
+        event = self.next()
+        if event.kind is not kind:
+            raise PlanError(f"{event.kind.name} comes next, not {kind.name}")
+        return event
+
+    def _pass(self, nbytes: int) -> None:
+        self._done += nbytes
+        if self._done == self._current.bytes:
+            self._step, self._done = self._step + 1, 0
+
+    def _copy_on(self) -> None:
+        """Do the copies up to the next event."""
+        while self._step < len(self.fragment.steps) and self._current.kind == StepKind.COPY:
+            first = self._current.first
+            source, target = (_places(view) for view in self.fragment.views[first : first + 2])
+            self.buffer[target] = self.buffer[source]
+            self._step += 1
+
+    def _message_places(self) -> npt.NDArray[np.int64]:
+        step = self._current
+        return np.concatenate([_places(view) for view in self.fragment.views[step.first : step.first + step.amount]])
+
+
+def _places(view: FragmentView) -> npt.NDArray[np.int64]:
+    """Offsets of a view's bytes, in order."""
+    rows = view.offset + view.row_stride * np.arange(view.rows, dtype=np.int64)
+    columns = view.column_stride * np.arange(view.columns, dtype=np.int64)
+    return (rows[:, None, None] + columns[None, :, None] + np.arange(view.run, dtype=np.int64)).ravel()
