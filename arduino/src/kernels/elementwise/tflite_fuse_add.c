@@ -3,12 +3,6 @@
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
-#if TFLITE_FUSE_MVE
-
-static void add(const tflite_fuse_call* call) { tflite_fuse_add_vectors(call); }
-
-#else
-
 /* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
 typedef struct {
   const int8_t* const* pixels;
@@ -25,6 +19,10 @@ static bool is_halved(const operand* o) { return o->multiplier == 1 << 30 && o->
 
 /* The usual case: one operand halved, the other and the sum scaled down, as tflite_fuse_scale_down does it. */
 static void add_down(const tflite_fuse_call* call, operand halved, operand scaled) {
+#if TFLITE_FUSE_MVE
+  (void)scaled;
+  tflite_fuse_add_vectors(call, halved.pixels == call->windows[1]);
+#else
   const tflite_fuse_addition* table = call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const bool is_whole = range.low == INT8_MIN && range.high == INT8_MAX;
@@ -51,6 +49,7 @@ static void add_down(const tflite_fuse_call* call, operand halved, operand scale
       *output = tflite_fuse_finish_down(sum, scale, range.low, range.high);
     }
   }
+#endif
 }
 
 static int32_t scale_operand(int32_t value, const operand* o, int32_t left_shift) {
@@ -86,8 +85,6 @@ static void add(const tflite_fuse_call* call) {
     add_any(call, a, b);
   }
 }
-
-#endif
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                            int64_t room) {

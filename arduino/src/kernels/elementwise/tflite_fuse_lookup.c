@@ -1,17 +1,31 @@
 /* Any function of one value: a table of its 256 answers. */
 #include "../../executor/tflite_fuse_checks.h"
+#include "../mve/tflite_fuse_mve.h"
 
 enum { ANSWERS = 256 };
 
+static void answer(const int8_t* value, int8_t* output, int32_t count, const void* table) {
+#if TFLITE_FUSE_MVE
+  tflite_fuse_look_up(value, output, count, table);
+#else
+  const int8_t* of_zero = (const int8_t*)table - INT8_MIN;
+  for (const int8_t* end = value + count; value != end; ++value, ++output) {
+    *output = of_zero[*value];
+  }
+#endif
+}
+
 static void lookup(const tflite_fuse_call* call) {
-  const int8_t* of_zero = (const int8_t*)call->table - INT8_MIN;
   const int32_t channels = call->output->channels;
-  for (int32_t i = 0; i < call->count; ++i) {
-    const int8_t* value = call->windows[0][i];
+  const int8_t* const* values = call->windows[0];
+  for (int32_t i = 0; i < call->count;) {
+    const int8_t* value = values[i];
     int8_t* output = call->outputs[i];
-    for (const int8_t* end = value + channels; value != end; ++value, ++output) {
-      *output = of_zero[*value];
+    int32_t bytes = channels;
+    while (++i < call->count && values[i] == value + bytes && call->outputs[i] == output + bytes) {
+      bytes += channels;
     }
+    answer(value, output, bytes, call->table);
   }
 }
 

@@ -1,42 +1,46 @@
-/* ADD with Helium: four channels at a time, each step that of the plain kernel. */
+/* The usual ADD with Helium, four channels at a time: one operand halved, the other and the sum scaled down. */
 #include "tflite_fuse_mve.h"
 
 #if TFLITE_FUSE_MVE
 
-/* One operand: its values, less its zero point, are shifted left and scaled. */
+/* The same for all values. */
 typedef struct {
-  int32_t zero_point;
-  int32x4_t left, multiplier, right;
-} operand;
+  int32_t halved_zero, scaled_zero, multiplier, shift, output_multiplier, output_shift;
+  tflite_fuse_range range;
+} addition;
 
-static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t multiplier, int32_t shift) {
-  const tflite_fuse_addition* table = call->table;
-  const operand o = {call->inputs[number]->zero_point, vdupq_n_s32(table->left_shift), vdupq_n_s32(multiplier),
-                     vdupq_n_s32(shift)};
-  return o;
+/* A product scaled down: as tflite_fuse_multiply_4 where there is a shift. */
+TFLITE_FUSE_INLINE int32x4_t scale_down(int32x4_t value, int32_t multiplier, int32_t shift) {
+  const int32x4_t high = vqrdmulhq_n_s32(value, multiplier);
+  return vrshlq_n_s32(vaddq_s32(high, vshrq_n_s32(high, 31)), shift);
 }
 
-TFLITE_FUSE_INLINE int32x4_t scale(const int8_t* from, mve_pred16_t some, const operand* o) {
-  const int32x4_t value = vaddq_n_s32(vldrbq_z_s32(from, some), -o->zero_point);
-  return tflite_fuse_multiply_4(vshlq_s32(value, o->left), o->multiplier, o->right);
+TFLITE_FUSE_INLINE int32x4_t add_4(const addition* t, int32x4_t halved, int32x4_t scaled) {
+  const int32x4_t other = scale_down(vaddq_n_s32(vshlq_n_s32(scaled, 20), t->scaled_zero), t->multiplier, t->shift);
+  const int32x4_t sum = vaddq_s32(vaddq_n_s32(vshlq_n_s32(halved, 19), t->halved_zero), other);
+  return scale_down(sum, t->output_multiplier, t->output_shift);
 }
 
-void tflite_fuse_add_vectors(const tflite_fuse_call* call) {
+void tflite_fuse_add_vectors(const tflite_fuse_call* call, int32_t halved) {
   const tflite_fuse_addition* table = call->table;
-  const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const bool subtracts = table->multiplier_1 < 0;
-  const operand a = operand_of(call, 0, table->multiplier_0, table->shift_0);
-  const operand b = operand_of(call, 1, subtracts ? -table->multiplier_1 : table->multiplier_1, table->shift_1);
-  const int32x4_t multiplier = vdupq_n_s32(table->output_multiplier), shift = vdupq_n_s32(table->output_shift);
+  const int32_t scaled = 1 - halved, channels = call->output->channels;
+  const addition t = {-call->inputs[halved]->zero_point * (1 << 19),
+                      -call->inputs[scaled]->zero_point * (1 << 20),
+                      halved ? table->multiplier_0 : table->multiplier_1,
+                      halved ? table->shift_0 : table->shift_1,
+                      table->output_multiplier,
+                      table->output_shift,
+                      tflite_fuse_range_of(call)};
   for (int32_t i = 0; i < call->count; ++i) {
-    for (int32_t c = 0, left = call->output->channels; left > 0; c += 4, left -= 4) {
+    const int8_t *a = call->windows[halved][i], *b = call->windows[scaled][i];
+    int8_t* output = call->outputs[i];
+    int32_t left = channels;
+    for (; left >= 4; left -= 4, a += 4, b += 4, output += 4) {
+      tflite_fuse_store_4(output, add_4(&t, vldrbq_s32(a), vldrbq_s32(b)), t.range, 4);
+    }
+    if (left > 0) {
       const mve_pred16_t some = vctp32q((uint32_t)left);
-      const int32x4_t first = scale(call->windows[0][i] + c, some, &a);
-      const int32x4_t second = scale(call->windows[1][i] + c, some, &b);
-      const int32x4_t sum = subtracts ? vsubq_s32(first, second) : vaddq_s32(first, second);
-      const int32x4_t value = vaddq_n_s32(tflite_fuse_multiply_4(sum, multiplier, shift), range.zero_point);
-      const int32x4_t low = vmaxq_s32(value, vdupq_n_s32(range.low));
-      tflite_fuse_store_4(call->outputs[i] + c, vminq_s32(low, vdupq_n_s32(range.high)), left);
+      tflite_fuse_store_4(output, add_4(&t, vldrbq_z_s32(a, some), vldrbq_z_s32(b, some)), t.range, left);
     }
   }
 }

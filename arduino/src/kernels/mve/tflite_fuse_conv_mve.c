@@ -1,8 +1,8 @@
 /* The packed convolution with Helium: four output channels of one pixel at a time, 16 values of its window at once.
  *
- * A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. The window of
- * a pixel is copied together if it is small; if not, taps are read where they lie. Weights are looked up once for up to
- * eight pixels, and these are scaled when all their sums are there. */
+ * A window is read in pieces that lie in one piece in memory: its rows, or its taps if they are large. Rows that are not
+ * whole, because they reach over an edge of the image or the end of a ring, are copied together, once for all pixels
+ * of a group; windows whose rows are shorter than a vector are copied whole. A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. */
 #include "tflite_fuse_mve.h"
 
 #if TFLITE_FUSE_MVE
@@ -12,19 +12,16 @@ enum { MOST_PIXELS = 8, PATCH_BYTES = 640, LANES = 16 };
 /* The work on some pixels. */
 typedef struct {
   const tflite_fuse_call* call;
-  int32_t pixels, taps;
-  int32_t weights;         /* of a channel and tap: the values of a tap, rounded up to a multiple of 4 */
-  int32_t vectors;         /* whole ones of a tap */
-  bool has_rest;           /* values behind them */
-  mve_pred16_t rest;       /* these */
-  uint32x4_t rest_offsets; /* to the words of one channel's weights */
-  const int8_t* list[TFLITE_FUSE_MAX_LISTED_TAPS]; /* tap after tap, one pointer per pixel */
-  int8_t patches[PATCH_BYTES + LANES]; /* copied windows */
+  int32_t pixels, pieces;
+  int32_t vectors; /* whole ones of a piece */
+  int32_t rest;    /* values behind them */
+  const int8_t* list[TFLITE_FUSE_MAX_LISTED_TAPS]; /* pixel after pixel, one pointer per piece */
+  int8_t patch[PATCH_BYTES + LANES];               /* copied rows */
 } job;
 
 /* ---- Pixels ---- */
 
-/* Fills the last vector with zeros, over what is written next. */
+/* May write zeros behind them, up to a whole vector. */
 static void copy(int8_t* to, const int8_t* from, int32_t count) {
   for (; count >= LANES; count -= LANES, to += LANES, from += LANES) {
     vstrbq_s8(to, vldrbq_s8(from));
@@ -34,162 +31,224 @@ static void copy(int8_t* to, const int8_t* from, int32_t count) {
   }
 }
 
-/* Copies what a pixel sees, each row with zeros to whole words. */
-static void gather(const tflite_fuse_call* call, const int8_t* const* window, int8_t* patch) {
-  const tflite_fuse_stage* stage = call->stage;
-  const int32_t depth = call->inputs[0]->channels, width = stage->kernel_width;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns, patch += (width * depth + 3) / 4 * 4) {
-    if (stage->dilation_width == 1 && tflite_fuse_is_whole(call, window, width)) {
-      copy(patch, *window, width * depth);
-      continue;
+/* Copies some columns of a row, those side by side at once; returns the byte behind. */
+static int8_t* copy_row(int8_t* to, const int8_t* const* row, int32_t columns, int32_t apart, int32_t depth) {
+  while (columns > 0) {
+    const int8_t* first = *row;
+    int32_t bytes = depth;
+    for (row += apart, --columns; columns > 0 && *row == first + bytes; row += apart, --columns) {
+      bytes += depth;
     }
-    for (int32_t kx = 0; kx < width; ++kx) {
-      copy(patch + kx * depth, window[kx * stage->dilation_width], depth);
+    copy(to, first, bytes);
+    to += bytes;
+  }
+  return to;
+}
+
+/* Copies the whole windows of the pixels, each row with zeros to whole words. */
+static void copy_windows(job* j, const int8_t* const* window) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  const int32_t depth = j->call->inputs[0]->channels, width = stage->kernel_width, length = width * depth;
+  int8_t* free = j->patch;
+  for (int32_t p = 0; p < j->pixels; ++p, window += stage->stride_width) {
+    const int8_t* const* row = window;
+    j->list[p] = free;
+    for (int32_t ky = stage->kernel_height; ky > 0; --ky, row += j->call->columns, free += (length + 3) / 4 * 4) {
+      if (stage->dilation_width == 1 && tflite_fuse_is_whole(j->call, row, width)) {
+        copy(free, *row, length);
+      } else {
+        copy_row(free, row, width, stage->dilation_width, depth);
+      }
     }
   }
+}
+
+/* Columns under the windows of so many pixels; those of several must lie side by side. */
+static int32_t columns_of(const tflite_fuse_stage* stage, int32_t pixels) {
+  return (pixels - 1) * stage->stride_width + stage->kernel_width;
+}
+
+/* Lists the rows of each pixel's window. False if those to be copied do not fit. */
+static bool list_rows(job* j, const int8_t* const* window) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  const int32_t depth = j->call->inputs[0]->channels, rows = stage->kernel_height;
+  const int32_t columns = columns_of(stage, j->pixels), apart = stage->dilation_width;
+  int8_t* free = j->patch;
+  for (int32_t ky = 0; ky < rows; ++ky, window += j->call->columns) {
+    const int8_t* row = *window;
+    if (apart != 1 || !tflite_fuse_is_whole(j->call, window, columns)) {
+      row = free;
+      if (columns * depth > j->patch + PATCH_BYTES - free) {
+        return false;
+      }
+      free = copy_row(free, window, columns, apart, depth);
+    }
+    const int8_t** list = j->list + ky;
+    for (int32_t p = j->pixels; p > 0; --p, list += rows, row += stage->stride_width * depth) {
+      *list = row;
+    }
+  }
+  return true;
 }
 
 static void list_taps(job* j, const int8_t* const* window) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int8_t** list = j->list;
-  for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx) {
-      const int8_t* const* tap = window + kx * stage->dilation_width;
-      for (int32_t p = j->pixels; p > 0; --p, tap += stage->stride_width) {
+  for (int32_t p = j->pixels; p > 0; --p, window += stage->stride_width) {
+    const int8_t* const* row = window;
+    for (int32_t ky = stage->kernel_height; ky > 0; --ky, row += j->call->columns) {
+      const int8_t* const* tap = row;
+      for (int32_t kx = stage->kernel_width; kx > 0; --kx, tap += stage->dilation_width) {
         *list++ = *tap;
       }
     }
   }
 }
 
+static void set_pieces(job* j, int32_t pieces, int32_t length) {
+  j->pieces = pieces;
+  j->vectors = length / LANES;
+  j->rest = length % LANES;
+}
+
+/* Finds the windows of at most `left` pixels, of as many as there is room for. */
+static void find_windows(job* j, const int8_t* const* window, int32_t left) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  const int32_t depth = j->call->inputs[0]->channels, width = stage->kernel_width, rows = stage->kernel_height;
+  if (width > 1 && width * depth < LANES) {
+    set_pieces(j, 1, rows * ((width * depth + 3) / 4 * 4));
+    const int32_t most = tflite_fuse_min(PATCH_BYTES / (j->vectors * LANES + j->rest), MOST_PIXELS);
+    j->pixels = tflite_fuse_min(left, most);
+    copy_windows(j, window);
+    return;
+  }
+  if (width > 1) {
+    const int32_t most = tflite_fuse_min(TFLITE_FUSE_MAX_LISTED_TAPS / rows, MOST_PIXELS);
+    set_pieces(j, rows, width * depth);
+    for (j->pixels = stage->dilation_width > 1 ? 1 : tflite_fuse_min(left, most); j->pixels > 0; j->pixels /= 2) {
+      if (list_rows(j, window)) {
+        return;
+      }
+    }
+  }
+  /* Channels are a multiple of 4: rows need no filling between their taps. */
+  set_pieces(j, rows * width, depth);
+  j->pixels = tflite_fuse_min(tflite_fuse_min(left, TFLITE_FUSE_MAX_LISTED_TAPS / j->pieces), MOST_PIXELS);
+  list_taps(j, window);
+}
+
 /* ---- Sums ---- */
 
-/* 16 values and the weights of two channels from v on, of two from w on. */
-#define MAC_16(x, v0, v1, w0, w1)                     \
-  do {                                                \
-    a = vmladavaq_s8(a, x, vreinterpretq_s8_s32(v0)); \
-    b = vmladavaq_s8(b, x, vreinterpretq_s8_s32(v1)); \
-    c = vmladavaq_s8(c, x, vreinterpretq_s8_s32(w0)); \
-    d = vmladavaq_s8(d, x, vreinterpretq_s8_s32(w1)); \
-  } while (0)
+/* Four sums of a pixel, and what they come from: values from x on, weights of two channels from v on, of two from w on. */
+typedef struct {
+  int32_t a, b, c, d;
+  const int8_t *x, *v, *w;
+} sums;
 
-/* Adds one tap of all pixels to their sums, four per pixel. A function of its own for the registers' sake. */
-static TFLITE_FUSE_NOINLINE void add_tap(const job* j, const int8_t* const* tap, const int8_t* weights,
-                                         const int8_t* others, int32_t* sums) {
-  const mve_pred16_t rest = j->rest;
-  const uint32x4_t offsets = j->rest_offsets;
-  for (int32_t p = j->pixels; p > 0; --p, sums += 4) {
-    const int8_t *x = *tap++, *v = weights, *w = others;
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (int32_t i = j->vectors; i > 0; --i, x += LANES, v += 2 * LANES, w += 2 * LANES) {
-      const int8x16_t values = vldrbq_s8(x);
-      const int32x4x2_t first = vld2q_s32((const int32_t*)(const void*)v);
-      const int32x4x2_t second = vld2q_s32((const int32_t*)(const void*)w);
-      MAC_16(values, first.val[0], first.val[1], second.val[0], second.val[1]);
-    }
-    if (j->has_rest) {
-      const int8x16_t values = vldrbq_z_s8(x, rest);
-      const int32_t* first = (const int32_t*)(const void*)v;
-      const int32_t* second = (const int32_t*)(const void*)w;
-      MAC_16(values, vldrwq_gather_offset_s32(first, offsets), vldrwq_gather_offset_s32(first + 1, offsets),
-             vldrwq_gather_offset_s32(second, offsets), vldrwq_gather_offset_s32(second + 1, offsets));
-    }
-    sums[0] = a;
-    sums[1] = b;
-    sums[2] = c;
-    sums[3] = d;
+/* Adds whole vectors; moves x, v and w behind them. Compilers keep a second copy of each pointer and run out of
+ * registers. */
+TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
+#if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
+  __asm__ volatile(
+      "wls lr, %[count], 2f\n"
+      "1:\n\t"
+      "vldrb.8 q0, [%[x]], #16\n\t"
+      "vld20.32 {q1, q2}, [%[v]]\n\t"
+      "vld21.32 {q1, q2}, [%[v]]!\n\t"
+      "vmladava.s8 %[a], q0, q1\n\t"
+      "vmladava.s8 %[b], q0, q2\n\t"
+      "vld20.32 {q1, q2}, [%[w]]\n\t"
+      "vld21.32 {q1, q2}, [%[w]]!\n\t"
+      "vmladava.s8 %[c], q0, q1\n\t"
+      "vmladava.s8 %[d], q0, q2\n\t"
+      "le lr, 1b\n"
+      "2:"
+      : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "+r"(s->x), [v] "+r"(s->v),
+        [w] "+r"(s->w)
+      : [count] "r"(vectors)
+      : "lr", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
+#else
+  for (; vectors > 0; --vectors, s->x += LANES, s->v += 2 * LANES, s->w += 2 * LANES) {
+    const int8x16_t values = vldrbq_s8(s->x);
+    const int32x4x2_t first = vld2q_s32((const int32_t*)(const void*)s->v);
+    const int32x4x2_t second = vld2q_s32((const int32_t*)(const void*)s->w);
+    s->a = vmladavaq_s8(s->a, values, vreinterpretq_s8_s32(first.val[0]));
+    s->b = vmladavaq_s8(s->b, values, vreinterpretq_s8_s32(first.val[1]));
+    s->c = vmladavaq_s8(s->c, values, vreinterpretq_s8_s32(second.val[0]));
+    s->d = vmladavaq_s8(s->d, values, vreinterpretq_s8_s32(second.val[1]));
   }
+#endif
 }
 
-/* The sums of four channels of one pixel: its values, and the weights of two channels each. */
-TFLITE_FUSE_INLINE int32x4_t sums_of(const job* j, const int8_t* x, const int8_t* v, const int8_t* w) {
-  int32_t a = 0, b = 0, c = 0, d = 0;
-  for (int32_t i = j->vectors; i > 0; --i, x += LANES, v += 2 * LANES, w += 2 * LANES) {
-    const int8x16_t values = vldrbq_s8(x);
-    const int32x4x2_t first = vld2q_s32((const int32_t*)(const void*)v);
-    const int32x4x2_t second = vld2q_s32((const int32_t*)(const void*)w);
-    MAC_16(values, first.val[0], first.val[1], second.val[0], second.val[1]);
-  }
-  if (j->has_rest) {
-    const int8x16_t values = vldrbq_z_s8(x, j->rest);
-    const int32_t* first = (const int32_t*)(const void*)v;
-    const int32_t* second = (const int32_t*)(const void*)w;
-    const uint32x4_t offsets = j->rest_offsets;
-    MAC_16(values, vldrwq_gather_offset_s32(first, offsets), vldrwq_gather_offset_s32(first + 1, offsets),
-           vldrwq_gather_offset_s32(second, offsets), vldrwq_gather_offset_s32(second + 1, offsets));
-  }
-  return (int32x4_t){a, b, c, d};
+/* Weights that lie `offsets` bytes from a pair's. */
+TFLITE_FUSE_INLINE int8x16_t weights_at(const int8_t* weights, uint32x4_t offsets) {
+  return vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t*)(const void*)weights, offsets));
 }
 
-/* ---- All channels of some pixels ---- */
+/* Adds fewer values than a vector has; moves v and w behind their weights, `bytes`. Where there are no weights, the last
+ * ones are read: they meet zeros. */
+TFLITE_FUSE_INLINE void add_rest(sums* s, int32_t rest, int32_t bytes, uint32x4_t first, uint32x4_t second) {
+  const int8x16_t values = vldrbq_z_s8(s->x, vctp8q((uint32_t)rest));
+  s->a = vmladavaq_s8(s->a, values, weights_at(s->v, first));
+  s->b = vmladavaq_s8(s->b, values, weights_at(s->v, second));
+  s->c = vmladavaq_s8(s->c, values, weights_at(s->w, first));
+  s->d = vmladavaq_s8(s->d, values, weights_at(s->w, second));
+  s->v += bytes;
+  s->w += bytes;
+}
 
-/* Of windows in one piece, from sums to outputs without a detour through memory; layout DOWN. */
-static TFLITE_FUSE_NOINLINE void compute_down(const job* j, int8_t* const* outputs) {
+/* All channels of the pixels. Sums start with the biases, and become outputs at once. */
+TFLITE_FUSE_INLINE void compute(const job* j, int8_t* const* outputs, bool is_down, bool has_rest) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_channel* entry = call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const int32_t channels = call->output->channels, pair_bytes = 2 * j->weights;
+  const int32_t channels = call->output->channels, rest_bytes = (j->rest + 3) / 4 * 8;
+  const int32_t pair_bytes = j->pieces * (j->vectors * 2 * LANES + rest_bytes);
+  const uint32x4_t first = vminq_u32(vidupq_n_u32(0, 8), vdupq_n_u32((uint32_t)rest_bytes - 8));
+  const uint32x4_t second = vaddq_n_u32(first, 4);
+  const int8_t* const* const end = j->list + j->pieces * j->pixels;
   const int8_t* weights = call->weights;
   for (int32_t channel = 0; channel < channels; channel += 4, entry += 4, weights += 2 * pair_bytes) {
     const int32_t some = channels - channel;
     const int8_t* others = some > 2 ? weights + pair_bytes : weights;
-    const tflite_fuse_mve_scale scale = tflite_fuse_mve_scale_of(entry, some);
-    for (int32_t p = 0; p < j->pixels; ++p) {
-      const int32x4_t sums = vaddq_s32(sums_of(j, j->list[p], weights, others), scale.bias);
-      tflite_fuse_store_4(outputs[p] + channel, tflite_fuse_scale_4_down(sums, scale, range), some);
+    const tflite_fuse_mve_scale scale =
+        tflite_fuse_mve_scale_of(entry, vidupq_n_u32(0, 1), some, is_down);
+    int8_t* const* output = outputs;
+    int32_t bias[4];
+    vstrwq_s32(bias, scale.bias);
+    for (const int8_t* const* list = j->list; list != end; ++output) {
+      const int8_t* const* const next = list + j->pieces;
+      sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, others};
+      do {
+        s.x = *list++;
+        add_vectors(&s, j->vectors);
+        if (has_rest) {
+          add_rest(&s, j->rest, rest_bytes, first, second);
+        }
+      } while (list != next);
+      const int32x4_t found = tflite_fuse_join_4(s.a, s.b, s.c, s.d);
+      tflite_fuse_store_4(*output + channel, tflite_fuse_scale_4(found, scale, is_down), range, some);
     }
   }
 }
 
-static void compute(const job* j, int8_t* const* outputs) {
-  const int32_t channels = j->call->output->channels, tap_bytes = 2 * j->weights, pair_bytes = tap_bytes * j->taps;
-  const int8_t* weights = j->call->weights;
-  for (int32_t channel = 0; channel < channels; channel += 4, weights += 2 * pair_bytes) {
-    const int8_t* others = channels - channel > 2 ? weights + pair_bytes : weights;
-    int32_t sums[4 * MOST_PIXELS];
-    for (int32_t p = 0; p < MOST_PIXELS; ++p) {
-      vstrwq_s32(sums + 4 * p, vdupq_n_s32(0));
-    }
-    for (int32_t t = 0; t < j->taps; ++t) {
-      add_tap(j, j->list + t * j->pixels, weights + t * tap_bytes, others + t * tap_bytes, sums);
-    }
-    tflite_fuse_finish_4(j->call, channel, sums, 4, outputs, j->pixels);
-  }
+static TFLITE_FUSE_NOINLINE void compute_down(const job* j, int8_t* const* outputs) { compute(j, outputs, true, false); }
+
+static TFLITE_FUSE_NOINLINE void compute_down_with_rest(const job* j, int8_t* const* outputs) {
+  compute(j, outputs, true, true);
 }
 
-static void set_length(job* j, int32_t length) {
-  const int32_t rest = length % LANES;
-  j->weights = (length + 3) / 4 * 4;
-  j->vectors = length / LANES;
-  j->has_rest = rest != 0;
-  j->rest = vctp8q((uint32_t)rest);
-  /* Where there are no weights, the last ones are read: they meet zeros. */
-  j->rest_offsets = vminq_u32(vidupq_n_u32(0, 8), vdupq_n_u32((uint32_t)(rest + 3) / 4 * 8 - 8));
+static TFLITE_FUSE_NOINLINE void compute_any(const job* j, int8_t* const* outputs) {
+  compute(j, outputs, false, j->rest > 0);
 }
 
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
-  const tflite_fuse_stage* stage = call->stage;
-  const int32_t taps = stage->kernel_height * stage->kernel_width;
-  const int32_t values = (int32_t)tflite_fuse_packed_values(stage, call->inputs[0]);
-  const bool is_copied = taps > 1 && values <= PATCH_BYTES;
-  const int32_t most = tflite_fuse_min(is_copied ? PATCH_BYTES / values : TFLITE_FUSE_MAX_LISTED_TAPS / taps, MOST_PIXELS);
+  const bool is_down = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
   job j;
   j.call = call;
-  j.taps = is_copied ? 1 : taps;
-  const bool is_down = j.taps == 1 && stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
-  set_length(&j, is_copied ? values : call->inputs[0]->channels);
-  for (int32_t i = 0; i < call->count; i += most) {
-    const int8_t* const* window = call->windows[0] + i * stage->stride_width;
-    j.pixels = tflite_fuse_min(most, call->count - i);
-    if (is_copied) {
-      for (int32_t p = 0; p < j.pixels; ++p) {
-        j.list[p] = j.patches + p * values;
-        gather(call, window + p * stage->stride_width, j.patches + p * values);
-      }
-    } else {
-      list_taps(&j, window);
-    }
-    (is_down ? compute_down : compute)(&j, call->outputs + i);
+  for (int32_t i = 0; i < call->count; i += j.pixels) {
+    find_windows(&j, call->windows[0] + i * call->stage->stride_width, call->count - i);
+    (!is_down ? compute_any : j.rest > 0 ? compute_down_with_rest : compute_down)(&j, call->outputs + i);
   }
 }
 

@@ -1,100 +1,124 @@
 /* The packed depthwise convolution with Helium: eight channels of two neighbouring pixels at a time.
  *
- * Weights, which lie channel by channel, are brought together as int16 once for up to eight pixels, tap by tap in the
- * order of the pixels' pointers. The products of even and of odd lanes are int32. */
+ * Weights, which lie channel by channel, are brought together as int16 once for all pixels of a call, tap by tap in the
+ * order of the pixels' pointers. The products of even and of odd lanes are int32, and stay apart until they are outputs. */
 #include "tflite_fuse_mve.h"
 
 #if TFLITE_FUSE_MVE
 
-enum { AT_ONCE = 2, MOST_PIXELS = 2 * TFLITE_FUSE_DEPTHWISE_PIXELS, LANES = 8, MOST_TAPS = 7 * 7 };
+enum { LANES = 8, MOST_TAPS = 7 * 7 };
 
 /* The work on eight channels, or fewer, of some pixels. */
 typedef struct {
   int32_t taps;
   int32_t channel;   /* the first one */
   mve_pred16_t some; /* the channels there are */
+  tflite_fuse_range range;
+  tflite_fuse_mve_scale even, odd;
   int16_t weights[MOST_TAPS * LANES]; /* eight for each tap */
 } job;
 
-/* weights: of the first channel, those of the next are `apart` bytes further on. */
-static void collect(job* j, const int8_t* weights, int32_t size, int32_t channels, int32_t apart) {
-  const uint16x8_t lanes = vminq_u16(vidupq_n_u16(0, 1), vdupq_n_u16((uint16_t)(channels - 1)));
-  const uint16x8_t offsets = vmulq_n_u16(lanes, (uint16_t)apart);
+/* Where the weights of a channel lie, in the order of the pixels' pointers: column by column. */
+static void find_places(uint8_t* places, int32_t size) {
   const int32_t two_rows = (size + 1) / 2 * 4;
-  int16_t* to = j->weights;
   for (int32_t kx = 0; kx < size; ++kx) {
-    const int8_t* from = weights + kx / 2 * 4 + kx % 2;
-    for (int32_t ky = size / 2; ky > 0; --ky, from += two_rows, to += 2 * LANES) {
-      vstrhq_s16(to, vldrbq_gather_offset_s16(from, offsets));
-      vstrhq_s16(to + LANES, vldrbq_gather_offset_s16(from + 2, offsets));
+    int32_t place = kx / 2 * 4 + kx % 2;
+    for (int32_t ky = size / 2; ky > 0; --ky, place += two_rows, places += 2) {
+      places[0] = (uint8_t)place;
+      places[1] = (uint8_t)(place + 2);
     }
-    vstrhq_s16(to, vldrbq_gather_offset_s16(weights + size / 2 * two_rows + kx, offsets));
-    to += LANES;
+    *places++ = (uint8_t)(size / 2 * two_rows + kx);
   }
 }
 
-TFLITE_FUSE_INLINE int16x8_t values_of(const int8_t* pixel, const job* j, bool are_all) {
-  return are_all ? vldrbq_s16(pixel + j->channel) : vldrbq_z_s16(pixel + j->channel, j->some);
+/* weights: of the first channel, those of the next are `apart` bytes further on. */
+static void collect(job* j, const int8_t* weights, const uint8_t* places, int32_t channels, int32_t apart) {
+  const uint16x8_t lanes = vminq_u16(vidupq_n_u16(0, 1), vdupq_n_u16((uint16_t)(channels - 1)));
+  const uint16x8_t offsets = vmulq_n_u16(lanes, (uint16_t)apart);
+  int16_t* to = j->weights;
+  for (int32_t t = j->taps; t > 0; --t, to += LANES) {
+    vstrhq_s16(to, vldrbq_gather_offset_s16(weights + *places++, offsets));
+  }
 }
 
-/* sums: eight per pixel. */
-TFLITE_FUSE_INLINE void add_taps(const job* j, const int8_t* const* window_0, const int8_t* const* window_1,
-                                 int32_t* sums, bool are_all) {
+/* Scaled sums of a pixel become its outputs. */
+TFLITE_FUSE_INLINE void store_8(const job* j, int8_t* output, int32x4_t even, int32x4_t odd, bool are_all) {
+  const int16x8_t both = vqmovntq_s32(vqmovnbq_s32(vdupq_n_s16(0), even), odd);
+  const int16x8_t low = vmaxq_s16(vqaddq_n_s16(both, (int16_t)j->range.zero_point), vdupq_n_s16((int16_t)j->range.low));
+  const int16x8_t values = vminq_s16(low, vdupq_n_s16((int16_t)j->range.high));
+  if (are_all) {
+    vstrbq_s16(output, values);
+  } else {
+    vstrbq_p_s16(output, values, j->some);
+  }
+}
+
+/* Two pixels, or one twice. */
+TFLITE_FUSE_INLINE void compute_2(const job* j, const int8_t* const* window_0, const int8_t* const* window_1,
+                                  int8_t* output_0, int8_t* output_1, bool is_down, bool are_all) {
   const int16_t* weights = j->weights;
-  int32x4_t even_0 = vdupq_n_s32(0), odd_0 = even_0, even_1 = even_0, odd_1 = even_0;
+  const int32_t channel = j->channel;
+  int32x4_t even_0 = j->even.bias, odd_0 = j->odd.bias, even_1 = even_0, odd_1 = odd_0;
   for (int32_t t = j->taps; t > 0; --t, weights += LANES) {
     const int16x8_t w = vldrhq_s16(weights);
-    const int16x8_t v_0 = values_of(*window_0++, j, are_all);
+    const int8_t *p_0 = *window_0++ + channel, *p_1 = *window_1++ + channel;
+    const int16x8_t v_0 = are_all ? vldrbq_s16(p_0) : vldrbq_z_s16(p_0, j->some);
     even_0 = vaddq_s32(even_0, vmullbq_int_s16(v_0, w));
     odd_0 = vaddq_s32(odd_0, vmulltq_int_s16(v_0, w));
-    const int16x8_t v_1 = values_of(*window_1++, j, are_all);
+    const int16x8_t v_1 = are_all ? vldrbq_s16(p_1) : vldrbq_z_s16(p_1, j->some);
     even_1 = vaddq_s32(even_1, vmullbq_int_s16(v_1, w));
     odd_1 = vaddq_s32(odd_1, vmulltq_int_s16(v_1, w));
   }
-  vst2q_s32(sums, ((int32x4x2_t){{even_0, odd_0}}));
-  vst2q_s32(sums + LANES, ((int32x4x2_t){{even_1, odd_1}}));
+  store_8(j, output_0 + channel, tflite_fuse_scale_4(even_0, j->even, is_down),
+          tflite_fuse_scale_4(odd_0, j->odd, is_down), are_all);
+  store_8(j, output_1 + channel, tflite_fuse_scale_4(even_1, j->even, is_down),
+          tflite_fuse_scale_4(odd_1, j->odd, is_down), are_all);
 }
 
-static TFLITE_FUSE_NOINLINE void add_taps_of_all(const job* j, const int8_t* const* window_0,
-                                                 const int8_t* const* window_1, int32_t* sums) {
-  add_taps(j, window_0, window_1, sums, true);
-}
-
-static TFLITE_FUSE_NOINLINE void add_taps_of_some(const job* j, const int8_t* const* window_0,
-                                                  const int8_t* const* window_1, int32_t* sums) {
-  add_taps(j, window_0, window_1, sums, false);
-}
-
-/* All channels of up to eight pixels; sums of a last pixel are made in vain if their number is odd. */
-static void compute(job* j, const tflite_fuse_call* call, const int8_t* const* window, int8_t* const* outputs,
-                    int32_t pixels) {
-  const int32_t size = call->stage->kernel_width, to_next = call->stage->stride_width * size;
-  const int32_t channels = call->output->channels;
-  const int32_t filter_bytes = size / 2 * ((size + 1) / 2 * 4) + (size + 3) / 4 * 4;
-  const int8_t* weights = call->weights;
-  j->taps = size * size;
-  for (j->channel = 0; j->channel < channels; j->channel += LANES, weights += LANES * filter_bytes) {
-    int32_t sums[MOST_PIXELS * LANES];
-    const int32_t some = tflite_fuse_min(channels - j->channel, LANES);
-    j->some = vctp16q((uint32_t)some);
-    collect(j, weights, size, some, filter_bytes);
-    for (int32_t p = 0; p < pixels; p += AT_ONCE) {
-      const int8_t* const* first = window + p * to_next;
-      const int8_t* const* second = p + 1 < pixels ? first + to_next : first;
-      (some == LANES ? add_taps_of_all : add_taps_of_some)(j, first, second, sums + p * LANES);
-    }
-    for (int32_t c = 0; c < some; c += 4) {
-      tflite_fuse_finish_4(call, j->channel + c, sums + c, LANES, outputs, pixels);
-    }
+/* Pixels whose windows lie `apart` pointers from each other; a last one of an odd number is computed twice. */
+TFLITE_FUSE_INLINE void compute(const job* j, const int8_t* const* window, int32_t apart, int8_t* const* outputs,
+                                int32_t pixels, bool is_down, bool are_all) {
+  for (; pixels > 1; pixels -= 2, window += 2 * apart, outputs += 2) {
+    compute_2(j, window, window + apart, outputs[0], outputs[1], is_down, are_all);
   }
+  if (pixels > 0) {
+    compute_2(j, window, window, outputs[0], outputs[0], is_down, are_all);
+  }
+}
+
+static TFLITE_FUSE_NOINLINE void compute_down(const job* j, const int8_t* const* window, int32_t apart,
+                                              int8_t* const* outputs, int32_t pixels) {
+  compute(j, window, apart, outputs, pixels, true, true);
+}
+
+static TFLITE_FUSE_NOINLINE void compute_any(const job* j, const int8_t* const* window, int32_t apart,
+                                             int8_t* const* outputs, int32_t pixels, bool is_down) {
+  compute(j, window, apart, outputs, pixels, is_down, false);
 }
 
 void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
+  const int32_t size = stage->kernel_width, apart = stage->stride_width * size, channels = call->output->channels;
+  const int32_t filter_bytes = size / 2 * ((size + 1) / 2 * 4) + (size + 3) / 4 * 4;
+  const bool is_down = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
+  const tflite_fuse_channel* entry = call->table;
+  const int8_t* weights = call->weights;
+  uint8_t places[MOST_TAPS];
   job j;
-  for (int32_t i = 0; i < call->count; i += MOST_PIXELS) {
-    compute(&j, call, call->windows[0] + i * stage->stride_width * stage->kernel_height, call->outputs + i,
-            tflite_fuse_min(call->count - i, MOST_PIXELS));
+  find_places(places, size);
+  j.range = tflite_fuse_range_of(call);
+  j.taps = size * size;
+  for (j.channel = 0; j.channel < channels; j.channel += LANES, entry += LANES, weights += LANES * filter_bytes) {
+    const int32_t some = tflite_fuse_min(channels - j.channel, LANES);
+    j.some = vctp16q((uint32_t)some);
+    j.even = tflite_fuse_mve_scale_of(entry, vidupq_n_u32(0, 2), some, is_down);
+    j.odd = tflite_fuse_mve_scale_of(entry, vidupq_n_u32(1, 2), some, is_down);
+    collect(&j, weights, places, some, filter_bytes);
+    if (is_down && some == LANES) {
+      compute_down(&j, call->windows[0], apart, call->outputs, call->count);
+    } else {
+      compute_any(&j, call->windows[0], apart, call->outputs, call->count, is_down);
+    }
   }
 }
 

@@ -29,31 +29,49 @@ TFLITE_FUSE_INLINE int32x4_t tflite_fuse_multiply_4(int32x4_t value, int32x4_t m
   return vrshlq_s32(vaddq_s32(high, one_off), shift);
 }
 
-/* How four channels of layout DOWN are scaled. */
+/* Four numbers as a vector; compilers left alone go through memory. */
+TFLITE_FUSE_INLINE int32x4_t tflite_fuse_join_4(int32_t a, int32_t b, int32_t c, int32_t d) {
+#if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
+  int32x4_t joined;
+  __asm__("vmov %q0[2], %q0[0], %1, %3\n\tvmov %q0[3], %q0[1], %2, %4" : "=&w"(joined) : "r"(a), "r"(b), "r"(c), "r"(d));
+  return joined;
+#else
+  return (int32x4_t){a, b, c, d};
+#endif
+}
+
+/* How four channels are scaled. */
 typedef struct {
-  int32x4_t bias, multiplier, shift; /* a left shift, negative */
+  int32x4_t bias, multiplier, shift; /* a left shift; of layout DOWN negative */
 } tflite_fuse_mve_scale;
 
-/* Of the channels from `entry` on, of which there are `channels`; the last one stands in for those behind it. */
-TFLITE_FUSE_INLINE tflite_fuse_mve_scale tflite_fuse_mve_scale_of(const tflite_fuse_channel* entry, int32_t channels) {
-  const uint32x4_t lanes = vminq_u32(vidupq_n_u32(0, 1), vdupq_n_u32((uint32_t)channels - 1));
-  const uint32x4_t offsets = vmulq_n_u32(lanes, sizeof(*entry));
-  const tflite_fuse_mve_scale scale = {vldrwq_gather_offset_s32(&entry->bias, offsets),
-                                       vldrwq_gather_offset_s32(&entry->multiplier, offsets),
-                                       vmvnq_s32(vldrwq_gather_offset_s32(&entry->shift, offsets))};
+/* Of channels `lanes` from `entry` on, of which there are `channels`; the last one stands in for those behind it. */
+TFLITE_FUSE_INLINE tflite_fuse_mve_scale tflite_fuse_mve_scale_of(const tflite_fuse_channel* entry,
+                                                                  uint32x4_t lanes, int32_t channels, bool is_down) {
+  const uint32x4_t there = vminq_u32(lanes, vdupq_n_u32((uint32_t)channels - 1));
+  const uint32x4_t offsets = vmulq_n_u32(there, sizeof(*entry));
+  const int32x4_t shift = vldrwq_gather_offset_s32(&entry->shift, offsets);
+  const tflite_fuse_mve_scale scale = {
+      vldrwq_gather_offset_s32(&entry->bias, offsets), vldrwq_gather_offset_s32(&entry->multiplier, offsets),
+      is_down ? vmvnq_s32(shift) : shift};
   return scale;
 }
 
-/* The outputs of four sums, bias included. */
-TFLITE_FUSE_INLINE int32x4_t tflite_fuse_scale_4_down(int32x4_t sums, tflite_fuse_mve_scale scale,
-                                                      tflite_fuse_range range) {
-  const int32x4_t high = vqrdmulhq_s32(sums, scale.multiplier);
-  const int32x4_t value = vrshlq_s32(vaddq_s32(high, vshrq_n_s32(high, 31)), scale.shift);
-  return vminq_s32(vmaxq_s32(vaddq_n_s32(value, range.zero_point), vdupq_n_s32(range.low)), vdupq_n_s32(range.high));
+/* Four sums, bias included, scaled: outputs but for the zero point and the clamp. */
+TFLITE_FUSE_INLINE int32x4_t tflite_fuse_scale_4(int32x4_t sums, tflite_fuse_mve_scale scale, bool is_down) {
+  if (is_down) {
+    const int32x4_t high = vqrdmulhq_s32(sums, scale.multiplier);
+    return vrshlq_s32(vaddq_s32(high, vshrq_n_s32(high, 31)), scale.shift);
+  }
+  const int32x4_t left = vmaxq_s32(scale.shift, vdupq_n_s32(0)), right = vminq_s32(scale.shift, vdupq_n_s32(0));
+  return tflite_fuse_multiply_4(vshlq_s32(sums, left), scale.multiplier, right);
 }
 
 /* Four outputs, or as many as there are. */
-TFLITE_FUSE_INLINE void tflite_fuse_store_4(int8_t* output, int32x4_t values, int32_t channels) {
+TFLITE_FUSE_INLINE void tflite_fuse_store_4(int8_t* output, int32x4_t scaled, tflite_fuse_range range,
+                                            int32_t channels) {
+  const int32x4_t low = vmaxq_s32(vaddq_n_s32(scaled, range.zero_point), vdupq_n_s32(range.low));
+  const int32x4_t values = vminq_s32(low, vdupq_n_s32(range.high));
   if (channels >= 4) {
     vstrbq_s32(output, values);
   } else {
@@ -61,33 +79,18 @@ TFLITE_FUSE_INLINE void tflite_fuse_store_4(int8_t* output, int32x4_t values, in
   }
 }
 
-/* Writes output channels channel...channel + 3, as many as there are, of some pixels with packed weights. sums: of the
- * four channels of a pixel, without bias; those of the next pixel are `step` further on. */
-TFLITE_FUSE_INLINE void tflite_fuse_finish_4(const tflite_fuse_call* call, int32_t channel, const int32_t* sums,
-                                             int32_t step, int8_t* const* outputs, int32_t pixels) {
-  const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const tflite_fuse_channel* entry = (const tflite_fuse_channel*)call->table + channel;
-  const int32_t channels = call->output->channels - channel;
-  const tflite_fuse_mve_scale scale = tflite_fuse_mve_scale_of(entry, channels);
-  if (call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
-    for (; pixels > 0; --pixels, sums += step) {
-      const int32x4_t biased = vaddq_s32(vldrwq_s32(sums), scale.bias);
-      tflite_fuse_store_4(*outputs++ + channel, tflite_fuse_scale_4_down(biased, scale, range), channels);
-    }
-    return;
-  }
-  const int32x4_t shift = vmvnq_s32(scale.shift); /* the table's own */
-  const int32x4_t left = vmaxq_s32(shift, vdupq_n_s32(0)), right = vminq_s32(shift, vdupq_n_s32(0));
-  for (; pixels > 0; --pixels, sums += step) {
-    const int32x4_t sum = vshlq_s32(vaddq_s32(vldrwq_s32(sums), scale.bias), left);
-    const int32x4_t value = vaddq_n_s32(tflite_fuse_multiply_4(sum, scale.multiplier, right), range.zero_point);
-    const int32x4_t low = vmaxq_s32(value, vdupq_n_s32(range.low));
-    tflite_fuse_store_4(*outputs++ + channel, vminq_s32(low, vdupq_n_s32(range.high)), channels);
+/* ADD whose operand number `halved` is halved, as elementwise/tflite_fuse_add.c says. */
+void tflite_fuse_add_vectors(const tflite_fuse_call* call, int32_t halved);
+
+/* `count` values looked up in a table of 256 answers. */
+TFLITE_FUSE_INLINE void tflite_fuse_look_up(const int8_t* value, int8_t* output, int32_t count, const uint8_t* table) {
+  const uint8x16_t sign = vdupq_n_u8(0x80);
+  for (; count > 0; count -= 16, value += 16, output += 16) {
+    const mve_pred16_t some = vctp8q((uint32_t)count);
+    const uint8x16_t places = veorq_u8(vldrbq_z_u8((const uint8_t*)value, some), sign);
+    vstrbq_p_u8((uint8_t*)output, vldrbq_gather_offset_z_u8(table, places, some), some);
   }
 }
-
-/* ADD, of any scales. */
-void tflite_fuse_add_vectors(const tflite_fuse_call* call);
 
 #endif
 
