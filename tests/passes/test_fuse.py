@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 
 import tflite_fuse
+from scripts.bench_small_networks import small_network
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.fusion.encoding.in_model import blocks_in
@@ -80,6 +82,17 @@ def test_the_default_spends_a_little_ram_on_longer_runs() -> None:
     least = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_compute=1.0)).report
     assert 0 <= default.report.after.arena_bytes - least.after.arena_bytes <= max(least.after.arena_bytes // 24, 512)
     assert default.report.prediction.instructions < least.prediction.instructions
+
+
+@pytest.mark.parametrize("seed", [5000, 5006, 5012])
+def test_a_percent_of_ram_buys_half_a_percent_of_the_instructions_or_is_not_spent(seed: int) -> None:
+    model = serialize_model(small_network(Random(seed).randint))
+    default, least = (
+        tflite_fuse.rewrite(model, verify=False, goal=goal).report for goal in (None, Goal(max_compute=1.0))
+    )
+    assert default.prediction is not None and least.prediction is not None
+    saved = 1 - default.prediction.instructions / least.prediction.instructions
+    assert default.after.arena_bytes <= least.after.arena_bytes * (1 + 2 * max(saved, 0.0))
 
 
 def test_room_under_a_limit_is_used_for_longer_runs() -> None:

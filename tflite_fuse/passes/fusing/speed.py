@@ -16,6 +16,10 @@ from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 FAR_ABOVE = 4
 """Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
 
+FAIR_PRICE = 2
+"""Unasked, an arena grows by at most so many times the share of instructions that saves: 512 bytes are half of the
+smallest arenas, and not worth a hundredth of the time."""
+
 WORTH_SAYING = 1 / 10
 """Share of the predicted instructions worth a word about the RAM that would save them."""
 
@@ -50,9 +54,14 @@ class Speed:
             near = [point for point in points if point.ram_bytes <= limit + limit // NEAR][:CANDIDATES]
             placed = map(self.site.realise, near)
             fitting += (found for found in placed if found.arena <= limit and self._allows(found, least))
-        fitting = self._not_twice_for_little(fitting)
+        fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
         enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
         return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+
+    def _is_fair(self, found: Candidate, least: Candidate) -> bool:
+        """Whether what a candidate saves is worth the RAM it takes beyond the least; what was asked for always is."""
+        saved = 1 - found.instructions / max(least.instructions, 1)
+        return self.goal != NOTHING_RECOMPUTED or found.arena <= least.arena * (1 + FAIR_PRICE * max(saved, 0.0))
 
     def _not_twice_for_little(self, found: Sequence[Candidate]) -> list[Candidate]:
         """Unasked, pixels are computed twice only where that clearly saves instructions.
