@@ -22,16 +22,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.papers.data import KB, Data
 from scripts.papers.fused_layer import fused_layer
 from scripts.papers.msf_cnn import msf_cnn
+from scripts.papers.peers import peers_cycles, peers_ram
 from scripts.papers.public_models import ablation, frontier
 from scripts.papers.streamnet import streamnet
+from scripts.papers.time import msf_cnn_time, streamnet_work
 from tflite_fuse.errors import TfliteFuseError, VerificationError
 
 PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {
     "msf-cnn": msf_cnn,
+    "msf-cnn-time": msf_cnn_time,
     "streamnet": streamnet,
+    "streamnet-work": streamnet_work,
     "fused-layer": fused_layer,
     "frontier": frontier,
     "ablation": ablation,
+    "peers-ram": peers_ram,
+    "peers-cycles": peers_cycles,
 }
 
 REAL_RUNS_ONLY = ("frontier", "ablation")

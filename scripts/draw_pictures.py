@@ -10,13 +10,36 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
+from scripts.papers.tiled_networks import mobilenet_v2_like
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, front_chart
 from tflite_fuse.zoo import networks
+from tflite_fuse.zoo.architectures import build_architecture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+
+
+def draw_tiles(folder: Path) -> None:
+    """The arena of a MobileNetV2-like network: layer by layer, in 4 x 4 tiles as published, and by default."""
+    data = serialize_model(build_architecture(mobilenet_v2_like(128)))
+    tiled = tflite_fuse.rewrite(
+        data,
+        scheme="inverted-residual",
+        tiles=(4, 4),
+        goal=tflite_fuse.Goal(least_ram=True),
+        overlap=False,
+        verify=False,
+    )
+    before = arena_map(load_model(data))
+    maps = {
+        "unfused": before,
+        "scheme": arena_map(load_model(tiled.model)),
+        "auto": arena_map(load_model(tflite_fuse.rewrite(data, verify=False).model)),
+    }
+    for name, title in (("unfused", "layer by layer"), ("scheme", "4 x 4 tiles"), ("auto", "this tool's default")):
+        arena_chart(maps[name], title, before.head_bytes).save(folder / f"tiles_{name}.svg")
 
 
 def main() -> None:
@@ -32,6 +55,7 @@ def main() -> None:
     front = tflite_fuse.pareto(serialize_model(networks.inverted_residual_network(size=96)), input_mode="external")
     points = [(row.ram_bytes, row.compute_factor) for row in front.rows]
     front_chart(points, []).save(folder / "front.svg")
+    draw_tiles(folder)
     for path in sorted(folder.glob("*.svg")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 

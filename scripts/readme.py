@@ -1,4 +1,4 @@
-"""The README's parts that scripts write, between two marks each."""
+"""Parts of pages that scripts write, between two marks each: of the README unless another page is named."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
-def part(name: str) -> str:
+def part(name: str, page: Path = README) -> str:
     """What stands between the marks of a part. Raises ValueError where they are missing."""
-    return _find(name)[2]
+    return _find(name, page)[2]
 
 
-def write_part(name: str, text: str) -> None:
+def write_part(name: str, text: str, page: Path = README) -> None:
     """Replace what stands between the marks of a part. Raises ValueError where they are missing."""
-    start, end = _find(name).span(2)
-    whole = README.read_text(encoding="utf-8")
-    README.write_text(f"{whole[:start]}{text}{whole[end:]}", encoding="utf-8")
+    start, end = _find(name, page).span(2)
+    whole = page.read_text(encoding="utf-8")
+    page.write_text(f"{whole[:start]}{text}{whole[end:]}", encoding="utf-8")
 
 
-def _find(name: str) -> re.Match[str]:
+def _find(name: str, page: Path) -> re.Match[str]:
     found = re.search(
-        rf"(<!-- {name}:start .*?-->\n)(.*?\n|)([ ]*<!-- {name}:end -->)", README.read_text("utf-8"), re.DOTALL
+        rf"(<!-- {name}:start .*?-->\n)(.*?\n|)([ ]*<!-- {name}:end -->)", page.read_text("utf-8"), re.DOTALL
     )
     if found is None:
-        raise ValueError(f"README.md has no part {name}")
+        raise ValueError(f"{page.name} has no part {name}")
     return found

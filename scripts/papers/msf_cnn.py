@@ -70,6 +70,7 @@ def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
             known[name, factor] = measure(f"{name}, F <= {factor}", models[name], fuse, data.inputs)
         run = known[name, factor]
         row["measured_head_bytes"], row["measured_compute_factor"] = run.head_bytes, run.compute_factor
+        row["measured_arena_bytes"] = run.arena_bytes
         if row["theirs_ram_bytes"]:
             row["measured_ratio"] = run.head_bytes / row["theirs_ram_bytes"]
 

@@ -57,6 +57,7 @@ def _streamnet_runs(data: Data, row: Row) -> Row:
             run.head_bytes,
             run.head_bytes / theirs,
         )
+        found[f"measured {mode.value} arena_bytes"] = run.arena_bytes
         if mode is InputMode.RESIDENT:
             found["resident / image"] = run.head_bytes / row["image_bytes"]
     return found

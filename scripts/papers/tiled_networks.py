@@ -37,10 +37,10 @@ def mobilenet_v2_like(side: int) -> dict[str, Any]:
     return at_resolution({"name": "MobileNetV2-like", "input": [side, side, 3], "layers": [*layers, *head]}, side)
 
 
-def at_resolution(network: Mapping[str, Any], side: int) -> dict[str, Any]:
-    """A layer list for square pictures of another side: extents worked out again, a head for that data set's classes.
+def at_resolution(network: Mapping[str, Any], side: int, classes: int | None = None) -> dict[str, Any]:
+    """A layer list for square pictures of another side: extents worked out again, a head for so many classes.
 
-    Pooling at the end covers whatever is left of the picture.
+    Pooling at the end covers whatever is left of the picture. ``classes`` are the data set's unless given.
     """
     size, layers = [side, side, 3], []
     for layer in network["layers"]:
@@ -48,7 +48,7 @@ def at_resolution(network: Mapping[str, Any], side: int) -> dict[str, Any]:
         if layer["op"] == "avgpool":
             described |= {"kernel": size[:2], "stride": size[:2], "pad": [0, 0, 0, 0]}
         if layer["op"] == "fc":
-            described |= {"cout": CLASSES[side]}
+            described |= {"cout": classes or CLASSES[side]}
         size = _output(described, size)
         layers.append({**described, "cout": size[2], "out": size})
     return {**network, "input": [side, side, 3], "layers": layers}

@@ -13,6 +13,7 @@ import tflite_fuse
 from tests.test_cli import validate
 from tflite_fuse.boards.fit import fit_board
 from tflite_fuse.boards.table import Board, find_board, known_boards
+from tflite_fuse.boards.time import Pair, board_time, expected_time, known_pairs
 from tflite_fuse.cli import app
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import UsageError
@@ -23,6 +24,27 @@ OWN = 'name = "mine"\nmhz = 64\nram = "64KiB"\nflash = "1MiB"\n'
 
 def board(ram: int, flash: int = 1 << 20) -> Board:
     return replace(find_board("nano33ble"), ram_bytes=ram, flash_bytes=flash)
+
+
+def test_time_is_a_range_that_says_so_where_no_pair_is_known() -> None:
+    found = expected_time(Target.CORTEX_M4, 64, 6_400_000, ())
+    assert (found.least_ms, found.most_ms, found.calibrated) == (100.0, 200.0, False)
+    assert str(found).startswith("100 to 200 ms at 64 MHz, uncalibrated")
+
+
+def test_one_pair_calibrates_and_says_that_its_error_is_not_known() -> None:
+    (known,) = [pair for pair in known_pairs() if pair.target == "cortex-m7"]
+    found = board_time(find_board("nucleo_f767zi"), known.instructions)
+    assert found.calibrated and "its own error is not known" in str(found)
+    middle = known.cycles / 216_000
+    assert found.least_ms < middle < found.most_ms and (found.least_ms + found.most_ms) / 2 == pytest.approx(middle)
+
+
+def test_the_error_of_several_pairs_is_that_of_each_without_the_others() -> None:
+    pairs = [Pair("cortex-m4", "engine", "board", name, 100, cycles, "") for name, cycles in (("a", 100), ("b", 150))]
+    found = expected_time(Target.CORTEX_M4, 100, 1_000_000, pairs)
+    assert found.calibrated and "up to 50% off on the 2 published pairs" in str(found)
+    assert found.most_ms > 1.5 * (100 * 150) ** 0.5 / 10
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -90,10 +112,11 @@ def test_a_missing_description_is_one_sentence(tmp_path: Path) -> None:
 
 def test_each_way_that_is_told_was_made(tmp_path: Path) -> None:
     as_it_is = tflite_fuse.inspect(SAMPLE_MODEL).figures.arena_bytes
-    after = tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).report.after.arena_bytes
+    after = tflite_fuse.rewrite(SAMPLE_MODEL, verify=False, target="cortex-m4").report.after.arena_bytes
     assert fit_board(SAMPLE_MODEL, board(as_it_is), 0).sentence().startswith("fits nano33ble as it is")
     less = fit_board(SAMPLE_MODEL, board(as_it_is - 1), 0)
     assert less.fitting is not None and (less.fitting.options, less.fitting.arena_bytes) == ("", after)
+    assert less.fitting.time is not None and not less.fitting.time.calibrated
     least = fit_board(SAMPLE_MODEL, board(2048), 0)
     assert least.fitting is None and "does not fit" in least.sentence()
     sizes = [fit.arena_bytes for fit in least.tried]

@@ -8,8 +8,11 @@ from typing import Any
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import Board, known_boards
+from tflite_fuse.boards.time import Time, board_time
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.fusion.instructions.targets import Prediction
 from tflite_fuse.passes.goal import Goal
+from tflite_fuse.report.report import Figures
 
 BOARD_SCHEMA = "tflite-fuse/board/1"
 
@@ -36,12 +39,14 @@ class Fit:
         arena_bytes: head and tail on a 32-bit target.
         file_bytes: of the model in flash.
         fits: whether both are there.
+        time: of one inference; None where no block was made.
     """
 
     options: str | None
     arena_bytes: int
     file_bytes: int
     fits: bool
+    time: Time | None = None
 
     def how(self) -> str:
         """What was done to the model, in words."""
@@ -94,7 +99,7 @@ class BoardVerdict:
             "board": asdict(self.board),
             "reserve_bytes": self.reserve_bytes,
             "verdict": self.sentence(),
-            "tried": [asdict(fit) for fit in self.tried],
+            "tried": [asdict(fit) | {"time": None if fit.time is None else fit.time.to_json()} for fit in self.tried],
             "also": list(self.also),
         }
 
@@ -124,21 +129,23 @@ def fit_board(
     available = board.ram_bytes - reserve
     today = api.inspect(source).figures
 
-    def fit(options: str | None, arena: int, size: int) -> Fit:
-        return Fit(options, arena, size, arena <= available and size <= board.flash_bytes)
+    def fit(options: str | None, figures: Figures, prediction: Prediction | None = None) -> Fit:
+        arena, size = figures.arena_bytes, figures.file_bytes
+        time = None if prediction is None else board_time(board, prediction.instructions)
+        return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time)
 
-    tried = [fit(None, today.arena_bytes, today.file_bytes)]
+    tried = [fit(None, today)]
     for options, arguments in _WAYS:
         if tried[-1].fits:
             break
         if progress is not None:
             progress(options)
         try:
-            after = api.rewrite(source, verify=False, **arguments).report.after
+            report = api.rewrite(source, verify=False, target=board.target.value, **arguments).report
         except (LimitError, UsageError):  # this model has nothing the option could change
             continue
-        if after.arena_bytes < min(each.arena_bytes for each in tried):
-            tried.append(fit(options, after.arena_bytes, after.file_bytes))
+        if report.after.arena_bytes < min(each.arena_bytes for each in tried):
+            tried.append(fit(options, report.after, report.prediction))
     return BoardVerdict(board, reserve, tuple(tried), _smaller_boards(board, reserve, tried[-1]))
 
 

@@ -84,6 +84,8 @@ def inspect(
 def _say_verdict(verdict: BoardVerdict) -> None:
     for fit in verdict.tried:
         say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
+        if fit.time is not None:
+            say(f"- that takes {fit.time}")
     if verdict.also:
         more = len(verdict.also) - _MOST_NAMED
         named = ", ".join(verdict.also[:_MOST_NAMED])

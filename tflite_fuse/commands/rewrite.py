@@ -9,6 +9,7 @@ import typer
 
 import tflite_fuse
 from tflite_fuse.boards.table import Board, find_board
+from tflite_fuse.boards.time import Time, board_time
 from tflite_fuse.commands.arguments import (
     BoardName,
     CostName,
@@ -36,6 +37,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.files import require_writable
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.pipelines.flat import report_metrics
+from tflite_fuse.report.report import Report
 from tflite_fuse.report.sentences import heading, sentences
 from tflite_fuse.report.tables import report_table
 from tflite_fuse.units import parse_bytes
@@ -137,12 +139,15 @@ def rewrite(
             )
         result.save(target)
     write_json(report_metrics(result.report), metrics)
+    time = None if chosen is None else _time(chosen, result.report)
     if as_json:
-        print_json(result.report.to_json())
+        print_json(result.report.to_json() | ({} if time is None else {"time": time.to_json()}))
         return
     for line in heading(result.report):
         say(line)
     console().print(report_table(result.report))
+    if time is not None:
+        say(f"- one inference on {board} takes {time}")
     for line in sentences(result.report, str(target)):
         say(line)
 
@@ -156,6 +161,11 @@ def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) 
     if max_ram is not None:
         raise UsageError("--board and --max-ram both say how much RAM there is: drop one of the two")
     return board.ram_bytes - reserved(board, reserve)
+
+
+def _time(board: Board, report: Report) -> Time | None:
+    """Of one inference; None where no block was made."""
+    return None if report.prediction is None else board_time(board, report.prediction.instructions)
 
 
 def _same_file(a: Path, b: Path) -> bool:

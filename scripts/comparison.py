@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Write the tables of docs/comparison.md: comparison.py RESULTS.json ...
+
+Each file is what ``bench_papers.py --json`` printed (with ``--paper NAME`` or without), what ``bench_order.py --json``
+did, or as a ``split.txt`` what ``bench_split.py`` did. Tables that are in no file stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.readme import write_part
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "comparison.md"
+
+Row = Mapping[str, Any]
+
+
+def kilobytes(value: float | None) -> str:
+    """Bytes as the papers print them, in thousands."""
+    return "-" if value is None else f"{value / 1000:.1f}"
+
+
+def factor(value: float | None) -> str:
+    """With two places."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def whole(value: float | None) -> str:
+    """With its thousands apart."""
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """In Markdown; the first ``left`` columns are words."""
+    line = "|".join(["---"] * left + ["---:"] * (len(heads) - left))
+    return "\n".join([f"| {' | '.join(heads)} |", f"|{line}|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def msf_cnn(rows: Sequence[Row]) -> str:
+    """Table 1."""
+    heads = ("network", "constraint", "their kB", "their F", "our search, kB", "F", "our run: head kB", "arena kB", "F")
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["constraint"],
+                kilobytes(row["theirs_ram_bytes"]),
+                factor(row.get("theirs_compute_factor")),
+                kilobytes(row["ours_ram_bytes"]),
+                factor(row["ours_compute_factor"]),
+                kilobytes(row.get("measured_head_bytes")),
+                kilobytes(row.get("measured_arena_bytes")),
+                factor(row.get("measured_compute_factor")),
+            )
+            for row in rows
+        ),
+        2,
+    )
+
+
+def msf_cnn_time(rows: Sequence[Row]) -> str:
+    """Table 6."""
+    heads = ("network", "constraint", "their kB", "their time", "our kB", "our instructions")
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["constraint"],
+                kilobytes(row["theirs_ram_bytes"]),
+                factor(row["theirs_time_factor"]),
+                kilobytes(row["ours_ram_bytes"]),
+                factor(row["ours_instruction_factor"]),
+            )
+            for row in rows
+        ),
+        2,
+    )
+
+
+def streamnet(rows: Sequence[Row]) -> str:
+    """Table 1: memory."""
+    modes = ("resident", "streamed", "external")
+    heads = ("network", "image kB", "MCUNetV2 kB", "StreamNet-2D kB", *(f"ours, {mode}: head" for mode in modes))
+    heads += tuple(f"arena, {mode}" for mode in modes)
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                kilobytes(row["image_bytes"]),
+                kilobytes(row["theirs_mcunetv2_ram_bytes"]),
+                kilobytes(row["theirs_stream_2d_ram_bytes"]),
+                *(kilobytes(row.get(f"measured {mode} head_bytes")) for mode in modes),
+                *(kilobytes(row.get(f"measured {mode} arena_bytes")) for mode in modes),
+            )
+            for row in rows
+        ),
+    )
+
+
+def streamnet_work(rows: Sequence[Row]) -> str:
+    """Tables 2 and 3."""
+    columns = {"mcunetv2": "patches", "sn1d": "1-D", "sn2d": "2-D"}
+    heads = ["network", "kB"]
+    heads += [f"their MMAC, {name}" for name in columns.values()]
+    heads += [f"their work x, {name}" for name in columns.values()]
+    heads += [f"our work x, {name}" for name in (*columns.values(), "auto")]
+    heads += [f"their time / 2-D, {name}" for name in columns.values()]
+    heads += [f"our instructions x, {name}" for name in (*columns.values(), "auto")]
+
+    def ours(row: Row, key: str, unit: str) -> str:
+        mark = "" if row[f"ours {key}: fits"] else "*"
+        return factor(row[f"ours {key}: {unit} factor"]) + mark
+
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                kilobytes(row["ram_bytes"]),
+                *(f"{row[f'theirs {key}: macs'] / 1e6:.1f}" for key in columns),
+                *(factor(row[f"theirs {key}: work factor"]) for key in columns),
+                *(ours(row, key, "work") for key in (*columns, "auto")),
+                *(factor(row[f"theirs {key}: time over sn2d"]) for key in columns),
+                *(ours(row, key, "instruction") for key in (*columns, "auto")),
+            )
+            for row in rows
+        ),
+    )
+
+
+def fused_layer(rows: Sequence[Row]) -> str:
+    """Figure 3."""
+    heads = ("network", "input", "tiles", "unfused kB", "their Algorithm 1: kB", "MACs x", "their scheme here: kB")
+    heads += ("MACs x", "instructions x", "our search: kB", "MACs x", "instructions x")
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["input"],
+                row["tiles"],
+                kilobytes(row["unfused_ram_bytes"]),
+                kilobytes(row["alg1_ram_bytes"]),
+                factor(row["alg1_compute_factor"]),
+                kilobytes(row["scheme_ram_bytes"]),
+                factor(row["scheme_compute_factor"]),
+                factor(row["scheme_instruction_factor"]),
+                kilobytes(row["auto_ram_bytes"]),
+                factor(row["auto_compute_factor"]),
+                factor(row["auto_instruction_factor"]),
+            )
+            for row in rows
+        ),
+        3,
+    )
+
+
+def frontier(rows: Sequence[Row]) -> str:
+    """Whole arenas of public models."""
+    modes = ("resident", "streamed", "external")
+    return table(
+        ("model, F at most 1.1", *(f"arena, {mode}" for mode in modes)),
+        ((row["model"], *(whole(row[f"{mode}: arena_bytes"]) for mode in modes)) for row in rows),
+    )
+
+
+def order(rows: Sequence[Row]) -> str:
+    """Peaks of orders."""
+    heads = ("graph", "operators", "peak in the order given", "least peak", "no order needs less than")
+    kept = (row for row in rows if not row["without"] and row["default_peak"] != row["peak"] and "_" in row["graph"])
+    return table(
+        heads,
+        (
+            (
+                row["graph"],
+                whole(row["operators"]),
+                *(whole(row[key]) for key in ("default_peak", "peak", "lower_bound")),
+            )
+            for row in kept
+        ),
+    )
+
+
+def peers_ram(rows: Sequence[Row]) -> str:
+    """What other engines need."""
+    heads = ("network", "system", "what it counts", "source", "theirs", "TFLM's arena", "ours", "and input streamed")
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["system"],
+                row["what_is_counted"],
+                row["source"] if not row.get("note") else f"{row['source']}; ours: {row['note']}",
+                whole(row["theirs_bytes"]),
+                whole(row.get("tflm_arena_bytes")),
+                whole(row.get("ours_arena_bytes")),
+                whole(row.get("ours_streamed_arena_bytes")),
+            )
+            for row in rows
+        ),
+        4,
+    )
+
+
+def peers_cycles(rows: Sequence[Row]) -> str:
+    """What other engines take."""
+    heads = ("network", "core", "system", "source", "their million cycles", "our million instructions")
+
+    def millions(value: float | None) -> str:
+        return "-" if value is None else f"{value / 1e6:.2f}"
+
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["core"],
+                row["system"],
+                row["source"],
+                millions(row["theirs_cycles"]),
+                millions(row.get("ours_instructions")),
+            )
+            for row in rows
+        ),
+        4,
+    )
+
+
+TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
+    "msf-cnn": msf_cnn,
+    "msf-cnn-time": msf_cnn_time,
+    "streamnet": streamnet,
+    "streamnet-work": streamnet_work,
+    "fused-layer": fused_layer,
+    "frontier": frontier,
+    "peers-ram": peers_ram,
+    "peers-cycles": peers_cycles,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write what the files have."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", type=Path)
+    for path in parser.parse_args(arguments).results:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".txt":
+            write_part(path.stem, f"```text\n{text.strip()}\n```\n", PAGE)
+            continue
+        found = json.loads(text)
+        if isinstance(found, list) and "graph" in found[0]:
+            write_part("order", f"{order(found)}\n", PAGE)
+            continue
+        for result in found if isinstance(found, list) else [found]:
+            if result["paper"] in TABLES:
+                accounting = f"*{result['accounting'][0].upper()}{result['accounting'][1:].rstrip('.')}.*"
+                write_part(result["paper"], f"{TABLES[result['paper']](result['rows'])}\n\n{accounting}\n", PAGE)
+
+
+if __name__ == "__main__":
+    main()
