@@ -17,6 +17,7 @@ import typer
 import tflite_fuse
 from tflite_fuse.commands.boards import boards
 from tflite_fuse.commands.check import check
+from tflite_fuse.commands.cluster import cluster
 from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto
@@ -37,6 +38,7 @@ app = typer.Typer(
 
 for _command in (rewrite, inspect, verify, pareto, report, sweep, check, export, boards, split):
     app.command()(_command)
+app.add_typer(cluster, name="cluster")
 
 
 def _version(requested: bool) -> None:

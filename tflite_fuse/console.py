@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 import tflite_fuse
-from tflite_fuse.errors import LimitError, TfliteFuseError, UsageError, VerificationError
+from tflite_fuse.errors import ClusterError, LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.files import write_atomically
 from tflite_fuse.report.printable import printable
 
@@ -45,7 +45,7 @@ def answers_errors(command: F) -> F:
         try:
             return command(*args, **kwargs)
         except TfliteFuseError as error:
-            fail(str(error), 1 if isinstance(error, (LimitError, VerificationError)) else 2)
+            fail(str(error), 1 if isinstance(error, (LimitError, VerificationError, ClusterError)) else 2)
         except KeyboardInterrupt:
             fail("interrupted; files are as they were, or whole and new", 130)
         except BrokenPipeError:  # whoever reads this has seen enough

@@ -1,7 +1,8 @@
 """The errors tflite-fuse raises on purpose.
 
 Every message is one sentence that names the file, operator or tensor and, where there is one, what the user can do.
-The command line turns ``LimitError`` and ``VerificationError`` into exit code 1 and every other one into exit code 2.
+The command line turns ``LimitError``, ``VerificationError`` and ``ClusterError`` into exit code 1 and every other one
+into exit code 2.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class BudgetError(LimitError):
 
 class VerificationError(TfliteFuseError):
     """Two models that must compute the same bytes do not."""
+
+
+class ClusterError(TfliteFuseError):
+    """A device of a cluster is lost, late, or does not belong to it."""
 
 
 class RuntimeUnavailableError(TfliteFuseError):

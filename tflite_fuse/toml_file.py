@@ -23,7 +23,11 @@ _MOST_BYTES = 1 << 20
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """What a file says. Raises UsageError: it cannot be read, or is no TOML."""
-    data = read_file(Path(path))
+    return parse_toml(read_file(Path(path)), path)
+
+
+def parse_toml(data: bytes, path: str | Path) -> dict[str, Any]:
+    """What a file of these bytes says. Raises UsageError: it is no TOML."""
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
     try:

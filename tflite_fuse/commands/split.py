@@ -12,10 +12,11 @@ from tflite_fuse.commands.arguments import JsonFlag, ModelPath
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError, VerificationError
-from tflite_fuse.files import write_atomically
+from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.file import load_model
-from tflite_fuse.split.cluster.file import read_workers
-from tflite_fuse.split.report import plan_json, split_json, split_table, split_verdict
+from tflite_fuse.split.cluster.file import cluster_of_file
+from tflite_fuse.split.cut.plan_file import plan_document
+from tflite_fuse.split.report import split_json, split_table, split_verdict
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.trace import chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
@@ -27,7 +28,8 @@ def split(
     model: ModelPath,
     workers: Annotated[Path, typer.Option(help="The devices and their links, a workers.toml.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for plan.json, report.json and trace.json.")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder for the plan and all it is about."),
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"How to split: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
     objective: Annotated[str, typer.Option(help=f"What auto makes least: {', '.join(OBJECTIVES)}.")] = OBJECTIVES[0],
@@ -52,16 +54,22 @@ def split(
         inputs if verify else 0,
         seed,
     )
-    cluster = read_workers(workers)
+    content, devices = read_file(model), read_file(workers)
+    cluster = cluster_of_file(devices, workers)
     with Status("splitting", as_json) as progress:
-        found = split_model(load_model(model), cluster, options, lambda done, total: progress("input", done, total))
+        found = split_model(
+            load_model(content, str(model)), cluster, options, lambda done, total: progress("input", done, total)
+        )
     fault = None if found.verified is None else found.verified.first_difference
     if fault is not None:
         raise VerificationError(f"the split computes other bytes than the model: {fault}")
     if output is not None:
-        _write(output, "report.json", split_json(found))
-        _write(output, "trace.json", chrome_trace(found.timeline, found.cluster))
-        _write(output, "plan.json", plan_json(found))
+        names = [worker.name for worker in found.cluster.workers]
+        _write(output, "report.json", _json(split_json(found)))
+        _write(output, "trace.json", _json(chrome_trace(found.timeline, found.cluster)))
+        _write(output, "model.tflite", content)
+        _write(output, "workers.toml", devices)
+        _write(output, "plan.json", _json(plan_document(found.network, found.plan, names, content)))
     if as_json:
         print_json(split_json(found))
         return
@@ -71,9 +79,13 @@ def split(
     say(f"{model}: {split_verdict(found)}")
 
 
-def _write(folder: Path, name: str, content: object) -> None:
+def _json(content: object) -> bytes:
+    return (json.dumps(content) + "\n").encode()
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
-    write_atomically((json.dumps(content) + "\n").encode(), folder / name)
+    write_atomically(content, folder / name)

@@ -6,11 +6,11 @@ Every input is a list with one array per model input, of that tensor's exact sha
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,21 @@ def input_specs(model: Model) -> tuple[InputSpec, ...]:
     """
     model = with_inputs_inside(model)
     return tuple(_spec(model, index) for index in model.main.inputs)
+
+
+def output_arrays(model: Model, outputs: Sequence[bytes]) -> list[Array]:
+    """Outputs of the main subgraph, of their bytes.
+
+    Raises:
+        ModelError: numpy has no such type.
+    """
+    tensors = [model.main.tensors[index] for index in model.main.outputs]
+    if odd := [tensor.name for tensor in tensors if tensor.type not in _NUMPY_TYPES]:
+        raise ModelError(f"model output {odd[0]} has elements of a type that numpy does not have")
+    return [
+        np.frombuffer(data, _NUMPY_TYPES[tensor.type]).reshape(tensor.dims)
+        for tensor, data in zip(tensors, outputs, strict=True)
+    ]
 
 
 def _spec(model: Model, index: int) -> InputSpec:
@@ -237,7 +252,7 @@ _RANDOM: tuple[Pattern, ...] = (_uniform, _smooth)
 
 
 def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
-    """Read a user's samples from an .npz file.
+    """Read a user's samples from an .npz file, or from an .npy file if the model has one input.
 
     Arrays are named like the model's inputs, or ``arr_0``, ``arr_1``, … in their order (a single array may have any
     name if the model has one input). The leading dimension counts samples: for a tensor [1, 96, 96, 3] either
@@ -248,7 +263,7 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
         ModelError: the model has an input that cannot be fed.
     """
     specs = input_specs(model)
-    arrays = _by_input(path, _read_npz(path), specs)
+    arrays = _by_input(path, _read_arrays(path), specs)
     samples = [_samples(path, spec, array) for spec, array in zip(specs, arrays, strict=True)]
     counts = {spec.name: len(each) for spec, each in zip(specs, samples, strict=True)}
     if len(set(counts.values())) > 1:
@@ -258,8 +273,11 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
     return [list(each) for each in zip(*samples, strict=True)]
 
 
-def _read_npz(path: str | Path) -> dict[str, Array]:
+def _read_arrays(path: str | Path) -> dict[str, Array]:
     try:
+        with Path(path).open("rb") as file:
+            if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
+                return {"arr_0": _one_array(path)}
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
@@ -278,13 +296,28 @@ def _read_npz(path: str | Path) -> dict[str, Array]:
 def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
     """One array; its shape is believed only as far as the entry has bytes, so that no header can ask for all memory."""
     with archive.open(entry) as stream:
-        version = npy.read_magic(stream)
-        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = header(stream)
-    if dtype.hasobject or prod(shape) * dtype.itemsize > entry.file_size:
-        raise ValueError(f"{entry.filename} holds objects, or less than its shape says")
+        _check_header(stream, entry.filename, entry.file_size)
     with archive.open(entry) as stream:
         return np.asarray(npy.read_array(stream, allow_pickle=False))
+
+
+def _one_array(path: str | Path) -> Array:
+    """Of an .npy file."""
+    size = Path(path).stat().st_size
+    if size > _LARGEST_ARCHIVE:
+        raise UsageError(f"{path} holds more than {_LARGEST_ARCHIVE:,} bytes, too many to be run here")
+    with Path(path).open("rb") as stream:
+        _check_header(stream, "it", size)
+        stream.seek(0)
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
+
+
+def _check_header(stream: IO[bytes], name: str, size: int) -> None:
+    version = npy.read_magic(stream)
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = header(stream)
+    if dtype.hasobject or prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} holds objects, or less than its shape says")
 
 
 def _by_input(path: str | Path, arrays: dict[str, Array], specs: tuple[InputSpec, ...]) -> list[Array]:

@@ -7,13 +7,9 @@ from typing import Any
 from rich.table import Table
 
 from tflite_fuse.report.printable import printable
-from tflite_fuse.split.cluster.devices import COORDINATOR
-from tflite_fuse.split.cut.plan import Plan, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, Region
 from tflite_fuse.split.splitting import Split
 
 SCHEMA = "tflite-fuse/split/1"
-PLAN_SCHEMA = "tflite-fuse/plan/1"
 
 
 def split_json(split: Split) -> dict[str, Any]:
@@ -48,59 +44,6 @@ def split_json(split: Split) -> dict[str, Any]:
         },
         "notes": list(split.notes),
     }
-
-
-def plan_json(split: Split) -> dict[str, Any]:
-    """The plan itself; ``schemas/plan.schema.json`` describes it."""
-    network, plan = split.network, split.plan
-    return {
-        "schema": PLAN_SCHEMA,
-        "strategy": plan.strategy,
-        "workers": [worker.name for worker in split.cluster.workers],
-        "values": [
-            {"name": tensor.name, "shape": [tensor.height, tensor.width, tensor.channels]} for tensor in network.values
-        ],
-        "nodes": [
-            {"name": node.name, "inputs": list(node.inputs), "outputs": list(node.outputs)} for node in network.nodes
-        ],
-        "inputs": list(network.inputs),
-        "outputs": list(network.outputs),
-        "phases": _phases(plan),
-    }
-
-
-def _phases(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": phase.name,
-            "transfers": [_transfer(each) for each in phase.transfers],
-            "tasks": [_task(each) for each in phase.tasks],
-            "returned": [_transfer(each) for each in phase.returned],
-        }
-        for phase in plan.phases
-    ]
-
-
-def _transfer(transfer: Transfer) -> dict[str, Any]:
-    source, target = (None if device == COORDINATOR else device for device in (transfer.source, transfer.target))
-    return {"value": transfer.value, "from": source, "to": target, "region": _region(transfer.region)}
-
-
-def _task(task: Task) -> dict[str, Any]:
-    return {
-        "worker": None if task.worker == COORDINATOR else task.worker,
-        "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
-        "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
-        "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],
-    }
-
-
-def _region(region: Region) -> list[list[list[int]]]:
-    return [_box(box) for box in region]
-
-
-def _box(box: Box) -> list[list[int]]:
-    return [list(box.rows), list(box.columns), list(box.channels)]
 
 
 def split_table(split: Split) -> Table:

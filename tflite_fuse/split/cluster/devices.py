@@ -51,6 +51,7 @@ class Device:
         mhz: million instructions per second, taken as one per cycle.
         ram, flash: bytes there are for the model; None where nothing was said.
         link: to the others.
+        address: where it listens, ``host:port`` or a serial device; empty where nothing was said.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Device:
     ram: int | None = None
     flash: int | None = None
     link: Link = Link()
+    address: str = ""
 
     def seconds(self, instructions: float) -> float:
         """To execute so many."""

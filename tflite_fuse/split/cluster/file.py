@@ -6,6 +6,7 @@ target = "cortex-m7"
 mhz = 600
 ram = "512kB"
 flash = "1500kB"
+address = "192.168.1.5:7000"         # optional: where it listens, or a serial device
 [worker.link]
 kilobytes_per_second = 12500
 delay_ms_per_message = 0.2
@@ -26,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.files import read_file
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
-from tflite_fuse.toml_file import nearest, only, read_toml, size_of
+from tflite_fuse.toml_file import nearest, only, parse_toml, size_of
 
 MOST_WORKERS = 1000
 
@@ -38,7 +40,7 @@ _LINK_KEYS = (
     "delay_ms_per_kilobyte",
     "occupancy_ms_per_message",
 )
-_DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link")
+_DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address")
 _PAIR_KEYS = ("between", "direct", "shared")
 
 
@@ -48,7 +50,12 @@ def read_workers(path: str | Path) -> Cluster:
     Raises:
         UsageError: the file cannot be read, is no TOML, or says something that is not understood; where, and what.
     """
-    document = read_toml(path)
+    return cluster_of_file(read_file(Path(path)), path)
+
+
+def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
+    """The cluster that a file of these bytes describes. Raises UsageError, with its path."""
+    document = parse_toml(data, path)
     try:
         return cluster_of(document)
     except UsageError as error:
@@ -94,7 +101,15 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
         _size(table, "ram", name),
         _size(table, "flash", name),
         _link(link, name),
+        _address(table, name),
     )
+
+
+def _address(table: Mapping[str, Any], name: str) -> str:
+    value = table.get("address", "")
+    if not isinstance(value, str):
+        raise UsageError(f'the address of {name!r} is "host:port" or the path of a serial device, not {value!r}')
+    return value
 
 
 def _link(table: Mapping[str, Any], name: str) -> Link:

@@ -1,0 +1,81 @@
+"""A split model and its workers as tasks of one event loop, joined over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from tests.split.networks import branching_model, cluster, network
+from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.model import serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.folder import Deployment
+from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
+from tflite_fuse.split.cluster.running.machine import PlanMachine
+from tflite_fuse.split.cluster.running.worker import Worker
+from tflite_fuse.split.cut.plan_file import plan_document, plan_number
+from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.splitting import SplitOptions, split_model
+
+
+@cache
+def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto") -> Deployment:
+    """The branching model over equal workers."""
+    devices = cluster((600.0,) * workers, direct)
+    if strategy == "auto":
+        plan = split_model(branching_model(), devices, SplitOptions()).plan
+    else:
+        plan = paper_plan(network(), (1.0,) * workers, "")
+    names = [worker.name for worker in devices.workers]
+    document = plan_document(network(), plan, names, serialize_model(branching_model()))
+    return Deployment(network(), plan, devices, plan_number(document))
+
+
+@cache
+def samples(count: int = 3) -> tuple[tuple[list[Int8Array], list[Int8Array]], ...]:
+    """Inputs, and what TFLM computes of them, both as bytes."""
+    given = generate_inputs(branching_model(), count, 7)
+    wanted = tflm.run(serialize_model(branching_model()), given).outputs
+    return tuple((as_bytes(inputs), as_bytes(outputs)) for inputs, outputs in zip(given, wanted, strict=True))
+
+
+def as_bytes(arrays: Sequence[object]) -> list[Int8Array]:
+    return [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
+
+
+def machine(found: Deployment, device: int) -> PlanMachine:
+    return PlanMachine(found.network, found.plan, device, found.accountant)
+
+
+async def start(found: Deployment, number: int | None = None) -> tuple[dict[int, Worker], dict[int, Contact]]:
+    """All workers of a plan that take part, listening."""
+    workers, contacts = dict[int, Worker](), dict[int, Contact]()
+    for device in found.taking_part:
+        plan = found.number if number is None else number
+        workers[device] = Worker(machine(found, device), plan, device, found.peers(device))
+        address = await workers[device].listen("127.0.0.1", 0)
+        contacts[device] = Contact(found.cluster.workers[device].name, address)
+    return workers, contacts
+
+
+def coordinator(found: Deployment, contacts: Mapping[int, Contact], timeout: float = 60.0) -> Coordinator:
+    return Coordinator(machine(found, COORDINATOR), found.number, contacts, found.dials, timeout)
+
+
+def elsewhere(contacts: Mapping[int, Contact], device: int, address: str) -> dict[int, Contact]:
+    return {**contacts, device: replace(contacts[device], address=address)}
+
+
+async def closed_port() -> str:
+    """An address at which nobody listens."""
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return f"127.0.0.1:{port}"

@@ -1,0 +1,144 @@
+"""`tflite-fuse cluster` as a user meets it: worker processes on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.split.networks import branching_model
+from tflite_fuse.cli import app
+from tflite_fuse.model import save_model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+NAMES = ("left", "right")
+WORKERS = "".join(f'[[worker]]\nname = "{name}"\ntarget = "cortex-m7"\nmhz = 600\n' for name in NAMES)
+DIRECT = '[[link]]\nbetween = ["left", "right"]\n'
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cluster")
+    save_model(branching_model(), path / "branching.tflite")
+    (path / "devices.toml").write_text(WORKERS + DIRECT)
+    code, text = command("split", path / "branching.tflite", "--workers", path / "devices.toml", "-o", path / "plan")
+    assert code == 0, text
+    return path / "plan"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "x.npy"
+    np.save(path, np.concatenate([each[0] for each in generate_inputs(branching_model(), 2, 3)]))
+    return path
+
+
+@contextmanager
+def worker(folder: Path, name: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process, and where it listens."""
+    call = [sys.executable, "-m", "tflite_fuse", "cluster", "worker", str(folder), name]
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        assert words[:3] == [name, "listens", "at"]
+        yield f"{name}={words[3]}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_tflm
+def test_two_processes_compute_the_bytes_of_tflm_until_one_is_killed(folder: Path, data: Path, tmp_path: Path) -> None:
+    with worker(folder, "left") as (left, _), worker(folder, "right") as (right, process):
+        places = ("--at", left, "--at", right)
+        code, text = command(
+            "cluster", "run", folder, "--input", data, "--output", tmp_path / "y.npy", *places, "--json"
+        )
+        assert code == 0, text
+        report = json.loads(text)
+        assert report["inferences"] == len(report["seconds"]) == 2
+        assert all(each["computed_s"] > 0 for each in report["workers"])
+        wanted = tflm.run(serialize_model(branching_model()), [[row[None]] for row in np.load(data)]).outputs
+        assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([each[0] for each in wanted]))
+        code, text = command("cluster", "status", folder, *places, "--json")
+        assert code == 0 and [each["inferences"] for each in json.loads(text)["workers"]] == [2, 2]
+        process.kill()
+        process.wait()
+        code, text = command("cluster", "run", folder, "--input", data, *places)
+        assert code == 1 and "worker right is lost" in text and "Traceback" not in text
+        code, text = command("cluster", "status", folder, *places)
+        assert code == 1 and "cannot be reached" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--at", "left"), "--at is NAME=HOST:PORT"),
+        (("--at", "lefd=localhost:1"), "did you mean 'left'?"),
+        ((), "no address of 'left' is known"),
+        (("--at", "left=somewhere", "--at", "right=x:1"), "is host:port"),
+    ],
+)
+def test_an_address_that_is_none_ends_in_one_sentence(
+    folder: Path, data: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, text = command("cluster", "run", folder, "--input", data, *arguments)
+    assert code == 2 and message in text, text
+
+
+def test_inputs_of_another_shape_are_refused(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 3, 3), np.int8))
+    code, text = command("cluster", "run", folder, "--input", tmp_path / "x.npy", "--at", "left=x:1")
+    assert code == 2 and "has shape [1, 3, 3, 3]" in text
+
+
+def changed(document: str, old: str, new: str) -> str:
+    assert old in document
+    return document.replace(old, new, 1 if old != "left" else -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("plan.json", "{", "", "is no JSON"),
+        ("plan.json", '"phases": [{', '"phases": [7, {', "it is damaged"),
+        ("plan.json", '"value": ', '"value": 9', "a value that the model does not have"),
+        ("plan.json", '"node": ', '"node": 9', "a step that the model does not have"),
+        ("plan.json", '"model_sha256": "', '"model_sha256": "0', "the plan of another model"),
+        ("plan.json", "input", "unput", "other things about the model"),
+        ("plan.json", '"to": 0', '"to": 77', "there is no device 77"),
+        ("workers.toml", "left", "loft", "is for other workers"),
+        ("workers.toml", "mhz", "mzh", "unknown key 'mzh'"),
+    ],
+)
+def test_a_damaged_folder_ends_in_one_sentence(
+    folder: Path, tmp_path: Path, name: str, old: str, new: str, message: str
+) -> None:
+    for each in ("plan.json", "workers.toml", "model.tflite"):
+        content = (folder / each).read_bytes()
+        (tmp_path / each).write_bytes(changed(content.decode(), old, new).encode() if each == name else content)
+    code, text = command("cluster", "worker", tmp_path, "left")
+    assert code == 2 and message in text, text
+
+
+def test_a_folder_that_is_none_and_an_unknown_worker_are_named(folder: Path, tmp_path: Path) -> None:
+    code, text = command("cluster", "status", tmp_path / "nothing")
+    assert code == 2 and "is no folder" in text
+    code, text = command("cluster", "worker", folder, "rihgt")
+    assert code == 2 and "did you mean 'right'?" in text

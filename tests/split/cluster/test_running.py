@@ -1,0 +1,220 @@
+"""Inferences over TCP: the bytes of TFLM, or an error that names who is to blame."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.split.cluster import cases
+from tflite_fuse.errors import ClusterError
+from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.runtime import tflm
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError
+from tflite_fuse.split.cluster.link.messages import Fault, Kind, Wish
+from tflite_fuse.split.cluster.link.streams import connect
+from tflite_fuse.split.cluster.running.machine import PlanMachine
+from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.worker import Worker
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+def same(found: list[Int8Array], wanted: list[Int8Array]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@needs_tflm
+@pytest.mark.parametrize(
+    ("workers", "direct", "strategy"),
+    [
+        (1, True, "auto"),
+        (2, True, "auto"),
+        (3, True, "auto"),
+        (3, False, "auto"),
+        (4, False, "paper"),
+        (8, True, "auto"),
+    ],
+)
+def test_an_inference_over_tcp_gives_the_bytes_of_tflm(workers: int, direct: bool, strategy: str) -> None:
+    found = cases.deployment(workers, direct, strategy)
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        coordinator = cases.coordinator(found, contacts)
+        for inputs, wanted in cases.samples():
+            assert same(await coordinator.infer(inputs), wanted)
+        coordinator.close()
+
+    asyncio.run(run())
+
+
+@needs_tflm
+def test_workers_say_what_they_have_computed() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        coordinator = cases.coordinator(found, contacts)
+        done = dict[int, int]()
+        coordinator.progress = lambda each: done.update({each.device: each.done})
+        await coordinator.infer(cases.samples()[0][0])
+        coordinator.close()
+        assert done == {device: found.steps(device) for device in found.taking_part}
+
+    asyncio.run(run())
+
+
+@needs_tflm
+def test_a_worker_that_is_not_there_is_named_and_found_once_it_is() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        workers, contacts = await cases.start(found)
+        gone = cases.elsewhere(contacts, 1, await cases.closed_port())
+        coordinator = cases.coordinator(found, gone)
+        with pytest.raises(ClusterError, match="worker w1 is lost"):
+            await coordinator.infer(cases.samples()[0][0])
+        await workers[1].listen("127.0.0.1", int(gone[1].address.split(":")[1]))
+        inputs, wanted = cases.samples()[0]
+        assert same(await coordinator.infer(inputs), wanted)
+        coordinator.close()
+
+    asyncio.run(run())
+
+
+class Refusing(PlanMachine):
+    """Its n-th computation does something else, the first time."""
+
+    def __init__(self, inner: PlanMachine, what: str) -> None:
+        super().__init__(inner.network, inner.plan, inner.device, cases.deployment().accountant)
+        self.what = what
+
+    def compute(self) -> None:
+        what, self.what = self.what, ""
+        if what == "fail":
+            raise ValueError("no")
+        if what == "sleep":
+            import time
+
+            time.sleep(1.5)
+        super().compute()
+
+
+@needs_tflm
+@pytest.mark.parametrize(("what", "message"), [("fail", "worker w1 cannot compute"), ("sleep", "is late")])
+def test_a_worker_that_fails_or_sleeps_is_named_and_a_retry_may_succeed(what: str, message: str) -> None:
+    found = cases.deployment()
+
+    async def run(retries: int) -> None:
+        _, contacts = await cases.start(found)
+        odd = Worker(Refusing(cases.machine(found, 1), what), found.number, 1, found.peers(1))
+        contacts = cases.elsewhere(contacts, 1, await odd.listen("127.0.0.1", 0))
+        coordinator = cases.coordinator(found, contacts, 1.0 if what == "sleep" else 30.0)
+        inputs, wanted = cases.samples()[0]
+        if retries:
+            assert same(await coordinator.infer(inputs, retries), wanted)
+        else:
+            with pytest.raises(ClusterError, match=message):
+                await coordinator.infer(inputs)
+            assert same(await coordinator.infer(inputs, 3), wanted)
+        coordinator.close()
+
+    asyncio.run(run(0))
+    asyncio.run(run(4))
+
+
+@needs_tflm
+def test_a_worker_with_another_plan_is_named() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        _, others = await cases.start(replace(found), found.number ^ 1)
+        mixed = {**contacts, 2: others[2]}
+        coordinator = cases.coordinator(found, mixed)
+        with pytest.raises(ClusterError, match="worker w2 has another plan"):
+            await coordinator.infer(cases.samples()[0][0])
+        answers = await ask_all(found.number, mixed, 5.0)
+        assert [answer.fault for answer in answers] == [None, None, "has another plan"]
+
+    asyncio.run(run())
+
+
+def test_a_worker_in_anothers_place_is_a_stranger() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        swapped = {**contacts, 1: contacts[2], 2: contacts[1]}
+        with pytest.raises(ClusterError, match="is not who it should be"):
+            await cases.coordinator(found, swapped).infer([np.zeros(17 * 13 * 3, np.int8)])
+
+    asyncio.run(run())
+
+
+@needs_tflm
+def test_a_coordinator_that_was_restarted_is_served_and_the_one_before_is_told() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        first, second = cases.coordinator(found, contacts), cases.coordinator(found, contacts)
+        inputs, wanted = cases.samples()[0]
+        assert same(await first.infer(inputs), wanted)
+        assert same(await second.infer(inputs), wanted)
+        with pytest.raises(ClusterError, match="serves another coordinator"):
+            await first.infer(inputs)
+        assert same(await first.infer(inputs), wanted)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", Fault.DAMAGED),
+        (b"\x5e\xf7\x02\x01" + bytes(40), Fault.VERSION),
+    ],
+)
+def test_a_stranger_is_told_why_it_is_not_served(sent: bytes, fault: Fault) -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        stream = await connect(contacts[0].address)
+        await stream.write(sent)
+        connection = Connection(stream, found.number, COORDINATOR, 0)
+        with pytest.raises(LinkError) as told:
+            await connection.receive()
+        assert told.value.fault is fault
+
+    asyncio.run(run())
+
+
+def test_messages_out_of_turn_end_the_connection() -> None:
+    found = cases.deployment()
+
+    async def told(*messages: tuple[Kind, int, int]) -> Fault:
+        _, contacts = await cases.start(found)
+        connection = Connection(await connect(contacts[0].address), found.number, COORDINATOR, 0)
+        await connection.open(Wish.RUN)
+        for kind, inference, item in messages:
+            await connection.send(kind, inference=inference, item=item, payload=b"\x10\x27\0\0")
+        with pytest.raises(LinkError) as error:
+            while True:
+                await connection.receive()
+        return error.value.fault
+
+    for messages in [
+        ((Kind.DATA, 1, 0),),
+        ((Kind.WELCOME, 0, 0),),
+        ((Kind.START, 0, 0),),
+        ((Kind.PEERS, 0, 0),),
+        ((Kind.START, 1, 0), (Kind.DATA, 1, 5)),
+        ((Kind.START, 1, 0), (Kind.DATA, 2, 0)),
+    ]:
+        assert asyncio.run(told(*messages)) is Fault.ORDER, messages

@@ -1,0 +1,169 @@
+"""`tflite-fuse cluster`: run a split model on its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from tflite_fuse.commands.arguments import JsonFlag
+from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import require_writable, write_atomically
+from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.report.printable import printable
+from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
+from tflite_fuse.split.cluster.link.streams import parse_address
+from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
+from tflite_fuse.split.cluster.running.machine import PlanMachine
+from tflite_fuse.split.cluster.running.status import Answer, ask_all
+from tflite_fuse.split.cluster.running.worker import Worker
+
+cluster = typer.Typer(help="Run a split model on its workers.", no_args_is_help=True)
+
+SCHEMA = "tflite-fuse/cluster-run/1"
+STATUS_SCHEMA = "tflite-fuse/cluster-status/1"
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="What tflite-fuse split -o wrote.", show_default=False)]
+At = Annotated[
+    list[str] | None,
+    typer.Option("--at", metavar="NAME=HOST:PORT", help="Where a worker listens, if workers.toml does not say."),
+]
+
+
+@cluster.command()
+@answers_errors
+def run(
+    folder: Folder,
+    data: Annotated[Path, typer.Option("--input", help="An .npy, or an .npz with an array per input.")],
+    output: Annotated[Path | None, typer.Option("--output", help="Where the outputs go, .npy or .npz.")] = None,
+    at: At = None,
+    retries: Annotated[int, typer.Option(min=0, help="How often an inference that fails is tried again.")] = 0,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds an inference may take.")] = 60.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make inferences with the workers."""
+    require_writable(output)
+    deployment = read_deployment(folder)
+    samples = load_inputs(data, deployment.network.model)
+    if output is not None and output.suffix == ".npy" and len(deployment.network.outputs) > 1:
+        raise UsageError(f"{output}: the model has {len(deployment.network.outputs)} outputs; write an .npz")
+    contacts = _contacts(deployment, at)
+    machine = PlanMachine(deployment.network, deployment.plan, COORDINATOR, deployment.accountant)
+    coordinator = Coordinator(machine, deployment.number, contacts, deployment.dials, timeout)
+    computed = dict.fromkeys((COORDINATOR, *contacts), 0.0)
+    with Status("running", as_json) as show:
+
+        def progress(each: Progress) -> None:
+            computed[each.device] += each.seconds
+            name = contacts[each.device].name if each.device in contacts else "the coordinator"
+            show(f"{name} has computed step", each.done, deployment.steps(each.device))
+
+        coordinator.progress = progress
+        found, seconds = asyncio.run(_infer_all(coordinator, samples, retries))
+    if output is not None:
+        write_atomically(_file(deployment, found, output.suffix), output)
+    if as_json:
+        workers = [{"name": each.name, "computed_s": computed[device]} for device, each in contacts.items()]
+        print_json({"schema": SCHEMA, "inferences": len(found), "seconds": seconds, "workers": workers})
+        return
+    shares = ", ".join(f"{each.name} computed {computed[device]:.3f} s" for device, each in contacts.items())
+    say(f"{folder}: {len(found)} inferences in {sum(seconds):.3f} s; {shares}")
+
+
+@cluster.command()
+@answers_errors
+def status(
+    folder: Folder,
+    at: At = None,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for each worker.")] = 5.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask every worker how it does. Exit code 1 if one does not answer as it should."""
+    deployment = read_deployment(folder)
+    contacts = _contacts(deployment, at)
+    answers = asyncio.run(ask_all(deployment.number, contacts, timeout))
+    if as_json:
+        print_json({"schema": STATUS_SCHEMA, "workers": [answer.to_json() for answer in answers]})
+    else:
+        console().print(_table(answers))
+    if not all(answer.fault is None for answer in answers):
+        raise typer.Exit(1)
+
+
+@cluster.command()
+@answers_errors
+def worker(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which worker of the plan.", show_default=False)],
+    listen: Annotated[str, typer.Option(help="host:port to listen at; port 0 for any.")] = "127.0.0.1:0",
+) -> None:
+    """Be a worker of the plan on this machine, until interrupted."""
+    deployment = read_deployment(folder)
+    device = deployment.worker(name)
+    host, port = parse_address(listen, "--listen")
+    machine = PlanMachine(deployment.network, deployment.plan, device, deployment.accountant)
+    process = Worker(machine, deployment.number, device, deployment.peers(device))
+
+    async def serve() -> None:
+        say(f"{name} listens at {await process.listen(host, port)}")
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+def _contacts(deployment: Deployment, at: Sequence[str] | None) -> dict[int, Contact]:
+    given = {}
+    for text in at or ():
+        name, equals, address = text.rpartition("=")
+        if not equals:
+            raise UsageError(f"--at is NAME=HOST:PORT, not {text!r}")
+        given[name] = address
+    names = deployment.cluster.workers
+    return {device: Contact(names[device].name, address) for device, address in addresses(deployment, given).items()}
+
+
+async def _infer_all(
+    coordinator: Coordinator, samples: Sequence[Sequence[Array]], retries: int
+) -> tuple[list[list[Int8Array]], list[float]]:
+    """Outputs and seconds of every sample."""
+    found, seconds = [], []
+    try:
+        for arrays in samples:
+            began = time.perf_counter()
+            given = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
+            found.append(await coordinator.infer(given, retries))
+            seconds.append(time.perf_counter() - began)
+    finally:
+        coordinator.close()
+    return found, seconds
+
+
+def _file(deployment: Deployment, found: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:
+    """All outputs, their first dimension the samples: .npy of the only one, .npz with arr_0, arr_1, … of several."""
+    model = deployment.network.model
+    samples = [output_arrays(model, [array.tobytes() for array in each]) for each in found]
+    arrays = [np.stack(each) for each in zip(*samples, strict=True)]
+    buffer = io.BytesIO()
+    if suffix == ".npz":
+        np.savez(buffer, *arrays)
+    else:
+        np.save(buffer, arrays[0])
+    return buffer.getvalue()
+
+
+def _table(answers: Sequence[Answer]) -> Table:
+    table = Table("worker", "address", "answers", "inferences")
+    for each in answers:
+        done = "" if each.inferences is None else f"{each.inferences:,}"
+        table.add_row(printable(each.name), printable(each.address), printable(each.fault or "yes"), done)
+    return table

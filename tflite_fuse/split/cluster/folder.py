@@ -1,0 +1,117 @@
+"""What ``tflite-fuse split -o DIR`` wrote, as the commands of ``tflite-fuse cluster`` read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tflite_fuse.errors import ModelError, PlanError, UsageError
+from tflite_fuse.files import read_file
+from tflite_fuse.model.file import load_model
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
+from tflite_fuse.split.cluster.file import cluster_of_file
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.cut.network import Network, network_of
+from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.cut.plan_file import plan_number, plan_transfers, read_document
+from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.toml_file import nearest
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A plan with all it is about.
+
+    Attributes:
+        network, plan, cluster: as they were split.
+        number: by which devices know the plan.
+    """
+
+    network: Network
+    plan: Plan
+    cluster: Cluster
+    number: int
+
+    @cached_property
+    def accountant(self) -> Accountant:
+        """Remembers the plan's blocks."""
+        return Accountant(self.network)
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Devices between which something travels, the smaller number first."""
+        return frozenset(
+            (min(each.source, each.target), max(each.source, each.target)) for each in plan_transfers(self.plan)
+        )
+
+    @property
+    def dials(self) -> tuple[tuple[int, int], ...]:
+        """Workers that talk to each other: who opens the connection, to whom."""
+        return tuple(sorted(pair for pair in self.pairs if COORDINATOR not in pair))
+
+    @property
+    def taking_part(self) -> tuple[int, ...]:
+        """Workers with something to do, ascending."""
+        computing = {task.worker for phase in self.plan.phases for task in phase.tasks}
+        return tuple(sorted(computing | {device for pair in self.pairs for device in pair} - {COORDINATOR}))
+
+    def steps(self, device: int) -> int:
+        """How often a device computes something in an inference."""
+        return sum(task.worker == device for phase in self.plan.phases for task in phase.tasks)
+
+    def peers(self, device: int) -> frozenset[int]:
+        """Workers a worker talks to."""
+        return frozenset(other for pair in self.dials for other in pair if device in pair) - {device}
+
+    def worker(self, name: str) -> int:
+        """A worker's number by its name. Raises UsageError: there is none."""
+        names = [worker.name for worker in self.cluster.workers]
+        if name not in names:
+            raise UsageError(f"the plan has no worker {name!r}; it has {', '.join(names)}{nearest(name, names)}")
+        return names.index(name)
+
+
+def read_deployment(folder: Path) -> Deployment:
+    """Raises UsageError: the folder lacks a file, or one is damaged or belongs to something else."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder; tflite-fuse split -o writes one")
+    content = read_file(folder / "model.tflite")
+    cluster = cluster_of_file(read_file(folder / "workers.toml"), folder / "workers.toml")
+    path = folder / "plan.json"
+    try:
+        document = json.loads(read_file(path))
+        network = network_of(load_model(content, str(folder / "model.tflite")))
+        plan = read_document(document, network, content)
+        check_plan(network, plan)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: is no JSON ({error})") from error
+    except PlanError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+    names = [worker.name for worker in cluster.workers]
+    if names != document["workers"]:
+        raise UsageError(f"{path}: is for other workers than {folder / 'workers.toml'} names")
+    return Deployment(network, plan, cluster, plan_number(document))
+
+
+def addresses(deployment: Deployment, given: Mapping[str, str]) -> dict[int, str]:
+    """Where each worker that takes part listens: as given by name, else as ``workers.toml`` says.
+
+    Raises:
+        UsageError: nothing was said about a worker, or about one that does not exist.
+    """
+    by_number = {deployment.worker(name): address for name, address in given.items()}
+    found = {}
+    for device in deployment.taking_part:
+        worker = deployment.cluster.workers[device]
+        found[device] = by_number.get(device, worker.address)
+        if not found[device]:
+            raise UsageError(
+                f'no address of {worker.name!r} is known: give --at {worker.name}=host:port, or address = "host:port" '
+                "in workers.toml"
+            )
+    return found

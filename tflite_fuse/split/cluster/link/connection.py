@@ -1,0 +1,165 @@
+"""A connection: messages over a stream, numbered and checked. What is not as it must be ends it, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish, encode
+from tflite_fuse.split.cluster.link.parser import Parser
+from tflite_fuse.split.cluster.link.streams import Stream
+
+NONCE_BYTES = 16
+
+_WORDS = {
+    Fault.LOST: "is lost: the connection broke",
+    Fault.LATE: "is late: nothing came in time",
+    Fault.DAMAGED: "sent bytes that are no message",
+    Fault.VERSION: "speaks another version of the protocol",
+    Fault.PLAN: "has another plan",
+    Fault.ORDER: "sent a message that is not the one that comes now",
+    Fault.KEY: "has another key, or none",
+    Fault.BUSY: "serves another coordinator now",
+    Fault.STRANGER: "is not who it should be",
+    Fault.COMPUTE: "cannot compute its part",
+}
+_NOBODY = 0xFFFE
+
+T = TypeVar("T")
+
+
+class LinkError(Exception):
+    """A connection ended.
+
+    Attributes:
+        fault: why.
+        device: whose fault it is, if that is not the one at the other end; None if it is.
+        words: more about it, from the other end.
+    """
+
+    def __init__(self, fault: Fault, device: int | None = None, words: str = "") -> None:
+        super().__init__(fault.name)
+        self.fault, self.device, self.words = fault, device, words
+
+    def of(self, device: int | None) -> LinkError:
+        """The same with a device to name, unless it has one."""
+        return LinkError(self.fault, device if self.device is None else self.device, self.words)
+
+    @property
+    def sentence(self) -> str:
+        """What is to be said of the device, without its name."""
+        return _WORDS[self.fault] + (f" ({self.words})" if self.words else "")
+
+
+class Connection:
+    """Messages to and from one device.
+
+    Attributes:
+        peer: its number, None until it said who it is.
+        sent, received: bytes of frames so far.
+        watch: is told every message, and whether it goes out.
+    """
+
+    def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None) -> None:
+        self._stream, self._plan, self._me = stream, plan, me
+        self.peer = peer
+        self.sent = self.received = 0
+        self.watch: Callable[[Message, bool], None] | None = None
+        self._parser = Parser()
+        self._outgoing = self._incoming = 0
+        self._failed: LinkError | None = None
+
+    async def send(self, kind: Kind, *, inference: int = 0, item: int = 0, payload: bytes = b"") -> None:
+        """Raises LinkError."""
+        message = Message(kind, self._plan, self._me, inference, item, payload)
+        data = encode(message, self._outgoing)
+        self._outgoing += 1
+        self.sent += len(data)
+        if self.watch is not None:
+            self.watch(message, True)
+        try:
+            await self._stream.write(data)
+        except OSError as error:
+            raise LinkError(Fault.LOST) from error
+
+    async def receive(self) -> Message:
+        """The next message. Raises LinkError: there is none, or it must not be; or the other end gave up."""
+        while (found := self._parser.next()) is None:
+            try:
+                data = await self._stream.read()
+            except OSError as error:
+                raise LinkError(Fault.LOST) from error
+            if not data:
+                raise LinkError(Fault.LOST)
+            self.received += len(data)
+            self._parser.feed(data)
+        if isinstance(found, Fault):
+            raise LinkError(found)
+        message = found.message
+        if found.sequence != self._incoming:
+            raise LinkError(Fault.ORDER)
+        self._incoming += 1
+        if self.peer is not None and message.sender != self.peer:
+            raise LinkError(Fault.STRANGER)
+        if self.watch is not None:
+            self.watch(message, False)
+        if message.kind == Kind.ERROR:
+            raise _reported(message)
+        if message.plan != self._plan:
+            raise LinkError(Fault.PLAN)
+        return message
+
+    async def open(self, wish: Wish) -> Message:
+        """Say who is there and what is wanted; the answer. Raises LinkError."""
+        await self.send(Kind.HELLO, item=wish, payload=secrets.token_bytes(NONCE_BYTES))
+        answer = await self.receive()
+        if answer.kind != Kind.WELCOME or len(answer.payload) != NONCE_BYTES:
+            raise LinkError(Fault.ORDER)
+        return answer
+
+    async def accept(self) -> Wish:
+        """Who opens the connection (``peer`` from now on), and what for. Raises LinkError."""
+        hello = await self.receive()
+        if hello.kind != Kind.HELLO or len(hello.payload) != NONCE_BYTES:
+            raise LinkError(Fault.ORDER)
+        try:
+            wish = Wish(hello.item)
+        except ValueError:
+            raise LinkError(Fault.ORDER) from None
+        self.peer = hello.sender
+        return wish
+
+    async def welcome(self, inferences: int) -> None:
+        """Answer. Raises LinkError."""
+        await self.send(Kind.WELCOME, item=inferences, payload=secrets.token_bytes(NONCE_BYTES))
+
+    async def give_up(self, broken: LinkError) -> None:
+        """Tell the other end why, if that can still be done, and close."""
+        device = _NOBODY if broken.device is None else broken.device & 0xFFFF
+        with contextlib.suppress(LinkError, asyncio.TimeoutError):
+            words = broken.words.encode()[:200]
+            await asyncio.wait_for(self.send(Kind.ERROR, item=broken.fault | device << 16, payload=words), 1.0)
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _reported(message: Message) -> LinkError:
+    fault, device = message.item & 0xFFFF, message.item >> 16
+    if not 1 <= fault <= len(Fault):
+        return LinkError(Fault.DAMAGED)
+    who = None if device == _NOBODY else COORDINATOR if device == 0xFFFF else device
+    return LinkError(Fault(fault), who, message.payload.decode("utf-8", "replace"))
+
+
+async def in_time(waiting: Awaitable[T], seconds: float) -> T:
+    """The result. Raises LinkError: it took longer."""
+    try:
+        return await asyncio.wait_for(waiting, seconds)
+    except asyncio.TimeoutError:  # its own class before Python 3.11
+        raise LinkError(Fault.LATE) from None

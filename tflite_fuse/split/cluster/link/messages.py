@@ -1,0 +1,148 @@
+"""Messages between devices: a header of 32 bytes, up to 1,400 bytes of payload, little endian.
+
+The twin of ``arduino/src/link``.
+
+    0  u16  0xF75E                       16  u32  inference, from 1; 0 outside of one
+    2  u8   version                      20  u32  number of the message, per connection and direction, from 0
+    3  u8   kind                         24  u32  item: what it is about
+    4  u16  bytes of payload             28  u32  CRC-32 of bytes 0 … 27 and the payload
+    6  u16  sender: its device, 0xFFFF for the coordinator
+    8  u64  number of the plan
+
+With a key, 16 bytes of authentication follow the payload (``keys``).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES
+
+MAGIC = 0xF75E
+VERSION = 1
+HEADER_BYTES = 32
+TAG_BYTES = 16
+
+_HEADER = struct.Struct("<HBBHHQIIII")
+_CHECKED = HEADER_BYTES - 4
+
+
+class Kind(IntEnum):
+    """What a message says. ``item`` is named where it counts."""
+
+    HELLO = 1
+    """Opens a connection: what the sender wants (item, a ``Wish``), and its nonce."""
+    WELCOME = 2
+    """The answer; item: inferences done so far. The payload is the answerer's nonce."""
+    PEERS = 3
+    """From the coordinator: where a worker finds another one it sends to; item: the device, payload: its address."""
+    READY = 4
+    """From a worker: it is joined to all others it talks to."""
+    START = 5
+    """From the coordinator: an inference begins; payload: u32 milliseconds until the worker may give it up."""
+    DATA = 6
+    """Values; item: number of the message among those from its sender to its receiver in one inference."""
+    STEP = 7
+    """From a worker: it has computed something; item: the step of its fragment, payload: u32 microseconds."""
+    ERROR = 8
+    """The sender gives up and closes; item: a ``Fault``, payload: a sentence."""
+
+
+class Fault(IntEnum):
+    """Why a connection or an inference ends. The numbers travel."""
+
+    LOST = 1
+    """The connection broke."""
+    LATE = 2
+    """Nothing came for too long."""
+    DAMAGED = 3
+    """Bytes that are no sound message."""
+    VERSION = 4
+    """Another version of the protocol."""
+    PLAN = 5
+    """Another plan, or a part of another one."""
+    ORDER = 6
+    """A message is missing, there twice, or not what comes now."""
+    KEY = 7
+    """Another key, or none where one is needed."""
+    BUSY = 8
+    """The worker serves somebody else."""
+    STRANGER = 9
+    """A device that has no business here."""
+    COMPUTE = 10
+    """The worker cannot compute its part."""
+
+
+class Wish(IntEnum):
+    """What a connection is for."""
+
+    RUN = 1
+    """Inferences of the coordinator. It ends the one before: a coordinator that was restarted is served."""
+    PEER = 2
+    """Values of another worker, for the coordinator that is connected."""
+    STATUS = 3
+    """To ask how a worker does; it goes on with what it does."""
+
+
+SENDER_COORDINATOR = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message, without what only its connection knows: the number, and the authentication."""
+
+    kind: Kind
+    plan: int
+    sender: int = COORDINATOR
+    inference: int = 0
+    item: int = 0
+    payload: bytes = b""
+
+    @property
+    def frame_bytes(self) -> int:
+        """On a connection without a key."""
+        return HEADER_BYTES + len(self.payload)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A sound message of a stream: its number, and the authentication if one followed."""
+
+    message: Message
+    sequence: int
+    tag: bytes = b""
+
+
+def encode(message: Message, sequence: int) -> bytes:
+    """The bytes of a message. Raises ValueError: the payload is too long."""
+    if len(message.payload) > PAYLOAD_BYTES:
+        raise ValueError(f"a payload of {len(message.payload)} bytes")
+    sender = message.sender & SENDER_COORDINATOR
+    fields = message.kind, len(message.payload), sender, message.plan, message.inference, sequence, message.item
+    head = _HEADER.pack(MAGIC, VERSION, *fields, 0)[:_CHECKED]
+    return head + zlib.crc32(message.payload, zlib.crc32(head)).to_bytes(4, "little") + message.payload
+
+
+def payload_length(head: bytes | bytearray) -> tuple[int, Fault | None]:
+    """Of a header's first bytes: the payload's length, and what is wrong with it, None if it may be a header."""
+    magic, version, kind, length = struct.unpack_from("<HBBH", head)
+    if magic != MAGIC:
+        return 0, Fault.DAMAGED
+    if version != VERSION:
+        return 0, Fault.VERSION
+    if not Kind.HELLO <= kind <= Kind.ERROR or length > PAYLOAD_BYTES:
+        return 0, Fault.DAMAGED
+    return length, None
+
+
+def decode(frame: bytes, tag: bytes = b"") -> Frame | None:
+    """The message of a whole frame whose header ``payload_length`` accepts; None if its checksum does not fit."""
+    _, _, kind, _, sender, plan, inference, sequence, item, crc = _HEADER.unpack_from(frame)
+    payload = frame[HEADER_BYTES:]
+    if zlib.crc32(payload, zlib.crc32(frame[:_CHECKED])) != crc:
+        return None
+    device = COORDINATOR if sender == SENDER_COORDINATOR else sender
+    return Frame(Message(Kind(kind), plan, device, inference, item, payload), sequence, tag)

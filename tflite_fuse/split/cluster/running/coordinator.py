@@ -1,0 +1,232 @@
+"""The coordinator: connects to the workers, makes inferences, says who is to blame where one fails.
+
+An inference that fails ends all connections, and the workers drop what they were at. The next one begins with new
+connections, so nothing of one can reach another, and a worker that was restarted is found again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tflite_fuse.errors import ClusterError
+from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
+from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
+from tflite_fuse.split.cluster.link.streams import connect
+from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
+from tflite_fuse.split.cluster.running.machine import Event, PlanMachine
+
+T = TypeVar("T")
+
+_LATER = 0.5
+"""Seconds a worker keeps an inference beyond the coordinator's patience, so that the coordinator speaks first."""
+
+_SECOND_THOUGHT = 0.05
+"""Seconds in which other devices may say more about a failure."""
+
+
+@dataclass(frozen=True)
+class Contact:
+    """A worker that takes part.
+
+    Attributes:
+        name: as the user calls it.
+        address: where it listens.
+    """
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something was computed, or an attempt begins.
+
+    Attributes:
+        device: who; the coordinator's number for its own.
+        done: steps it has computed in this inference.
+        seconds: the last of them took.
+    """
+
+    device: int
+    done: int
+    seconds: float
+
+
+class Coordinator:
+    """Makes inferences with workers.
+
+    Attributes:
+        timeout: seconds an inference may take, and those to connect before it.
+        progress: is told what workers have computed.
+        watch: is told every message: worker, message, whether it goes out.
+    """
+
+    def __init__(
+        self,
+        machine: PlanMachine,
+        plan: int,
+        workers: Mapping[int, Contact],
+        dials: Collection[tuple[int, int]] = (),
+        timeout: float = 60.0,
+    ) -> None:
+        """``workers``: those that take part, by device; ``dials``: pairs that have a connection, who opens it first."""
+        self._machine, self._plan, self._workers = machine, plan, workers
+        self._dials = sorted(dials)
+        self.timeout = timeout
+        self._number = 0
+        self._peers: dict[int, Incoming] = {}
+        self._done: dict[int, int] = {}
+        self.progress: Callable[[Progress], None] = lambda each: None
+        self.watch: Callable[[int, Message, bool], None] | None = None
+
+    async def infer(self, inputs: Sequence[Int8Array], retries: int = 0) -> list[Int8Array]:
+        """Outputs as bytes of inputs as bytes.
+
+        Args:
+            inputs: one array per input of the model.
+            retries: how often it is tried again from the start.
+
+        Raises:
+            ClusterError: it failed, and whose fault the last failure was.
+        """
+        for attempt in range(retries + 1):
+            try:
+                return await self._attempt(inputs)
+            except LinkError as broken:
+                self.close()
+                if attempt == retries:
+                    raise ClusterError(self._sentence(broken)) from broken
+                await asyncio.sleep(min(0.1 * 2**attempt, 2.0))
+            except BaseException:
+                self.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End all connections; the workers wait for the next ones."""
+        for each in self._peers.values():
+            each.close()
+        self._peers = {}
+
+    def _sentence(self, broken: LinkError) -> str:
+        device = broken.device
+        if device is None or device == COORDINATOR:
+            return f"the coordinator {broken.sentence}"
+        done = self._done.get(device)
+        after = "" if done is None or broken.fault not in (Fault.LOST, Fault.LATE) else f" after {done} computed steps"
+        name = self._workers[device].name if device in self._workers else f"device {device}"
+        return f"worker {name} {broken.sentence}{after}"
+
+    async def _attempt(self, inputs: Sequence[Int8Array]) -> list[Int8Array]:
+        if not self._peers:
+            await self._connect()
+        self._number += 1
+        self._done = dict.fromkeys(self._workers, 0)
+        self._machine.begin()
+        self._machine.set_inputs(inputs)
+        running = asyncio.ensure_future(self._run(self._number))
+        ends = [each.ended for each in self._peers.values()]
+        try:
+            await asyncio.wait({running, *ends}, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and running.exception() is None:
+                return self._machine.outputs()
+            raise await self._cause(running, ends)
+        finally:
+            running.cancel()
+
+    async def _cause(self, running: asyncio.Future[None], ends: Sequence[asyncio.Future[LinkError]]) -> BaseException:
+        """Why it failed. Who finds a device lost says so at once; the device itself may still be about to say why."""
+        failure = running.exception() if running.done() else None
+        if failure is not None and not isinstance(failure, LinkError):
+            return failure
+        if failure is None and not any(each.done() for each in ends):  # whoever the coordinator waits for
+            failure = LinkError(Fault.LATE, self._machine.next().peer)
+        await asyncio.wait(ends, timeout=_SECOND_THOUGHT)
+        found = [each.result() for each in ends if each.done()] + ([] if failure is None else [failure])
+        return min(found, key=lambda each: each.fault in (Fault.LOST, Fault.LATE))
+
+    async def _run(self, number: int) -> None:
+        milliseconds = min(round((self.timeout + _LATER) * 1000), 0xFFFFFFFF).to_bytes(4, "little")
+        for device, peer in self._peers.items():
+            await self._to(device, peer.connection.send(Kind.START, inference=number, payload=milliseconds))
+
+        async def computed(event: Event, seconds: float) -> None:
+            self._tell(COORDINATOR, seconds)
+
+        await run_machine(self._machine, self._peers, number, computed)
+
+    def _tell(self, device: int, seconds: float) -> None:
+        self._done[device] = self._done.get(device, 0) + 1
+        self.progress(Progress(device, self._done[device], seconds))
+
+    async def _connect(self) -> None:
+        """All workers, then the connections between them. Raises LinkError."""
+        try:
+            found = await _all(self._open(device) for device in self._workers)
+            self._peers = dict(found)
+            joined = sorted({device for pair in self._dials for device in pair})
+            for dialler, other in self._dials:
+                address = self._workers[other].address.encode()
+                await self._to(dialler, self._connection(dialler).send(Kind.PEERS, item=other, payload=address))
+            for device in joined:
+                await self._to(device, self._connection(device).send(Kind.READY))
+            await _all(self._ready(device) for device in joined)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connection(self, device: int) -> Connection:
+        return self._peers[device].connection
+
+    async def _open(self, device: int) -> tuple[int, Incoming]:
+        connection = None
+        try:
+            stream = await in_time(connect(self._workers[device].address), self.timeout)
+            connection = Connection(stream, self._plan, COORDINATOR, device)
+            await in_time(connection.open(Wish.RUN), self.timeout)
+        except (OSError, LinkError) as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, LinkError):
+                raise error.of(device) from None
+            words = f"{self._workers[device].address}: {error.strerror or error}"
+            raise LinkError(Fault.LOST, device, words) from None
+        if self.watch is not None:
+            watch = self.watch
+            connection.watch = lambda message, out: watch(device, message, out)
+        incoming = Incoming(connection, lambda message: self._aside(device, message))
+        self._peers[device] = incoming
+        return device, incoming
+
+    def _aside(self, device: int, message: Message) -> bool:
+        """Steps a worker reports."""
+        if message.kind != Kind.STEP or message.inference != self._number or len(message.payload) != 4:
+            return False
+        self._tell(device, int.from_bytes(message.payload, "little") / 1e6)
+        return True
+
+    async def _ready(self, device: int) -> None:
+        message = await self._to(device, in_time(self._peers[device].next(), self.timeout))
+        if message.kind != Kind.READY:
+            raise LinkError(Fault.ORDER, device)
+
+    async def _to(self, device: int, sending: Awaitable[T]) -> T:
+        try:
+            return await sending
+        except LinkError as broken:
+            raise broken.of(device) from None
+
+
+async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
+    """All results, or the first failure; the rest is ended."""
+    tasks = [asyncio.ensure_future(each) for each in waiting]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,56 @@
+"""Asking workers how they do, without disturbing what they do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
+from tflite_fuse.split.cluster.link.messages import Wish
+from tflite_fuse.split.cluster.link.streams import connect
+from tflite_fuse.split.cluster.running.coordinator import Contact
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one worker.
+
+    Attributes:
+        name, address: as the user calls it, and where it was asked.
+        inferences: it has done since it started; None where it did not say.
+        fault: a clause, None if it is as it should be.
+    """
+
+    name: str
+    address: str
+    inferences: int | None
+    fault: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return asdict(self)
+
+
+async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float) -> list[Answer]:
+    """All at once, in their order."""
+    return list(await asyncio.gather(*(_ask(plan, device, each, timeout) for device, each in workers.items())))
+
+
+async def _ask(plan: int, device: int, contact: Contact, timeout: float) -> Answer:
+    try:
+        stream = await in_time(connect(contact.address), timeout)
+    except OSError as error:
+        return Answer(contact.name, contact.address, None, f"cannot be reached ({error.strerror or error})")
+    except LinkError as broken:
+        return Answer(contact.name, contact.address, None, broken.sentence)
+    connection = Connection(stream, plan, COORDINATOR, device)
+    try:
+        answer = await in_time(connection.open(Wish.STATUS), timeout)
+        return Answer(contact.name, contact.address, answer.item, None)
+    except LinkError as broken:
+        return Answer(contact.name, contact.address, None, broken.sentence)
+    finally:
+        connection.close()

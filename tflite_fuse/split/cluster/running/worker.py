@@ -1,0 +1,161 @@
+"""A worker as a process of this machine. It listens, serves one coordinator at a time, and outlives all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
+from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
+from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
+from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
+from tflite_fuse.split.cluster.running.machine import Event, Machine
+
+HANDSHAKE_SECONDS = 5.0
+
+
+class Worker:
+    """Serves a plan's number ``plan`` as device ``device``.
+
+    Attributes:
+        inferences: done so far.
+        watch: is told every message of every connection of an inference: device at the other end, message, whether it
+            goes out.
+    """
+
+    def __init__(self, machine: Machine, plan: int, device: int, others: Collection[int] = ()) -> None:
+        """``others``: workers it talks to; it opens the connections to those with a greater number."""
+        self._machine, self._plan, self._device = machine, plan, device
+        self._dialled = {other for other in others if other > device}
+        self._awaited = {*others} - self._dialled
+        self._session: asyncio.Task[None] | None = None
+        self._peers: dict[int, Incoming] = {}
+        self._joined = asyncio.Event()
+        self.inferences = 0
+        self.watch: Callable[[int, Message, bool], None] | None = None
+
+    async def listen(self, host: str, port: int) -> str:
+        """Serve from now on, as long as the event loop runs; the address. Raises OSError: it cannot be listened at."""
+
+        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self.serve(TcpStream(reader, writer))
+
+        self._server = await asyncio.start_server(accepted, host, port)
+        found = self._server.sockets[0].getsockname()
+        return f"{found[0]}:{found[1]}"
+
+    async def serve(self, stream: Stream) -> None:
+        """One connection from its beginning to its end."""
+        connection = Connection(stream, self._plan, self._device)
+        try:
+            wish = await in_time(connection.accept(), HANDSHAKE_SECONDS)
+            if wish is Wish.PEER:
+                await self._join(connection)
+                return
+            if connection.peer != COORDINATOR:
+                raise LinkError(Fault.STRANGER)
+            await connection.welcome(self.inferences)
+            if wish is Wish.STATUS:
+                connection.close()
+                return
+        except LinkError as broken:
+            await connection.give_up(broken)
+            return
+        await self._replace(connection)
+
+    async def _join(self, connection: Connection) -> None:
+        """Another worker will send, or be sent to."""
+        if self._session is None or connection.peer is None or connection.peer not in self._awaited:
+            raise LinkError(Fault.STRANGER)
+        await connection.welcome(self.inferences)
+        self._add(connection.peer, connection)
+
+    def _add(self, peer: int, connection: Connection) -> None:
+        if peer in self._peers:
+            self._peers[peer].close()
+        self._peers[peer] = self._incoming(peer, connection)
+        if self._peers.keys() >= self._awaited | self._dialled:
+            self._joined.set()
+
+    def _incoming(self, peer: int, connection: Connection) -> Incoming:
+        if self.watch is not None:
+            watch = self.watch
+            connection.watch = lambda message, out: watch(peer, message, out)
+        return Incoming(connection)
+
+    # ---- One coordinator ----
+
+    async def _replace(self, connection: Connection) -> None:
+        """Serve this coordinator until it goes or another one comes."""
+        before = self._session
+        self._session = asyncio.current_task()
+        if before is not None:
+            before.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({before})
+        incoming = self._incoming(COORDINATOR, connection)
+        try:
+            await self._run(incoming)
+        except LinkError as broken:
+            await connection.give_up(broken)
+        except asyncio.CancelledError:
+            if self._session is not asyncio.current_task():  # else the process ends
+                await connection.give_up(LinkError(Fault.BUSY))
+        finally:
+            incoming.close()
+            self._forget_peers()
+            if self._session is asyncio.current_task():
+                self._session = None
+
+    def _forget_peers(self) -> None:
+        for each in self._peers.values():
+            each.close()
+        self._peers.clear()
+        self._joined.clear()
+
+    async def _run(self, coordinator: Incoming) -> None:
+        number = 0
+        while True:
+            message = await coordinator.next()
+            if message.kind == Kind.PEERS and message.item in self._dialled - self._peers.keys():
+                await self._dial(message.item, message.payload.decode("utf-8", "replace"))
+            elif message.kind == Kind.READY and not number:
+                if self._awaited | self._dialled:
+                    await in_time(self._joined.wait(), HANDSHAKE_SECONDS)
+                await coordinator.connection.send(Kind.READY)
+            elif message.kind == Kind.START and message.inference > number and len(message.payload) == 4:
+                number = message.inference
+                seconds = int.from_bytes(message.payload, "little") / 1000
+                await in_time(self._infer(coordinator, number), seconds)
+                self.inferences += 1
+            else:
+                raise LinkError(Fault.ORDER)
+
+    async def _dial(self, peer: int, address: str) -> None:
+        try:
+            connection = Connection(await in_time(connect(address), HANDSHAKE_SECONDS), self._plan, self._device, peer)
+            await in_time(connection.open(Wish.PEER), HANDSHAKE_SECONDS)
+        except OSError:
+            raise LinkError(Fault.LOST, peer) from None
+        except LinkError as broken:
+            raise broken.of(peer) from None
+        self._add(peer, connection)
+
+    async def _infer(self, coordinator: Incoming, number: int) -> None:
+        async def computed(event: Event, seconds: float) -> None:
+            payload = min(round(seconds * 1e6), 0xFFFFFFFF).to_bytes(4, "little")
+            await coordinator.connection.send(Kind.STEP, inference=number, item=event.step, payload=payload)
+
+        self._machine.begin()
+        everybody = {COORDINATOR: coordinator, **self._peers}
+        running = asyncio.ensure_future(run_machine(self._machine, everybody, number, computed))
+        ends = [each.ended for each in everybody.values()]
+        try:
+            await asyncio.wait({running, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise next(each.result() for each in ends if each.done())
+            await running
+        finally:
+            running.cancel()

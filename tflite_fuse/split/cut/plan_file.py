@@ -1,0 +1,160 @@
+"""A plan as JSON (``schemas/plan.schema.json``), and back; and the number by which devices know it.
+
+The number is made of everything the plan says and of the model's bytes, so that two devices that agree on it run parts
+of the same model in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tflite_fuse.errors import PlanError
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
+from tflite_fuse.split.cut.regions import Box, Region
+
+SCHEMA = "tflite-fuse/plan/1"
+
+
+def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: bytes) -> dict[str, Any]:
+    """What ``plan.json`` holds.
+
+    Args:
+        network: of the model.
+        plan: of the network.
+        workers: their names.
+        model: the model file's bytes.
+    """
+    return {
+        "schema": SCHEMA,
+        "model_sha256": hashlib.sha256(model).hexdigest(),
+        "strategy": plan.strategy,
+        "workers": list(workers),
+        "values": [
+            {"name": tensor.name, "shape": [tensor.height, tensor.width, tensor.channels]} for tensor in network.values
+        ],
+        "nodes": [
+            {"name": node.name, "inputs": list(node.inputs), "outputs": list(node.outputs)} for node in network.nodes
+        ],
+        "inputs": list(network.inputs),
+        "outputs": list(network.outputs),
+        "phases": [
+            {
+                "name": phase.name,
+                "transfers": [_transfer(each) for each in phase.transfers],
+                "tasks": [_task(each) for each in phase.tasks],
+                "returned": [_transfer(each) for each in phase.returned],
+            }
+            for phase in plan.phases
+        ],
+    }
+
+
+def plan_number(document: Mapping[str, Any]) -> int:
+    """The first eight bytes of SHA-256 over the document with sorted keys and no spaces, little endian."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def plan_transfers(plan: Plan) -> Iterator[Transfer]:
+    """All transfers in the order by which devices number them: phase by phase, first what is sent, then returned."""
+    for phase in plan.phases:
+        yield from (*phase.transfers, *phase.returned)
+
+
+def read_document(document: Any, network: Network, model: bytes) -> Plan:
+    """The plan of a document that was made for a model.
+
+    Raises:
+        PlanError: it is no such document, or belongs to another model. Whether it contradicts itself, ``check_plan``
+            tells.
+    """
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise PlanError(f"it is no plan of {SCHEMA}")
+    if document.get("model_sha256") != hashlib.sha256(model).hexdigest():
+        raise PlanError("it is the plan of another model")
+    try:
+        workers = document["workers"]
+        phases = tuple(
+            Phase(
+                str(each["name"]),
+                tuple(map(_read_transfer, each["transfers"])),
+                tuple(map(_read_task, each["tasks"])),
+                tuple(map(_read_transfer, each["returned"])),
+            )
+            for each in document["phases"]
+        )
+        plan = Plan(len(workers), phases, str(document["strategy"]))
+        same = plan_document(network, plan, [str(name) for name in workers], model) == document
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlanError(f"it is damaged ({type(error).__name__}: {error})") from error
+    if not same:
+        raise PlanError("it says other things about the model than this version of tflite-fuse does: split again")
+    _check_numbers(network, plan)
+    return plan
+
+
+def _check_numbers(network: Network, plan: Plan) -> None:
+    values = [each.value for each in plan_transfers(plan)]
+    tasks = [task for phase in plan.phases for task in phase.tasks]
+    values += [value for task in tasks for value, _ in (*task.owned, *task.copies)]
+    nodes = [step.node for task in tasks for step in task.steps]
+    if not all(0 <= value < len(network.values) for value in values):
+        raise PlanError("it names a value that the model does not have")
+    if not all(0 <= node < len(network.nodes) for node in nodes):
+        raise PlanError("it names a step that the model does not have")
+
+
+# ---- Parts of a document ----
+
+
+def _transfer(transfer: Transfer) -> dict[str, Any]:
+    source, target = (None if device == COORDINATOR else device for device in (transfer.source, transfer.target))
+    return {"value": transfer.value, "from": source, "to": target, "region": _region(transfer.region)}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {
+        "worker": task.worker,
+        "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
+        "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
+        "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],
+    }
+
+
+def _region(region: Region) -> list[list[list[int]]]:
+    return [[list(box.rows), list(box.columns), list(box.channels)] for box in region]
+
+
+def _read_transfer(document: Any) -> Transfer:
+    source, target = (COORDINATOR if document[key] is None else _count(document[key]) for key in ("from", "to"))
+    return Transfer(_count(document["value"]), source, target, _read_region(document["region"]))
+
+
+def _read_task(document: Any) -> Task:
+    return Task(
+        _count(document["worker"]),
+        tuple(Step(_count(each["node"]), _read_region(each["region"])) for each in document["steps"]),
+        tuple((_count(each["value"]), _read_region(each["region"])) for each in document["owned"]),
+        tuple((_count(each["value"]), _read_region(each["region"])) for each in document["copies"]),
+    )
+
+
+def _read_region(document: Any) -> Region:
+    found = []
+    for box in document:
+        rows, columns, channels = ((_count(low), _count(high)) for low, high in box)
+        found.append(Box(rows, columns, channels))
+        if not found[-1].volume:
+            raise ValueError("an empty box")
+    return tuple(found)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
+        raise ValueError(f"{value!r} is no count")
+    return value
