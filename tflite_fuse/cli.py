@@ -17,7 +17,7 @@ import typer
 import tflite_fuse
 from tflite_fuse.commands.boards import boards
 from tflite_fuse.commands.check import check
-from tflite_fuse.commands.cluster import cluster
+from tflite_fuse.commands.cluster.app import cluster
 from tflite_fuse.commands.export import export
 from tflite_fuse.commands.inspect import inspect
 from tflite_fuse.commands.pareto import pareto

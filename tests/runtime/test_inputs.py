@@ -173,7 +173,7 @@ def test_absent_and_single_array_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_inputs(tmp_path / "absent.npz", TWO)
     np.save(tmp_path / "one.npy", IMAGES)
-    with pytest.raises(UsageError, match="single array"):
+    with pytest.raises(UsageError, match="the arrays arr_0 but"):
         load_inputs(tmp_path / "one.npy", TWO)
 
 

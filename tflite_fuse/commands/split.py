@@ -15,7 +15,10 @@ from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.file import load_model
 from tflite_fuse.split.cluster.file import cluster_of_file
+from tflite_fuse.split.cluster.folder import fragment_files
+from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan_file import plan_document
+from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.report import split_json, split_table, split_verdict
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.trace import chrome_trace
@@ -69,6 +72,9 @@ def split(
         _write(output, "trace.json", _json(chrome_trace(found.timeline, found.cluster)))
         _write(output, "model.tflite", content)
         _write(output, "workers.toml", devices)
+        accountant = Accountant(found.network)
+        for name, fragment in fragment_files(encode_plan(found.network, found.plan, accountant.parts)).items():
+            _write(output, name, fragment)
         _write(output, "plan.json", _json(plan_document(found.network, found.plan, names, content)))
     if as_json:
         print_json(split_json(found))
@@ -85,7 +91,7 @@ def _json(content: object) -> bytes:
 
 def _write(folder: Path, name: str, content: bytes) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
     write_atomically(content, folder / name)

@@ -14,12 +14,11 @@ from tflite_fuse.fusion.block.stages import Int8Array
 from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
-from tflite_fuse.split.cluster.running.machine import PlanMachine
 from tflite_fuse.split.cluster.running.worker import Worker
-from tflite_fuse.split.cut.plan_file import plan_document, plan_number
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 
@@ -32,9 +31,7 @@ def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto") ->
         plan = split_model(branching_model(), devices, SplitOptions()).plan
     else:
         plan = paper_plan(network(), (1.0,) * workers, "")
-    names = [worker.name for worker in devices.workers]
-    document = plan_document(network(), plan, names, serialize_model(branching_model()))
-    return Deployment(network(), plan, devices, plan_number(document))
+    return Deployment(network(), plan, devices, encode_plan(network(), plan, Accountant(network()).parts))
 
 
 @cache
@@ -49,23 +46,19 @@ def as_bytes(arrays: Sequence[object]) -> list[Int8Array]:
     return [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
 
 
-def machine(found: Deployment, device: int) -> PlanMachine:
-    return PlanMachine(found.network, found.plan, device, found.accountant)
-
-
 async def start(found: Deployment, number: int | None = None) -> tuple[dict[int, Worker], dict[int, Contact]]:
     """All workers of a plan that take part, listening."""
     workers, contacts = dict[int, Worker](), dict[int, Contact]()
     for device in found.taking_part:
         plan = found.number if number is None else number
-        workers[device] = Worker(machine(found, device), plan, device, found.peers(device))
+        workers[device] = Worker(found.machine(device), plan, device, found.peers(device))
         address = await workers[device].listen("127.0.0.1", 0)
         contacts[device] = Contact(found.cluster.workers[device].name, address)
     return workers, contacts
 
 
 def coordinator(found: Deployment, contacts: Mapping[int, Contact], timeout: float = 60.0) -> Coordinator:
-    return Coordinator(machine(found, COORDINATOR), found.number, contacts, found.dials, timeout)
+    return Coordinator(found.coordinator(), found.number, contacts, found.dials, timeout)
 
 
 def elsewhere(contacts: Mapping[int, Contact], device: int, address: str) -> dict[int, Contact]:

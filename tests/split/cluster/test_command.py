@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,11 +131,26 @@ def changed(document: str, old: str, new: str) -> str:
 def test_a_damaged_folder_ends_in_one_sentence(
     folder: Path, tmp_path: Path, name: str, old: str, new: str, message: str
 ) -> None:
-    for each in ("plan.json", "workers.toml", "model.tflite"):
-        content = (folder / each).read_bytes()
-        (tmp_path / each).write_bytes(changed(content.decode(), old, new).encode() if each == name else content)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).write_text(changed((tmp_path / name).read_text(), old, new))
     code, text = command("cluster", "worker", tmp_path, "left")
     assert code == 2 and message in text, text
+
+
+def test_a_fragment_of_another_plan_or_device_is_named(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    fragments = tmp_path / "fragments"
+    (fragments / "0.fragment").write_bytes((fragments / "1.fragment").read_bytes())
+    code, text = command("cluster", "worker", tmp_path, "left")
+    assert code == 2 and "0.fragment: is of another device" in text
+    (fragments / "0.fragment").write_bytes(b"x" * 200)
+    code, text = command("cluster", "worker", tmp_path, "left")
+    assert code == 2 and "0.fragment: " in text
+    given = ("split", tmp_path / "model.tflite", "--workers", tmp_path / "workers.toml", "--strategy", "even")
+    assert command(*given, "-o", tmp_path / "even")[0] == 0
+    (fragments / "0.fragment").write_bytes((tmp_path / "even" / "fragments" / "0.fragment").read_bytes())
+    code, text = command("cluster", "worker", tmp_path, "left")
+    assert code == 2 and "belong to different plans" in text
 
 
 def test_a_folder_that_is_none_and_an_unknown_worker_are_named(folder: Path, tmp_path: Path) -> None:

@@ -11,12 +11,16 @@ from pathlib import Path
 from tflite_fuse.errors import ModelError, PlanError, UsageError
 from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.file import cluster_of_file
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
-from tflite_fuse.split.cut.plan_file import plan_number, plan_transfers, read_document
+from tflite_fuse.split.cut.plan_file import plan_transfers, read_document
+from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.fragments.encode import Fragments
+from tflite_fuse.split.fragments.machine import Machine
+from tflite_fuse.split.fragments.operators import WholeOperators, operators_of
 from tflite_fuse.split.verify.validate import check_plan
 from tflite_fuse.toml_file import nearest
 
@@ -27,18 +31,23 @@ class Deployment:
 
     Attributes:
         network, plan, cluster: as they were split.
-        number: by which devices know the plan.
+        fragments: what its devices hold.
     """
 
     network: Network
     plan: Plan
     cluster: Cluster
-    number: int
+    fragments: Fragments
+
+    @property
+    def number(self) -> int:
+        """By which devices know the plan."""
+        return self.fragments.plan
 
     @cached_property
-    def accountant(self) -> Accountant:
-        """Remembers the plan's blocks."""
-        return Accountant(self.network)
+    def operators(self) -> WholeOperators:
+        """What runs at the coordinator."""
+        return operators_of(self.network)
 
     @cached_property
     def pairs(self) -> frozenset[tuple[int, int]]:
@@ -55,12 +64,15 @@ class Deployment:
     @property
     def taking_part(self) -> tuple[int, ...]:
         """Workers with something to do, ascending."""
-        computing = {task.worker for phase in self.plan.phases for task in phase.tasks}
-        return tuple(sorted(computing | {device for pair in self.pairs for device in pair} - {COORDINATOR}))
+        return tuple(sorted({device for pair in self.pairs for device in pair} - {COORDINATOR}))
 
-    def steps(self, device: int) -> int:
-        """How often a device computes something in an inference."""
-        return sum(task.worker == device for phase in self.plan.phases for task in phase.tasks)
+    def coordinator(self) -> Machine:
+        """The coordinator's machine."""
+        return Machine(decode(self.fragments.coordinator), self.operators)
+
+    def machine(self, device: int) -> HostWorker:
+        """A worker's machine. Raises RuntimeUnavailableError: there is no C compiler."""
+        return HostWorker(self.fragments.workers[device])
 
     def peers(self, device: int) -> frozenset[int]:
         """Workers a worker talks to."""
@@ -92,10 +104,39 @@ def read_deployment(folder: Path) -> Deployment:
         raise UsageError(f"{path}: {error}") from error
     except ModelError as error:
         raise UsageError(str(error)) from error
+    fragments = _read_fragments(folder, plan.workers)
     names = [worker.name for worker in cluster.workers]
     if names != document["workers"]:
         raise UsageError(f"{path}: is for other workers than {folder / 'workers.toml'} names")
-    return Deployment(network, plan, cluster, plan_number(document))
+    return Deployment(network, plan, cluster, fragments)
+
+
+def fragment_files(fragments: Fragments) -> dict[str, bytes]:
+    """Names inside the folder, and contents."""
+    workers = {_fragment_name(device): data for device, data in enumerate(fragments.workers)}
+    return {**workers, _fragment_name(COORDINATOR): fragments.coordinator}
+
+
+def _fragment_name(device: int) -> str:
+    return f"fragments/{'coordinator' if device == COORDINATOR else device}.fragment"
+
+
+def _read_fragments(folder: Path, workers: int) -> Fragments:
+    found = {}
+    for device in (*range(workers), COORDINATOR):
+        path = folder / _fragment_name(device)
+        found[device] = read_file(path)
+        try:
+            fragment = decode(found[device])
+        except PlanError as error:
+            raise UsageError(f"{path}: {error}") from error
+        if (fragment.header.device, fragment.header.workers) != (device, workers):
+            raise UsageError(f"{path}: is of another device")
+    plans = {decode(data).plan for data in found.values()}
+    if len(plans) > 1:
+        raise UsageError(f"{folder / 'fragments'}: the fragments belong to different plans: split again")
+    coordinator = found.pop(COORDINATOR)
+    return Fragments(plans.pop(), tuple(found.values()), coordinator)
 
 
 def addresses(deployment: Deployment, given: Mapping[str, str]) -> dict[int, str]:

@@ -119,7 +119,7 @@ def _transfer(transfer: Transfer) -> dict[str, Any]:
 
 def _task(task: Task) -> dict[str, Any]:
     return {
-        "worker": task.worker,
+        "worker": None if task.worker == COORDINATOR else task.worker,
         "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
         "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
         "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],
@@ -131,13 +131,13 @@ def _region(region: Region) -> list[list[list[int]]]:
 
 
 def _read_transfer(document: Any) -> Transfer:
-    source, target = (COORDINATOR if document[key] is None else _count(document[key]) for key in ("from", "to"))
+    source, target = _device(document["from"]), _device(document["to"])
     return Transfer(_count(document["value"]), source, target, _read_region(document["region"]))
 
 
 def _read_task(document: Any) -> Task:
     return Task(
-        _count(document["worker"]),
+        _device(document["worker"]),
         tuple(Step(_count(each["node"]), _read_region(each["region"])) for each in document["steps"]),
         tuple((_count(each["value"]), _read_region(each["region"])) for each in document["owned"]),
         tuple((_count(each["value"]), _read_region(each["region"])) for each in document["copies"]),
@@ -152,6 +152,10 @@ def _read_region(document: Any) -> Region:
         if not found[-1].volume:
             raise ValueError("an empty box")
     return tuple(found)
+
+
+def _device(value: Any) -> int:
+    return COORDINATOR if value is None else _count(value)
 
 
 def _count(value: Any) -> int:

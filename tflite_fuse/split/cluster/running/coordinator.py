@@ -18,7 +18,7 @@ from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
-from tflite_fuse.split.cluster.running.machine import Event, PlanMachine
+from tflite_fuse.split.fragments.machine import Machine
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Coordinator:
 
     def __init__(
         self,
-        machine: PlanMachine,
+        machine: Machine,
         plan: int,
         workers: Mapping[int, Contact],
         dials: Collection[tuple[int, int]] = (),
@@ -127,8 +127,7 @@ class Coordinator:
             await self._connect()
         self._number += 1
         self._done = dict.fromkeys(self._workers, 0)
-        self._machine.begin()
-        self._machine.set_inputs(inputs)
+        self._machine.begin(inputs)
         running = asyncio.ensure_future(self._run(self._number))
         ends = [each.ended for each in self._peers.values()]
         try:
@@ -155,7 +154,7 @@ class Coordinator:
         for device, peer in self._peers.items():
             await self._to(device, peer.connection.send(Kind.START, inference=number, payload=milliseconds))
 
-        async def computed(event: Event, seconds: float) -> None:
+        async def computed(step: int, seconds: float) -> None:
             self._tell(COORDINATOR, seconds)
 
         await run_machine(self._machine, self._peers, number, computed)

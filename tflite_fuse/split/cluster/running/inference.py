@@ -5,13 +5,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message
-from tflite_fuse.split.cluster.running.machine import Action, Event, Machine
+from tflite_fuse.split.fragments.machine import EventKind
 
 _AHEAD = 64
 """Messages that are read before the machine asks for them; what comes then waits in the stream."""
+
+
+class Device(Protocol):
+    """A machine as ``tflite_fuse_worker.h`` describes it, in C (``HostWorker``) or in Python (``Machine``)."""
+
+    def next(self) -> Any:
+        """``kind``, ``peer``, ``sequence``, ``nbytes`` and ``step`` of what comes next."""
+
+    def payload(self) -> bytes:
+        """Of the message to send."""
+
+    def sent(self) -> None:
+        """It is on its way."""
+
+    def received(self, payload: bytes) -> None:
+        """The message is here."""
+
+    def compute(self) -> None:
+        """What comes next."""
 
 
 class Incoming:
@@ -54,10 +74,10 @@ class Incoming:
 
 
 async def run_machine(
-    machine: Machine,
+    machine: Device,
     peers: Mapping[int, Incoming],
     inference: int,
-    computed: Callable[[Event, float], Awaitable[None]],
+    computed: Callable[[int, float], Awaitable[None]],
 ) -> None:
     """From the machine's next event to its last.
 
@@ -65,23 +85,24 @@ async def run_machine(
         machine: begun.
         peers: by device, everybody the machine names.
         inference: its number.
-        computed: awaited after everything the machine computed, with the seconds that took.
+        computed: awaited after everything the machine computed, with the step and the seconds it took.
 
     Raises:
         LinkError: whose ``device`` is the one to name.
     """
     loop = asyncio.get_running_loop()
-    while (event := machine.next()).kind is not Action.FINISHED:
-        if event.kind is Action.COMPUTE:
+    while EventKind((event := machine.next()).kind) is not EventKind.FINISHED:
+        kind = EventKind(event.kind)
+        if kind is EventKind.COMPUTE:
             began = time.perf_counter()
             try:
                 await loop.run_in_executor(None, machine.compute)
             except Exception as error:  # a worker outlives what it cannot compute
                 raise LinkError(Fault.COMPUTE, words=f"{type(error).__name__}: {error}") from error
-            await computed(event, time.perf_counter() - began)
+            await computed(event.step, time.perf_counter() - began)
             continue
         try:
-            if event.kind is Action.SEND:
+            if kind is EventKind.SEND:
                 payload = machine.payload()
                 connection = peers[event.peer].connection
                 await connection.send(Kind.DATA, inference=inference, item=event.sequence, payload=payload)

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
 from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
-from tflite_fuse.split.cluster.running.machine import Event, Machine
 
 HANDSHAKE_SECONDS = 5.0
 
@@ -25,7 +25,7 @@ class Worker:
             goes out.
     """
 
-    def __init__(self, machine: Machine, plan: int, device: int, others: Collection[int] = ()) -> None:
+    def __init__(self, machine: HostWorker, plan: int, device: int, others: Collection[int] = ()) -> None:
         """``others``: workers it talks to; it opens the connections to those with a greater number."""
         self._machine, self._plan, self._device = machine, plan, device
         self._dialled = {other for other in others if other > device}
@@ -144,9 +144,9 @@ class Worker:
         self._add(peer, connection)
 
     async def _infer(self, coordinator: Incoming, number: int) -> None:
-        async def computed(event: Event, seconds: float) -> None:
+        async def computed(step: int, seconds: float) -> None:
             payload = min(round(seconds * 1e6), 0xFFFFFFFF).to_bytes(4, "little")
-            await coordinator.connection.send(Kind.STEP, inference=number, item=event.step, payload=payload)
+            await coordinator.connection.send(Kind.STEP, inference=number, item=step, payload=payload)
 
         self._machine.begin()
         everybody = {COORDINATOR: coordinator, **self._peers}

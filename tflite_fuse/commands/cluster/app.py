@@ -24,7 +24,6 @@ from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
 from tflite_fuse.split.cluster.link.streams import parse_address
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
-from tflite_fuse.split.cluster.running.machine import PlanMachine
 from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 
@@ -58,15 +57,14 @@ def run(
     if output is not None and output.suffix == ".npy" and len(deployment.network.outputs) > 1:
         raise UsageError(f"{output}: the model has {len(deployment.network.outputs)} outputs; write an .npz")
     contacts = _contacts(deployment, at)
-    machine = PlanMachine(deployment.network, deployment.plan, COORDINATOR, deployment.accountant)
-    coordinator = Coordinator(machine, deployment.number, contacts, deployment.dials, timeout)
+    coordinator = Coordinator(deployment.coordinator(), deployment.number, contacts, deployment.dials, timeout)
     computed = dict.fromkeys((COORDINATOR, *contacts), 0.0)
     with Status("running", as_json) as show:
 
         def progress(each: Progress) -> None:
             computed[each.device] += each.seconds
             name = contacts[each.device].name if each.device in contacts else "the coordinator"
-            show(f"{name} has computed step", each.done, deployment.steps(each.device))
+            show(f"{name} has computed step {each.done}", 0, 0)
 
         coordinator.progress = progress
         found, seconds = asyncio.run(_infer_all(coordinator, samples, retries))
@@ -111,8 +109,7 @@ def worker(
     deployment = read_deployment(folder)
     device = deployment.worker(name)
     host, port = parse_address(listen, "--listen")
-    machine = PlanMachine(deployment.network, deployment.plan, device, deployment.accountant)
-    process = Worker(machine, deployment.number, device, deployment.peers(device))
+    process = Worker(deployment.machine(device), deployment.number, device, deployment.peers(device))
 
     async def serve() -> None:
         say(f"{name} listens at {await process.listen(host, port)}")

@@ -1,0 +1,1 @@
+"""`tflite-fuse cluster` and its commands."""
