@@ -195,10 +195,13 @@ def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[S
     return int(_run([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
 
 
-def library_size(target: Target, directory: Path, flags: str) -> dict[str, int]:
-    """Bytes of code and constants of each source file of the library: what a block that uses everything links."""
+def library_size(target: Target, directory: Path, flags: str, worker: bool = False) -> dict[str, int]:
+    """Bytes of code and constants of each source file of the library: what a block that uses everything links, or what
+    the worker of a split has beside that."""
     sizes: dict[str, int] = {}
     for source in library_sources():
+        if (source.parent.name == "worker") is not worker:
+            continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
         _run(command, directory)
         sizes[source.name] = int(_run([f"{target.prefix}size", "part.o"], directory).splitlines()[1].split()[0])

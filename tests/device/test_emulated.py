@@ -15,6 +15,7 @@ from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.split.costs.needs import LIBRARY_BYTES
 from tflite_fuse.zoo import networks
 
 THUMB_LIMIT = 34 * 1024
@@ -110,3 +111,5 @@ def test_the_library_is_small(name: str, tmp_path: Path) -> None:
     if TARGETS[name].missing():
         pytest.skip(f"{', '.join(TARGETS[name].missing())} not installed")
     assert sum(library_size(TARGETS[name], tmp_path, "-O2").values()) <= THUMB_LIMIT
+    worker = sum(library_size(TARGETS[name], tmp_path, "-O2", worker=True).values())
+    assert THUMB_LIMIT + worker <= LIBRARY_BYTES

@@ -69,9 +69,9 @@ class Moment:
 class DeviceBuffer:
     """The buffer of one worker of a plan, or the coordinator's."""
 
-    def __init__(self, network: Network, plan: Plan, worker: int, parts: Callable[[Task], Sequence[Part]]) -> None:
-        self._network, self._worker, self._parts = network, worker, parts
-        ends = (network.inputs, network.outputs) if worker == COORDINATOR else ((), ())
+    def __init__(self, network: Network, plan: Plan, device: int, parts: Callable[[Task], Sequence[Part]]) -> None:
+        self.network, self.plan, self.device, self._parts = network, plan, device, parts
+        ends = (network.inputs, network.outputs) if device == COORDINATOR else ((), ())
         boxes: dict[Scope, list[Box]] = {}
         for value in (*ends[0], *ends[1]):
             boxes.setdefault((value, -1), []).append(whole(network.shape(value)))
@@ -125,7 +125,7 @@ class DeviceBuffer:
 
     def _boxes(self, phase: Phase, number: int) -> Iterator[tuple[Scope, Box]]:
         for each in (*phase.transfers, *phase.returned):
-            if self._worker in (each.source, each.target):
+            if self.device in (each.source, each.target):
                 yield from (((each.value, -1), box) for box in each.region)
         for task in self._tasks(phase):
             for value, region in (*task.owned, *task.copies):
@@ -134,21 +134,21 @@ class DeviceBuffer:
             for part in self._parts(task):
                 yield from ((scope(value), box) for value, box in part.outputs)
             for value in self._of_operators(task):
-                yield scope(value), whole(self._network.shape(value))
+                yield scope(value), whole(self.network.shape(value))
 
     def _tasks(self, phase: Phase) -> Iterator[Task]:
-        return (task for task in phase.tasks if task.worker == self._worker)
+        return (task for task in phase.tasks if task.worker == self.device)
 
     def _of_operators(self, task: Task) -> Iterator[int]:
         """Values that operators without stage read and write: each lies in one piece."""
-        for node in (self._network.nodes[step.node] for step in task.steps):
+        for node in (self.network.nodes[step.node] for step in task.steps):
             if node.stage is None:
                 yield from (*node.inputs, *node.outputs)
 
     def _scopes(self, task: Task, number: int) -> Callable[[int], Scope]:
         """Values that a task writes and nobody else needs are its own."""
         kept = {value for value, _ in (*task.owned, *task.copies)}
-        own = {value for step in task.steps for value in self._network.nodes[step.node].outputs} - kept
+        own = {value for step in task.steps for value in self.network.nodes[step.node].outputs} - kept
         return lambda value: (value, number if value in own else -1)
 
     def touched(self, scope: Scope, region: Iterable[Box]) -> Iterator[Key]:
@@ -177,18 +177,18 @@ class DeviceBuffer:
         yield from self._messages(phase.name, phase.returned)
 
     def _messages(self, name: str, transfers: Sequence[Transfer]) -> Iterator[Moment]:
-        mine = [each for each in transfers if self._worker in (each.source, each.target)]
+        mine = [each for each in transfers if self.device in (each.source, each.target)]
         if mine:
             touched = tuple(key for each in mine for key in self.touched((each.value, -1), each.region))
             yield Moment(name, touched, tuple(mine))
 
     def _of_ends(self, name: str, values: Sequence[int]) -> Iterator[Moment]:
-        keys = (key for value in values for key in self.touched((value, -1), [whole(self._network.shape(value))]))
+        keys = (key for value in values for key in self.touched((value, -1), [whole(self.network.shape(value))]))
         if values:
             yield Moment(name, tuple(keys))
 
     def _of_task(self, task: Task, name: str, number: int) -> Iterator[Moment]:
-        scope, nodes = self._scopes(task, number), self._network.nodes
+        scope, nodes = self._scopes(task, number), self.network.nodes
         position = {step.node: index for index, step in enumerate(task.steps)}
         operators = [step.node for step in task.steps if nodes[step.node].stage is None]
         for part in self._parts(task):
@@ -204,8 +204,8 @@ class DeviceBuffer:
             yield self._of_operator(node, name, scope)
 
     def _of_operator(self, node: int, name: str, scope: Callable[[int], Scope]) -> Moment:
-        values = dict.fromkeys((*self._network.nodes[node].inputs, *self._network.nodes[node].outputs))
-        boxes = [(scope(value), whole(self._network.shape(value))) for value in values]
+        values = dict.fromkeys((*self.network.nodes[node].inputs, *self.network.nodes[node].outputs))
+        boxes = [(scope(value), whole(self.network.shape(value))) for value in values]
         touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
         return Moment(name, touched, node=node, scope=scope)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.fragments.blocks import Part
@@ -46,12 +46,13 @@ class Fragments:
     coordinator: bytes
 
 
-def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[Part]]) -> Fragments:
+def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[Part]], number: int) -> Fragments:
     """The fragments of a plan.
 
     Args:
         network, plan: as split.
         parts: the blocks of a task (``Accountant.parts``).
+        number: 64 bits that tell this plan of this model from all others.
 
     Raises:
         BlockError: a piece cannot be a block.
@@ -61,15 +62,32 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
     if plan.workers > MAX_WORKERS:
         raise LimitError(f"a plan has at most {MAX_WORKERS} workers, not {plan.workers}")
     devices = (*range(plan.workers), COORDINATOR)
-    written = [encode(program_of(network, plan, device, parts)) for device in devices]
-    number = int.from_bytes(hashlib.sha256(b"".join(written)).digest()[:8], "little")
-    sealed = [_sealed(data, number) for data in written]
+    buffers = (DeviceBuffer(network, plan, device, parts) for device in devices)
+    sealed = [_sealed(encode(program_of(buffer)), number) for buffer in buffers]
     return Fragments(number, tuple(sealed[:-1]), sealed[-1])
 
 
 def encode(program: Program) -> bytearray:
     """A device's program as bytes, without the plan's number and without a checksum."""
     return _Writer(program).data
+
+
+def fragment_bytes(program: Program) -> int:
+    """What ``encode`` writes, counted."""
+    messages = [step for step in program.steps if isinstance(step, Message)]
+    copies = sum(isinstance(step, Copy) for step in program.steps)
+    computed = [step for step in program.steps if isinstance(step, Run | Operator)]
+    parts = {id(step.part.plan): step.part for step in computed if isinstance(step, Run)}
+    sections = (
+        LAYOUTS[FragmentHeader].size,
+        LAYOUTS[FragmentStep].size * len(program.steps),
+        LAYOUTS[FragmentView].size * (sum(len(each.views) for each in messages) + 2 * copies),
+        4 * sum(len(each.inputs) + len(each.outputs) for each in computed),
+        LAYOUTS[FragmentBlock].size * len(parts),
+        LAYOUTS[FragmentEnd].size * (len(program.inputs) + len(program.outputs)),
+    )
+    stored = sum(part.flash_bytes for part in parts.values())
+    return stored + sum(-(-size // FRAGMENT_ALIGNMENT) * FRAGMENT_ALIGNMENT for size in sections)
 
 
 def _sealed(data: bytearray, number: int) -> bytes:

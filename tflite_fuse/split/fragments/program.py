@@ -9,14 +9,13 @@ not done always has a sender and a receiver with nothing else to do before: nobo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES
-from tflite_fuse.split.costs.memory import ALIGNMENT, DeviceBuffer, Key, Moment, Scope
-from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Plan, Task, Transfer
+from tflite_fuse.split.costs.memory import DeviceBuffer, Key, Moment, Scope
+from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract, whole
 from tflite_fuse.split.fragments.blocks import Part
 
@@ -114,21 +113,19 @@ class Program:
     outputs: tuple[tuple[int, int], ...] = ()
 
 
-def program_of(network: Network, plan: Plan, device: int, parts: Callable[[Task], Sequence[Part]]) -> Program:
-    """What a device does.
+def program_of(buffer: DeviceBuffer) -> Program:
+    """What a device does in its buffer.
 
     Raises:
-        BlockError: a piece cannot be a block.
         PlanError: a block has more operands than a device takes, or a step reads what the device does not hold.
     """
-    return _Builder(network, plan, device, parts).program()
+    return _Builder(buffer).program()
 
 
 class _Builder:
-    def __init__(self, network: Network, plan: Plan, device: int, parts: Callable[[Task], Sequence[Part]]) -> None:
-        self.network, self.plan, self.device = network, plan, device
-        self.buffer = DeviceBuffer(network, plan, device, parts)
-        placed = self.buffer.placed()
+    def __init__(self, buffer: DeviceBuffer) -> None:
+        self.network, self.plan, self.device, self.buffer = buffer.network, buffer.plan, buffer.device, buffer
+        placed = buffer.placed()
         self.height, self.offsets = placed.height, placed.offsets
         self.number = self.buffer.numbers
         self.sent: dict[tuple[bool, int], int] = {}
@@ -146,8 +143,7 @@ class _Builder:
             for transfer in moment.transfers:
                 steps += self._message(transfer)
         ends = [self._ends(values) for values in (self.network.inputs, self.network.outputs)] if self.device < 0 else []
-        height = -(-self.height // ALIGNMENT) * ALIGNMENT
-        return Program(self.device, self.plan.workers, height, tuple(steps), *ends)
+        return Program(self.device, self.plan.workers, self.height, tuple(steps), *ends)
 
     def _ends(self, values: Iterable[int]) -> tuple[tuple[int, int], ...]:
         boxes = {value: whole(self.network.shape(value)) for value in values}
