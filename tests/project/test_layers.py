@@ -44,6 +44,7 @@ ORDER = (
     "__init__",
     "pages",
     "console",
+    "explorer",
     "commands",
     "cli",
     "__main__",

@@ -22,6 +22,7 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError
+from tflite_fuse.explorer.node_data import write_node_data
 from tflite_fuse.files import require_writable
 from tflite_fuse.model.file import load_model, read_source
 from tflite_fuse.pages.arena_map import arena_map
@@ -46,6 +47,10 @@ def inspect(
         Path | None,
         typer.Option("--trace", help="Where to write the arena over time for Perfetto.", show_default=False),
     ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option("--node-data", help="Folder for files of node data for Model Explorer.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
@@ -64,6 +69,8 @@ def inspect(
         if chosen is not None:
             verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0))
     write_json(figures_metrics(inspection.figures), metrics)
+    if nodes is not None:
+        write_node_data(inspection, nodes)
     if plot is not None or trace is not None:
         shown = arena_map(load_model(data))
         write_json(arena_trace(shown, str(model)), trace)
