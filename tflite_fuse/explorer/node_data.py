@@ -34,7 +34,7 @@ def node_data(inspection: Inspection) -> dict[str, NodeData]:
     """Every quantity by the name of its file."""
     writers = Counter(row.output for row in inspection.operators)
     rows = [row for row in inspection.operators if row.output and writers[row.output] == 1]
-    found = {}
+    found: dict[str, NodeData] = {}
     for name, (heading, value) in QUANTITIES.items():
         results = {row.output: {"value": value(row)} for row in rows}
         found[name] = {"name": heading, "results": results}
