@@ -19,8 +19,6 @@ from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.zoo import ModelBuilder
 
-NUMBER = 0x0123456789ABCDEF
-
 
 def large_end(features: int = 600) -> Model:
     """A convolution, then a fully connected layer that holds nearly all weights: no SOFTMAX behind it."""
@@ -43,7 +41,7 @@ def planned(net: Network, strategy: str, workers: int) -> tuple[Plan, Accountant
 def fragments(strategy: str = "paper", workers: int = 3) -> Fragments:
     """Of the branching model."""
     plan, accountant = planned(network(), strategy, workers)
-    return encode_plan(network(), plan, accountant.parts, NUMBER)
+    return encode_plan(network(), plan, accountant.parts)
 
 
 @cache
@@ -51,7 +49,7 @@ def without_operators(workers: int = 2) -> tuple[Network, Fragments]:
     """Of a model whose coordinator only moves bytes."""
     net = network_of(large_end())
     plan, accountant = planned(net, "paper", workers)
-    return net, encode_plan(net, plan, accountant.parts, NUMBER)
+    return net, encode_plan(net, plan, accountant.parts)
 
 
 def sealed(data: bytearray) -> bytes:

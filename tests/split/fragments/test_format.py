@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.split.fragments.cases import NUMBER, fragments, planned, with_header, with_step, with_view, without_operators
+from tests.split.fragments.cases import fragments, planned, with_header, with_step, with_view, without_operators
 from tests.split.networks import network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.runtime.library.sources import library_directory
@@ -32,7 +32,8 @@ def test_every_fragment_says_whose_it_is_and_of_which_plan() -> None:
     found = fragments()
     for device, data in zip((0, 1, 2, -1), (*found.workers, found.coordinator), strict=True):
         fragment = decode(data)
-        assert (fragment.header.device, fragment.header.workers, fragment.plan) == (device, 3, NUMBER)
+        assert (fragment.header.device, fragment.header.workers, fragment.plan) == (device, 3, found.plan)
+    assert found.plan != fragments("time").plan
     kinds = {step.kind for data in found.workers for step in decode(data).steps}
     assert kinds == {StepKind.SEND, StepKind.RECEIVE, StepKind.COPY, StepKind.BLOCK}
     assert StepKind.OPERATOR in {step.kind for step in decode(found.coordinator).steps}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,11 @@ def softmax_inside() -> Model:
     return builder.build([builder.add(builder.conv(x, 4, 3, 1, "SAME", "NONE"), x, "NONE")])
 
 
-MODELS = {"branches": branching_model, "a large end": large_end, "an operator inside": softmax_inside}
+MODELS: dict[str, Callable[[], Model]] = {
+    "branches": branching_model,
+    "a large end": large_end,
+    "an operator inside": softmax_inside,
+}
 
 
 @needs_tflm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,13 +47,12 @@ class Fragments:
     coordinator: bytes
 
 
-def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[Part]], number: int) -> Fragments:
+def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[Part]]) -> Fragments:
     """The fragments of a plan.
 
     Args:
         network, plan: as split.
         parts: the blocks of a task (``Accountant.parts``).
-        number: 64 bits that tell this plan of this model from all others.
 
     Raises:
         BlockError: a piece cannot be a block.
@@ -63,7 +63,9 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
         raise LimitError(f"a plan has at most {MAX_WORKERS} workers, not {plan.workers}")
     devices = (*range(plan.workers), COORDINATOR)
     buffers = (DeviceBuffer(network, plan, device, parts) for device in devices)
-    sealed = [_sealed(encode(program_of(buffer)), number) for buffer in buffers]
+    written = [encode(program_of(buffer)) for buffer in buffers]
+    number = int.from_bytes(hashlib.sha256(b"".join(written)).digest()[:8], "little")
+    sealed = [_sealed(data, number) for data in written]
     return Fragments(number, tuple(sealed[:-1]), sealed[-1])
 
 

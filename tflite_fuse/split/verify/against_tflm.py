@@ -67,7 +67,7 @@ def verify_plan(
     samples = generate_inputs(network.model, inputs, seed)
     expected = tflm.run(serialize_model(network.model), samples).outputs
     operators = operators_of(network)
-    by_library = LocalDevices(encode_plan(network, plan, accountant.parts, number=0), operators)
+    by_library = LocalDevices(encode_plan(network, plan, accountant.parts), operators)
     in_numpy = PlanRun(network, plan, lambda node, arrays: operators.run(network.nodes[node].operator, arrays))
     runs = {"the device library's worker": by_library.outputs, "numpy": in_numpy.outputs}
     difference = None
