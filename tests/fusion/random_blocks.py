@@ -18,6 +18,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.offset import OffsetParameters
 from tflite_fuse.fusion.block.kinds.elementwise.scale import ScaleParameters
 from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
 from tflite_fuse.fusion.block.kinds.moving.resize import ResizeParameters, bilinear, nearest, smallest_window
+from tflite_fuse.fusion.block.kinds.softmax import softmax_parameters
 from tflite_fuse.fusion.block.stages import (
     Block,
     BlockConfig,
@@ -100,6 +101,11 @@ class BlockMaker(TensorMaker):
         answers = self.noise.integers(-128, 128, 256).astype(np.int8).tobytes()
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.LOOKUP, (self.newest,), -1, parameters=LookupParameters(answers)), shape)
+
+    def softmax(self) -> None:
+        scale = float(np.float32(2.0 ** self.rng.uniform(-10, 2)))
+        parameters = softmax_parameters(scale, self.rng.choice([1.0, 4.0]))
+        self.add_stage(Stage(StageKind.SOFTMAX, (self.newest,), -1, parameters=parameters), self.extent)
 
     def scaling(self) -> None:
         channels, noise = self.source.channels, self.noise
@@ -260,7 +266,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares]
+    steps += [maker.squares, maker.softmax]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -48,7 +48,7 @@ def pairs(draw: st.DrawFn, name: str) -> Model:
     return model.build(sorted({first, second}), [output])
 
 
-ELEMENTWISE = ("ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
+ELEMENTWISE = ("ABS", "ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
 """Operators that map value by value."""
 
 
@@ -102,6 +102,21 @@ def elementwise_chains(draw: st.DrawFn) -> Model:
             newest = add_pair(model, draw, newest, draw(st.sampled_from(alike)))
         alike.append(newest)
     return model.build([source], [newest])
+
+
+@st.composite
+def softmaxes(draw: st.DrawFn) -> Model:
+    """SOFTMAX of any scale and width, perhaps behind a function of one value and before another one."""
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (1, 1), (1, 511), (1, 2, 300)]))
+    source = newest = model.tensor(shape, draw(activation_scales | float32_between(2**-20, 64.0)), draw(zero_points))
+    if draw(st.booleans()):
+        newest = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), newest)
+    output = model.tensor(shape, 1 / 256, -128)
+    beta = draw(st.sampled_from([1.0, 1.0, 0.5, 10.0, 1e6]))
+    model.operator("SOFTMAX", [newest], [output], make_options("SoftmaxOptions", beta=float(np.float32(beta))))
+    if draw(st.booleans()):
+        output = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), output)
+    return model.build([source], [output])
 
 
 @st.composite

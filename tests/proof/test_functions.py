@@ -25,7 +25,7 @@ def run(model: Model) -> list[np.ndarray]:
     return list(tflm.run(serialize_model(model), [[VALUES]]).outputs[0])
 
 
-@pytest.mark.parametrize("name", ["ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH"])
+@pytest.mark.parametrize("name", raw_elementwise.ELEMENTWISE)
 def test_an_operator_gives_the_runtimes_answers(name: str) -> None:
     rng = np.random.default_rng(sum(map(ord, name)))
     fixed = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}.get(name)

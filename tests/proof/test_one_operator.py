@@ -29,6 +29,7 @@ MODELS = st.one_of(
     st.sampled_from(raw_elementwise.ELEMENTWISE).flatmap(raw_elementwise.elementwise),
     raw_elementwise.elementwise_chains(),
     raw_elementwise.gated(),
+    raw_elementwise.softmaxes(),
     gates_in_every_position(),
 )
 

@@ -118,7 +118,9 @@ enum tflite_fuse_kind {
   /* Squares of pixels, row by row, as the channels of one pixel. */
   TFLITE_FUSE_KIND_SPACE_TO_DEPTH = 25,
   /* Back. */
-  TFLITE_FUSE_KIND_DEPTH_TO_SPACE = 26
+  TFLITE_FUSE_KIND_DEPTH_TO_SPACE = 26,
+  /* Shares of one of all channels of a pixel. */
+  TFLITE_FUSE_KIND_SOFTMAX = 27
 };
 
 /* Where a tensor of a block lives. */

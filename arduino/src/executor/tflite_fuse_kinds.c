@@ -27,7 +27,8 @@
   row(STATE, state)                        \
   row(REAL_PAIR, real_pair)                \
   row(SPACE_TO_DEPTH, space_to_depth)      \
-  row(DEPTH_TO_SPACE, depth_to_space)
+  row(DEPTH_TO_SPACE, depth_to_space)      \
+  row(SOFTMAX, softmax)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

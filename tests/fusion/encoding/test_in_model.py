@@ -107,6 +107,7 @@ ONE_OPERATOR = st.one_of(
     raw.pools("AVERAGE_POOL_2D"),
     raw.means(),
     raw.concatenations(),
+    raw_elementwise.softmaxes(),
     *(raw_elementwise.elementwise(name) for name in raw_elementwise.ELEMENTWISE),
 )
 

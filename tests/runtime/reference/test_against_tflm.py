@@ -92,6 +92,12 @@ def test_elementwise(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 
+@thorough
+@given(raw_elementwise.softmaxes(), raw.seeds)
+def test_softmax(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "QUANTIZE", "RELU"])
 def test_scales_whose_quotient_single_precision_would_round_to_a_tie(name: str) -> None:
     """Many values are ties for quotients like 1.5; in double precision most of these are not quite that."""

@@ -55,6 +55,8 @@ class StageKind(IntEnum):
     """Squares of pixels, row by row, as the channels of one pixel."""
     DEPTH_TO_SPACE = 26
     """Back."""
+    SOFTMAX = 27
+    """Shares of one of all channels of a pixel."""
 
 
 class Storage(IntEnum):

@@ -1,4 +1,4 @@
-"""Logistic and tanh in gemmlowp's fixed point, bit by bit, as TFLM's reference kernels call them.
+"""Logistic, tanh, exp and division in gemmlowp's fixed point, bit by bit, as TFLM's reference kernels call them.
 
 A number with b integer bits is an int32 that stands for ``raw / 2**(31 − b)``. A product has the bits of both factors;
 ``_rescale`` moves to fewer, and saturates. All take and return int64 arrays of such raw values.
@@ -37,7 +37,7 @@ def _exp_from_minus_quarter(a: Int64Array) -> Int64Array:
     return _EXP_MINUS_EIGHTH + multiply(x + series, _EXP_MINUS_EIGHTH)
 
 
-def _exp(a: Int64Array, integer_bits: int) -> Int64Array:
+def exp(a: Int64Array, integer_bits: int) -> Int64Array:
     """exp(a) without integer bits, for a ≤ 0 with ``integer_bits`` of them, 5 at most."""
     quarter = 1 << (29 - integer_bits)
     within = (a & (quarter - 1)) - quarter
@@ -58,13 +58,18 @@ def _twice_over_one_plus(x: Int64Array) -> Int64Array:
     return guess
 
 
+def one_over_one_plus(x: Int64Array) -> Int64Array:
+    """1 / (1 + x), for x in 0…1; both without integer bits."""
+    return _rescale(_twice_over_one_plus(x), 1)
+
+
 def logistic(a: Int64Array) -> Int64Array:
     """1 / (1 + exp(−a)) without integer bits, for a with four."""
-    positive = _rescale(_twice_over_one_plus(_exp(-np.abs(a), 4)), 1)
+    positive = one_over_one_plus(exp(-np.abs(a), 4))
     return np.where(a == 0, 1 << 30, np.where(a > 0, positive, INT32_MAX - positive))
 
 
 def tanh(a: Int64Array) -> Int64Array:
     """Tanh of a without integer bits, for a with four."""
-    size = _rescale(_twice_over_one_plus(_exp(-np.abs(a), 5)) - (1 << 29), 2)
+    size = _rescale(_twice_over_one_plus(exp(-np.abs(a), 5)) - (1 << 29), 2)
     return np.where(a == 0, 0, np.where(a < 0, -size, size))

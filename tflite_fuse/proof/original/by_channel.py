@@ -1,22 +1,27 @@
-"""Operators with a constant number for every channel: PRELU, and ADD, SUB and MUL with a constant operand.
+"""Operators with a constant number for every channel, PRELU, and ADD, SUB and MUL with a constant operand; and SOFTMAX.
 
-A SCALE multiplies what is above the zero point and what is below by numbers of their own, an OFFSET adds one. Their
-tables are worked out here as bytes.
+A SCALE multiplies what is above the zero point and what is below by numbers of their own, an OFFSET adds one. A SOFTMAX
+looks up the exponentials of what values lack to the largest. Their tables are worked out here as bytes.
 """
 
 from __future__ import annotations
 
 import struct
+from math import frexp, isfinite
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.proof.original.functions import exp_below
 from tflite_fuse.proof.original.meaning import Meaning, affine, fused_clamp
 from tflite_fuse.proof.original.scales import addition_numbers, scaled, split_scale
 from tflite_fuse.proof.original.values import Image, Original, Step
 
 Int64s = npt.NDArray[np.int64]
+
+_WIDEST = 511
+"""Channels of a SOFTMAX that the runtime computes whatever they hold."""
 
 
 def constant_operand(original: Original, step: Step) -> int | None:
@@ -84,3 +89,36 @@ def add(original: Original, step: Step, position: int, sign: int) -> Meaning | N
     mine = of_operand[1 - position]
     table = struct.pack(f"<{6 + len(offsets)}i", left, *mine[:2], *rest[4:], mine[2], *offsets.tolist())
     return _meaning(step, StageKind.OFFSET, position, numbers[1], table, clamp)
+
+
+def softmax(original: Original, step: Step) -> Meaning | None:
+    """SOFTMAX of int8 to int8, whose output counts in 256ths; differences have five integer bits when they are scaled.
+
+    The kernel stops where 512 channels or more are alike, so wider ones have no meaning.
+    """
+    source, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
+    beta = step.options.get("beta", 0.0)
+    if (
+        source is None
+        or source != output
+        or output[2] > _WIDEST
+        or affine(original, step.outputs[0]) != (1 / 256, -128)
+    ):
+        return None
+    if not isinstance(beta, float) or not isfinite(beta):
+        return None
+    factor = min(beta * affine(original, step.inputs[0])[0] * 2.0**26, 2.0**31 - 1)
+    if not factor > 1:
+        return None
+    fraction, shift = frexp(factor)
+    multiplier = int(fraction * 2.0**31 + 0.5)
+    if multiplier == 1 << 31:
+        multiplier, shift = 1 << 30, shift + 1
+    table = []
+    for distance in range(256):
+        product = -(distance << shift) * multiplier
+        near = distance << shift <= 31 << 26
+        table.append(int(exp_below(np.array([(product + (1 << 30)) >> 31]), 5)[0]) if near else 0)
+    return Meaning(
+        step, StageKind.SOFTMAX, step.inputs, step.outputs[0], (source,), output, table=struct.pack("<256i", *table)
+    )

@@ -134,6 +134,13 @@ def _quantize(original: Original, step: Step, x: Int64s) -> Int64s | None:
     return _rescaled(x - point, quotient_ratio(scale, out_scale)) + out_point
 
 
+def _abs(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """The ratio of the scales is a float32."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    distance = np.where(x < point, point - x, x - point)
+    return _rescaled(distance, float(np.float32(scale) / np.float32(out_scale))) + out_point
+
+
 def _relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
     bounds = activation_bounds(1, *_parameters(original, step)[0])
     line = _quantize(original, step, x)
@@ -231,7 +238,7 @@ def _saturated(values: Int64s) -> Int64s:
     return np.clip(values, -(2**31), _ONE)
 
 
-def _exp(a: Int64s, bits: int) -> Int64s:
+def exp_below(a: Int64s, bits: int) -> Int64s:
     """exp of a <= 0 that has ``bits`` integer bits; the result has none."""
     fraction = 31 - bits
     last = (a & ((1 << (fraction - 2)) - 1)) - (1 << (fraction - 2))
@@ -256,12 +263,12 @@ def _newton(x: Int64s) -> Int64s:
 
 
 def _logistic_curve(a: Int64s) -> Int64s:
-    above = _saturated(_newton(_exp(-np.abs(a), 4)) << 1)
+    above = _saturated(_newton(exp_below(-np.abs(a), 4)) << 1)
     return np.where(a == 0, 1 << 30, np.where(a > 0, above, _ONE - above))
 
 
 def _tanh_curve(a: Int64s) -> Int64s:
-    size = _saturated((_newton(_exp(-np.abs(a), 5)) - (1 << 29)) << 2)
+    size = _saturated((_newton(exp_below(-np.abs(a), 5)) - (1 << 29)) << 2)
     return np.where(a == 0, 0, np.where(a > 0, size, -size))
 
 
@@ -306,6 +313,7 @@ def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 
 _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
+    "ABS": _abs,
     "ADD": _add,
     "ELU": _elu,
     "HARD_SWISH": _hard_swish,

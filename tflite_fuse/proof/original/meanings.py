@@ -89,6 +89,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "RESIZE_BILINEAR": larger.resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": larger.resize_nearest,
     "SLICE": larger.sliced,
+    "SOFTMAX": by_channel.softmax,
     "SPACE_TO_DEPTH": larger.squares(StageKind.SPACE_TO_DEPTH),
     "SQUARED_DIFFERENCE": without_weights.squared_difference,
     "STRIDED_SLICE": larger.sliced,

@@ -22,6 +22,7 @@ from tflite_fuse.fusion.block.kinds.moving.resize import RESIZE
 from tflite_fuse.fusion.block.kinds.moving.state import STATE
 from tflite_fuse.fusion.block.kinds.pools import AVERAGE_POOL, GLOBAL_AVERAGE, MAX_POOL
 from tflite_fuse.fusion.block.kinds.real_pair import REAL_PAIR
+from tflite_fuse.fusion.block.kinds.softmax import SOFTMAX
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
@@ -58,6 +59,7 @@ KINDS: Mapping[StageKind, Kind] = {
         REAL_PAIR,
         SPACE_TO_DEPTH,
         DEPTH_TO_SPACE,
+        SOFTMAX,
     )
 }
 

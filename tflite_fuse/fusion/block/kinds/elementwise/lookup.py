@@ -121,6 +121,12 @@ def _lower_quantize(view: OperatorView) -> Lowered:
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 
+def _abs(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """The quotient of the scales in single precision."""
+    ratio = float(np.float32(source.scale) / np.float32(output.scale))
+    return scaled(np.abs(VALUES - source.zero_point), ratio) + output.zero_point
+
+
 def _relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
     low, _ = activation_range(RELU, output.scale, output.zero_point)
     return np.maximum(_quantize(view, source, output), low)
@@ -214,6 +220,7 @@ LOOKUP = Kind(
     work=_work,
     counts=("looked up",),
     lowerings={
+        "ABS": _lowered_by(_abs),
         "ELU": _lowered_by(_elu),
         "HARD_SWISH": _lowered_by(_hard_swish),
         "LEAKY_RELU": _lowered_by(_leaky_relu),

@@ -1,0 +1,72 @@
+/* What share each channel's exponential has of the sum of a pixel's. */
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
+
+enum { DISTANCES = 256, MOST_CHANNELS = 511, SUM_BITS = 12 };
+
+/* value / 2^bits to the nearest integer, halves up. 1 <= bits <= 31, value >= 0. */
+static uint32_t divide(uint32_t value, int32_t bits) { return (value >> bits) + (value >> (bits - 1) & 1); }
+
+/* 2^31 / (1 + x) of x in 0...1, in parts of 2^31: Newton's division, numbers on the way with two bits before the point. */
+static int32_t one_over_one_plus(int32_t x) {
+  const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
+  int32_t found = 1515870810 + tflite_fuse_multiply_high(half, -1010580540);
+  for (int32_t step = 0; step < 3; ++step) {
+    const int32_t missing = (INT32_C(1) << 29) - tflite_fuse_multiply_high(half, found);
+    found += tflite_fuse_multiply_high(found, missing) * 4;
+  }
+  return found > INT32_MAX / 2 ? INT32_MAX : found * 2;
+}
+
+static void softmax(const tflite_fuse_call* call) {
+  const int32_t* exponentials = call->table;
+  const tflite_fuse_range range = {INT8_MIN, call->stage->activation_min, call->stage->activation_max};
+  const int32_t channels = call->output->channels;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const int8_t* input = call->windows[0][i];
+    int8_t* output = call->outputs[i];
+    int32_t largest = INT8_MIN, above = 0;
+    for (int32_t c = 0; c < channels; ++c) {
+      largest = tflite_fuse_max(largest, input[c]);
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < channels; ++c) {
+      sum += divide((uint32_t)exponentials[(uint8_t)(largest - input[c])], SUM_BITS);
+    }
+    /* The sum is 2^above times a number in 1...2. */
+    for (uint32_t rest = sum >> (31 - SUM_BITS); rest > 1; rest >>= 1) {
+      ++above;
+    }
+    const int32_t scale = one_over_one_plus((int32_t)((sum << (SUM_BITS - above)) & INT32_MAX));
+    for (int32_t c = 0; c < channels; ++c) {
+      const int32_t share = tflite_fuse_multiply_high(scale, exponentials[(uint8_t)(largest - input[c])]);
+      output[c] = tflite_fuse_fit((int32_t)divide((uint32_t)share, above + 23), range);
+    }
+  }
+}
+
+/* The first exponential is all there is, so no sum is less; of as many channels as there may be, none leaves 32 bits. */
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  (void)stage;
+  const int32_t* exponentials = table;
+  if (room < DISTANCES * (int64_t)sizeof(int32_t) || output->channels > MOST_CHANNELS || *exponentials != INT32_MAX) {
+    return false;
+  }
+  for (int32_t i = 0; i < DISTANCES; ++i) {
+    if (exponentials[i] < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_softmax = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .keeps_channels = true,
+    .keeps_extent = true,
+    .table_is_sound = table_is_sound,
+    .compute = softmax,
+};
