@@ -27,7 +27,7 @@ def two_towers() -> Model:
         return b.mean(b.conv(x, 8, 3, 2, activation="RELU6"))
 
     x, y = b.input((1, 32, 32, 3)), b.input((1, 24, 24, 1))
-    return b.build([b.softmax(b.fully_connected(b.concat([tower(x), tower(y)], 1), 4))])
+    return b.build([b.log_softmax(b.fully_connected(b.concat([tower(x), tower(y)], 1), 4))])
 
 
 def two_images() -> Model:
@@ -58,7 +58,7 @@ def image_and_vector() -> Model:
     b = ModelBuilder(3)
     x, y = b.input((1, 16, 16, 3)), b.input((1, 4))
     image = b.mean(b.conv(b.conv(x, 8, 3, 2, activation="RELU6"), 4, 3, activation="RELU6"))
-    return b.build([b.add(b.softmax(b.fully_connected(image, 4)), b.softmax(y))])
+    return b.build([b.add(b.log_softmax(b.fully_connected(image, 4)), b.log_softmax(y))])
 
 
 def int16_input() -> Model:

@@ -24,7 +24,7 @@ def padded() -> Model:
     x = b.conv(b.pad(b.input((1, 15, 17, 3)), (1, 0, 0, 1)), 8, 3, 2, "VALID", "RELU6")
     y = b.conv(b.depthwise(b.conv(x, 16, activation="RELU"), 3, activation="RELU6"), 8)
     z = b.max_pool(b.add(x, y), 2, 2)
-    return b.build([b.softmax(b.fully_connected(b.reshape(b.average_pool(z, z.shape[1:3]), (1, 8)), 5))])
+    return b.build([b.log_softmax(b.fully_connected(b.reshape(b.average_pool(z, z.shape[1:3]), (1, 8)), 5))])
 
 
 MODELS = {

@@ -184,7 +184,7 @@ def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
 @pytest.mark.parametrize("mode", OUTSIDE)
 def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
     notes = rewritten("image and vector", mode).report.notes
-    assert any(f"input input_1 cannot be {mode}: SOFTMAX" in note for note in notes)
+    assert any(f"input input_1 cannot be {mode}: LOG_SOFTMAX" in note for note in notes)
     assert any("input input_0 (int8 [1, 16, 16, 3], scale" in note and f"is {mode}: 16 rows" in note for note in notes)
 
 

@@ -32,10 +32,10 @@ needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not 
 
 
 def images(custom: str | None = None) -> Model:
-    """Convolutions and a SOFTMAX, or a custom operator in its place."""
+    """Convolutions and a LOG_SOFTMAX, or a custom operator in its place."""
     b = ModelBuilder(5)
     y = b.conv(b.conv(b.input((1, 16, 16, 3)), 16, 3), 8, 3, 2)
-    model = b.build([b.softmax(b.fully_connected(b.mean(y), 4))])
+    model = b.build([b.log_softmax(b.fully_connected(b.mean(y), 4))])
     if custom is None:
         return model
     codes = [*model.operator_codes]

@@ -192,8 +192,13 @@ class BlockMaker(TensorMaker):
         self.add_stage(stage, (shape[0], shape[1], self.source.channels))
 
     def squares(self) -> None:
-        """Squares of pixels as channels, or back, if there are such."""
+        """Squares of pixels as channels, or back, or planes as channels, if there are such."""
         size, (height, width, channels) = self.rng.choice([2, 2, 3]), self.extent
+        if channels == 1 and height % size == 0 and self.rng.random() < 0.5:
+            below = (height // size, 1)
+            stage = Stage(StageKind.SPACE_TO_DEPTH, (self.newest,), -1, kernel_size=(size, 1), dilation=below)
+            self.add_stage(stage, (height // size, width, size))
+            return
         square = (size, size)
         stage = Stage(StageKind.SPACE_TO_DEPTH, (self.newest,), -1, kernel_size=square, stride=square)
         if channels % size**2 == 0:

@@ -25,10 +25,10 @@ def claims(model: Model) -> tuple[dict[str, Claim], int]:
 
 
 def map_of_scores() -> Model:
-    """A SOFTMAX over a whole map, which no block can hold, between two convolutions."""
+    """A LOG_SOFTMAX over a whole map, which no block can hold, between two convolutions."""
     b = ModelBuilder(1)
     x = b.conv(b.input((1, 8, 8, 4)), 16, activation="RELU")
-    return b.build([b.conv(b.softmax(x), 4)])
+    return b.build([b.conv(b.log_softmax(x), 4)])
 
 
 def test_blocks_are_proven_where_an_operator_no_block_can_hold_needs_the_most() -> None:

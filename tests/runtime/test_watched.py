@@ -32,7 +32,7 @@ def two_halves() -> Model:
     """A block, a softmax that nothing can be fused with, and one more block of which only the sign matters."""
     b = ModelBuilder(5)
     x = b.conv(b.conv(b.input((1, 16, 16, 2)), 8, 3, activation="RELU"), 4, 3, 2, activation="RELU")
-    return b.build([b.softmax(b.fully_connected(b.mean(b.softmax(x)), 3))])
+    return b.build([b.log_softmax(b.fully_connected(b.mean(b.log_softmax(x)), 3))])
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def cluster(speeds: tuple[float, ...] = (600.0, 600.0, 600.0), direct: bool = Tr
 
 @cache
 def branching_model(seed: int = 0) -> Model:
-    """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and SOFTMAX."""
+    """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and LOG_SOFTMAX."""
     builder = ModelBuilder(seed)
     x = builder.input((1, 17, 13, 3), name="input")
     x = builder.conv(x, 8, 3, 2, "SAME", "RELU6")
@@ -33,7 +33,7 @@ def branching_model(seed: int = 0) -> Model:
     x = builder.concat([builder.max_pool(x, 3, 1, "SAME", "NONE"), builder.average_pool(x, 3, 1, "SAME", "NONE")])
     x = builder.depthwise(x, (3, 5), (2, 1), "SAME", "RELU")
     x = builder.mean(builder.conv(x, 12, 1, 1, "SAME", "RELU6"))
-    return builder.build([builder.softmax(builder.fully_connected(x, 7))])
+    return builder.build([builder.log_softmax(builder.fully_connected(x, 7))])
 
 
 @cache

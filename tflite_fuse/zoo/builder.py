@@ -36,7 +36,7 @@ from tflite_fuse.zoo.arguments import (
     int32_constant,
 )
 from tflite_fuse.zoo.numerics import FloatArray, Window
-from tflite_fuse.zoo.quantization import SOFTMAX_PARAMETERS
+from tflite_fuse.zoo.quantization import LOG_SOFTMAX_PARAMETERS, SOFTMAX_PARAMETERS, ActivationParameters
 from tflite_fuse.zoo.recording import Ref, Shape
 from tflite_fuse.zoo.weighted import WeightedOperators
 
@@ -116,6 +116,11 @@ class ModelBuilder(WeightedOperators):
         """SOFTMAX over the last axis, output scale 1/256, zero point −128."""
         options = make_options("SoftmaxOptions", beta=beta)
         return self._fix(self._emit("SOFTMAX", (x.index,), numerics.softmax(self._values(x), beta), options, name))
+
+    def log_softmax(self, x: Ref, *, name: str | None = None) -> Ref:
+        """LOG_SOFTMAX over the last axis, output scale 1/16, zero point 127."""
+        found = self._emit("LOG_SOFTMAX", (x.index,), numerics.log_softmax(self._values(x)), None, name)
+        return self._fix(found, LOG_SOFTMAX_PARAMETERS)
 
     def logistic(self, x: Ref, *, name: str | None = None) -> Ref:
         """LOGISTIC, output scale 1/256, zero point −128."""
@@ -224,6 +229,6 @@ class ModelBuilder(WeightedOperators):
         values = activate(forward(self._values(x), window), activation)
         return self._share(x, self._emit(operator, (x.index,), values, options, name))
 
-    def _fix(self, ref: Ref) -> Ref:
-        self._recording.activations[ref.index].fixed = SOFTMAX_PARAMETERS
+    def _fix(self, ref: Ref, parameters: ActivationParameters = SOFTMAX_PARAMETERS) -> Ref:
+        self._recording.activations[ref.index].fixed = parameters
         return ref

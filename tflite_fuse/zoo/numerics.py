@@ -151,6 +151,13 @@ def softmax(x: FloatArray, beta: float) -> FloatArray:
     return result
 
 
+def log_softmax(x: FloatArray) -> FloatArray:
+    """Over the last axis."""
+    below = x - x.max(axis=-1, keepdims=True)
+    result: FloatArray = (below - np.log(np.exp(below).sum(axis=-1, keepdims=True))).astype(np.float32)
+    return result
+
+
 def logistic(x: FloatArray) -> FloatArray:
     """1 / (1 + exp(-x))."""
     result: FloatArray = (1.0 / (1.0 + np.exp(-x))).astype(np.float32)

@@ -28,6 +28,9 @@ class ActivationParameters:
 SOFTMAX_PARAMETERS = ActivationParameters(1.0 / 256.0, -128)
 """What the runtime dictates for the outputs of SOFTMAX and LOGISTIC."""
 
+LOG_SOFTMAX_PARAMETERS = ActivationParameters(1.0 / 16.0, 127)
+"""The same of LOG_SOFTMAX."""
+
 
 @dataclass(frozen=True)
 class QuantizedWeights:

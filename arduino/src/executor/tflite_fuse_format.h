@@ -115,7 +115,7 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_STATE = 23,
   /* Two tensors as float32, an operation on them value by value, and back to int8. */
   TFLITE_FUSE_KIND_REAL_PAIR = 24,
-  /* Squares of pixels, row by row, as the channels of one pixel. */
+  /* Squares of pixels, row by row, as the channels of one pixel; or one pixel of each of several planes. */
   TFLITE_FUSE_KIND_SPACE_TO_DEPTH = 25,
   /* Back. */
   TFLITE_FUSE_KIND_DEPTH_TO_SPACE = 26,

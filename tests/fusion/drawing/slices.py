@@ -67,6 +67,22 @@ def squares(draw: st.DrawFn) -> Model:
 
 
 @st.composite
+def channels_first(draw: st.DrawFn) -> Model:
+    """An input whose channels come first, brought last, and perhaps convolutions behind; rows may be left out."""
+    model, channels = RawModel(), draw(st.integers(2, 5))
+    rows = [draw(st.integers(2, 9)), *(draw(st.integers(1, 9)) for _ in range(draw(st.integers(0, 1))))]
+    quantization = draw(activation_scales), draw(zero_points)
+    source = model.tensor((1, channels, *rows), *quantization)
+    newest = model.tensor((1, *rows, channels), *quantization)
+    order = model.constant(np.array((0, *range(2, 2 + len(rows)), 1), np.int32))
+    model.operator("TRANSPOSE", [source, order], [newest], None)
+    for kernel in draw(st.lists(st.sampled_from([1, 3]), max_size=2)) if len(rows) == 2 else ():
+        shape = (*model.tensors[newest].dims[:3], draw(st.integers(1, 4)))
+        newest = add_convolution(model, newest, shape, kernel=kernel)
+    return model.build([source], [newest])
+
+
+@st.composite
 def slices(draw: st.DrawFn) -> Model:
     """One slice of rows and columns."""
     model, shape = RawModel(), (1, draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 5)))

@@ -53,9 +53,9 @@ def max_pool(raw: RawModel, source: int) -> int:
     return len(raw.tensors) - 1
 
 
-def softmax(raw: RawModel, source: int) -> int:
-    output = raw.tensor(raw.tensors[source].shape or (), 1 / 256, -128)
-    raw.operator("SOFTMAX", [source], [output], make_options("SoftmaxOptions", beta=1.0))
+def log_softmax(raw: RawModel, source: int) -> int:
+    output = raw.tensor(raw.tensors[source].shape or (), 1 / 16, 127)
+    raw.operator("LOG_SOFTMAX", [source], [output], None)
     return output
 
 
@@ -70,7 +70,7 @@ def test_a_residual_piece_has_its_stages_in_order_and_names_of_the_model() -> No
     raw = RawModel()
     x = raw.tensor((1, 6, 5, 4), zero_point=-3)
     y = add(raw, conv(raw, conv(raw, x, (1, 6, 5, 9), kernel=3), (1, 6, 5, 4)), x)
-    z = softmax(raw, y)
+    z = log_softmax(raw, y)
     extraction = extract(raw.build([x], [z]), [2, 0, 1, 1])
     block = extraction.block
     assert extraction.operators == (0, 1, 2)
@@ -91,7 +91,7 @@ def test_a_skip_held_outside_is_a_second_input_and_what_others_read_an_output() 
     a = conv(raw, x, (1, 4, 4, 2))
     b = conv(raw, a, (1, 4, 4, 2))
     c = add(raw, b, a)
-    d = softmax(raw, b)
+    d = log_softmax(raw, b)
     model = raw.build([x], [c, d])
     extraction = extract(model, [1, 2])
     assert (extraction.inputs, extraction.outputs) == ((a,), (b, c))
@@ -114,10 +114,10 @@ def test_a_piece_that_waits_for_an_operator_outside_is_refused() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4, 4, 2))
     a = conv(raw, x, (1, 4, 4, 2))
-    b = softmax(raw, a)
-    c = softmax(raw, b)
+    b = log_softmax(raw, a)
+    c = log_softmax(raw, b)
     d = add(raw, a, c)
-    with pytest.raises(BlockError, match=r"^ADD_3 not fused: it waits for SOFTMAX_2 outside the block"):
+    with pytest.raises(BlockError, match=r"^ADD_3 not fused: it waits for LOG_SOFTMAX_2 outside the block"):
         extract(raw.build([x], [d]), [0, 3])
 
 
@@ -142,9 +142,9 @@ def test_operators_that_do_not_exist_are_refused(operators: list[int]) -> None:
 def test_an_operator_that_no_block_holds_is_named() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4))
-    model = raw.build([x], [softmax(raw, x)])
-    assert fusability(model) == ("SOFTMAX is not a fusable operator",)
-    with pytest.raises(BlockError, match=r"^SOFTMAX_0 not fused: SOFTMAX is not a fusable operator$"):
+    model = raw.build([x], [log_softmax(raw, x)])
+    assert fusability(model) == ("LOG_SOFTMAX is not a fusable operator",)
+    with pytest.raises(BlockError, match=r"^LOG_SOFTMAX_0 not fused: LOG_SOFTMAX is not a fusable operator$"):
         extract(model, [0])
 
 
@@ -299,7 +299,7 @@ def test_a_pad_that_is_more_than_padding_stays_a_stage(why: str) -> None:
     if why == "pool":
         outputs.append(max_pool(raw, p))
     if why == "outside":
-        outputs.append(softmax(raw, p))
+        outputs.append(log_softmax(raw, p))
     model = raw.build([x], outputs)
     block = extract_block(model, [i for i in range(len(model.main.operators)) if not (why == "outside" and i == 2)])
     assert kinds(block)[:2] == [StageKind.PAD, StageKind.CONV]

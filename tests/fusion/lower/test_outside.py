@@ -69,7 +69,7 @@ def test_uint8_inputs_too_unless_a_quantize_reads_them() -> None:
 def test_an_operator_no_block_can_hold_keeps_its_input() -> None:
     b = ModelBuilder()
     x = b.input((1, 8))
-    assert "SOFTMAX_0 reads it and cannot be part of a block" in only_reason(b.build([b.softmax(x)]))
+    assert "LOG_SOFTMAX_0 reads it and cannot be part of a block" in only_reason(b.build([b.log_softmax(x)]))
 
 
 def test_behind_a_reshape_its_readers_count() -> None:
@@ -77,7 +77,7 @@ def test_behind_a_reshape_its_readers_count() -> None:
     good = b.build([b.conv(b.reshape(b.input((1, 72)), (1, 6, 6, 2)), 4, 3)])
     assert why_inside(good, good.main.inputs[0]) is None
     b = ModelBuilder()
-    assert "SOFTMAX_1 reads it" in only_reason(b.build([b.softmax(b.reshape(b.input((1, 2, 4)), (1, 8)))]))
+    assert "LOG_SOFTMAX_1 reads it" in only_reason(b.build([b.log_softmax(b.reshape(b.input((1, 2, 4)), (1, 8)))]))
     b = ModelBuilder()
     assert "RESHAPE_0 makes it an output" in only_reason(b.build([b.reshape(b.input((1, 2, 4)), (1, 8))]))
 
@@ -100,11 +100,11 @@ def test_without_inputs_there_is_a_sentence_too() -> None:
 def test_some_inputs_move_and_others_stay_with_a_reason() -> None:
     b = ModelBuilder(3)
     x, y = b.input((1, 6, 6, 2)), b.input((1, 4))
-    model = b.build([b.conv(x, 4, 3), b.softmax(y)])
+    model = b.build([b.conv(x, 4, 3), b.log_softmax(y)])
     moved, notes = inputs_to_move(model, InputMode.STREAMED)
     assert moved == model.main.inputs[:1]
     (note,) = notes
-    assert note.startswith("input input_1 cannot be streamed: SOFTMAX_1 reads it")
+    assert note.startswith("input input_1 cannot be streamed: LOG_SOFTMAX_1 reads it")
 
 
 def test_a_runtime_takes_only_so_many() -> None:

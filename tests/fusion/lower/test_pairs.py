@@ -47,8 +47,8 @@ def model_of(
     real = [m.tensor(dims, type_=TensorType.FLOAT32, quantization=None) for _ in range(4)]
     m.operator("DEQUANTIZE", [x], [real[0]], None)
     if early:
-        squashed = m.tensor(dims, 1 / 256, -128)
-        m.operator("SOFTMAX", [y], [squashed], make_options("SoftmaxOptions", beta=1.0))
+        squashed = m.tensor(dims, 1 / 16, 127)
+        m.operator("LOG_SOFTMAX", [y], [squashed], None)
         y = squashed
     m.operator("DEQUANTIZE", [y], [real[1]], None)
     if before is not None:

@@ -51,7 +51,7 @@ def padded_network() -> Model:
     y = builder.conv(builder.pad(x, (0, 0, 0, 0)), 24, activation="RELU6")
     y = builder.depthwise(builder.pad(y, (2, 2, 2, 2)), 5, 1, "VALID", "RELU6")
     y = builder.add(builder.conv(y, 8), x)
-    return builder.build([builder.softmax(builder.fully_connected(builder.mean(y), 4))])
+    return builder.build([builder.log_softmax(builder.fully_connected(builder.mean(y), 4))])
 
 
 def network_that_reads_padding_alone() -> Model:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.drawing.slices import add_slice, slices, slices_everywhere, squares
+from tests.fusion.drawing.slices import add_slice, channels_first, slices, slices_everywhere, squares
 from tests.fusion.raw_models import RawModel, seeds
 from tests.runtime.reference.test_against_tflm import assert_same_bytes
 from tflite_fuse.api import rewrite
+from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.lower.extract import extract, fusability
 from tflite_fuse.model import Model, serialize_model
@@ -32,6 +35,15 @@ def test_one_slice(model: Model, seed: int) -> None:
 def test_squares_of_pixels_as_channels_and_back(model: Model, seed: int) -> None:
     if model.main.operators:
         assert_same_bytes(model, seed)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(channels_first(), seeds, st.sampled_from(["resident", "streamed", "external"]))
+def test_an_input_with_its_channels_first(model: Model, seed: int, mode: str) -> None:
+    assert_same_bytes(model, seed)
+    with suppress(LimitError):  # so small a model need not gain anything
+        result = rewrite(serialize_model(model), input_mode=mode, inputs=2, verify=True)
+        assert result.report.proven.notes == ()
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -52,7 +52,7 @@ class StageKind(IntEnum):
     REAL_PAIR = 24
     """Two tensors as float32, an operation on them value by value, and back to int8."""
     SPACE_TO_DEPTH = 25
-    """Squares of pixels, row by row, as the channels of one pixel."""
+    """Squares of pixels, row by row, as the channels of one pixel; or one pixel of each of several planes."""
     DEPTH_TO_SPACE = 26
     """Back."""
     SOFTMAX = 27

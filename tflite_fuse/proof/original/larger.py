@@ -118,6 +118,31 @@ def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
     return squares
 
 
+def planes(original: Original, step: Step) -> Meaning | None:
+    """TRANSPOSE of an image whose channels come first: its planes, one below the other, joined pixel by pixel."""
+    dims = original.tensors[step.inputs[0]].dims
+    order, rank = original.numbers(step.operand(1)), len(dims)
+    alike = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    output = original.image(step.outputs[0])
+    if not alike or output is None or not 3 <= rank <= 4 or dims[0] != 1 or order != (0, *range(2, rank), 1):
+        return None
+    height, width, depth = output
+    if (dims[1], *dims[2:]) != (depth, *original.tensors[step.outputs[0]].dims[1:-1]):
+        return None
+    below = (height * depth, width, 1)
+    return Meaning(
+        step,
+        StageKind.SPACE_TO_DEPTH,
+        step.inputs[:1],
+        step.outputs[0],
+        (below,),
+        output,
+        (depth, 1),
+        (1, 1),
+        (height, 1),
+    )
+
+
 def _window(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
     """Stride, distance, padding and kernel: the least that hold the pixels on both sides of every place."""
     stride, apart = rate.numerator, rate.denominator

@@ -95,5 +95,6 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "STRIDED_SLICE": larger.sliced,
     "STATE": state_meaning,
     "SUB": without_weights.subtract,
+    "TRANSPOSE": larger.planes,
     "TRANSPOSE_CONV": larger.transposed_convolution,
 }

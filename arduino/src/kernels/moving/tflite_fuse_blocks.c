@@ -1,4 +1,4 @@
-/* Squares of pixels as the channels of one pixel, and back. */
+/* Squares of pixels, or a pixel of every plane, as the channels of one pixel; and squares back. */
 #include "../../executor/tflite_fuse_checks.h"
 
 /* No memcpy: tensors of a hostile file may overlap. */
@@ -10,12 +10,12 @@ static int8_t* copy(int8_t* to, const int8_t* from, int32_t count) {
 }
 
 static void space_to_depth(const tflite_fuse_call* call) {
-  const int32_t size = call->stage->kernel_width;
+  const tflite_fuse_stage* stage = call->stage;
   for (int32_t i = 0; i < call->count; ++i) {
-    const int8_t* const* row = call->windows[0] + i * size;
+    const int8_t* const* row = call->windows[0] + i * stage->stride_width;
     int8_t* to = call->outputs[i];
-    for (int32_t y = 0; y < size; ++y, row += call->columns) {
-      for (int32_t x = 0; x < size; ++x) {
+    for (int32_t y = 0; y < stage->kernel_height; ++y, row += call->columns) {
+      for (int32_t x = 0; x < stage->kernel_width; ++x) {
         to = copy(to, row[x], call->inputs[0]->channels);
       }
     }
@@ -44,10 +44,20 @@ static bool is_square(const tflite_fuse_stage* stage, int32_t stride, int32_t di
          stage->pad_top == pad && stage->pad_left == pad;
 }
 
+/* Whether a tensor of one channel holds the planes of an image one below the other, and windows a pixel of each. */
+static bool are_planes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* image,
+                       const tflite_fuse_tensor* planes) {
+  return stage->kernel_height == image->channels && stage->kernel_width == 1 && stage->stride_height == 1 &&
+         stage->stride_width == 1 && stage->dilation_height == image->height && stage->dilation_width == 1 &&
+         stage->pad_top == 0 && stage->pad_left == 0 && planes->channels == 1 && planes->width == image->width &&
+         planes->height == (int64_t)image->height * image->channels;
+}
+
 static bool fits_depth(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const int32_t size = stage->kernel_width;
-  return is_square(stage, size, 1, 0) &&
-         are_squares(&block->tensors[stage->output], tflite_fuse_input_of(block, stage, 0), size);
+  const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  return are_planes(stage, output, input) || (is_square(stage, size, 1, 0) && are_squares(output, input, size));
 }
 
 static bool fits_space(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {

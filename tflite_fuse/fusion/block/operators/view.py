@@ -53,6 +53,7 @@ class Lowered:
         output: the activation written.
         output_shape: of the stage's output; the model's tensor may lack dimensions of 1.
         fit: of the inputs' shapes.
+        sees: the input's shape where the operator looks at it in another one than the model's tensor has.
         folds_padding: True where zeros around the input may become the stage's own padding.
         function: of an operator on or between float32 tensors that may be a part of a table: what it computes.
         operation: of such a one on two tensors that rounds once: its name, and what it clamps its result to.
@@ -76,6 +77,7 @@ class Lowered:
     table: Stage | None = None
     unit: tuple[int, ...] = ()
     inner: bool = False
+    sees: Shape | None = None
 
     def seen(self, source: Activation) -> Shape:
         """An input's shape as this operator looks at it.
@@ -83,6 +85,8 @@ class Lowered:
         Raises:
             BlockError: it minds the shape, and the input is no image.
         """
+        if self.sees is not None:
+            return self.sees
         bytes_alone = self.stage is None or self.fit is Fit.BYTES
         return source.flattened if bytes_alone else source.shape
 
