@@ -15,6 +15,7 @@ from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.memory.progress import heard_by
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
@@ -141,7 +142,7 @@ def rewrite(
         cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
         advise: also work out what other options would bring (``Report.advice``), or which of them would keep a limit
             on RAM that is out of reach; takes up to as long as the rewrite without its verification.
-        progress: called with (step, done, total).
+        progress: called with (what is counted, done, total); a total of 0 is not known.
 
     Raises:
         ModelError: the model is damaged.
@@ -167,7 +168,8 @@ def rewrite(
     )
     data, model = _read(source)
     make = rewrite_with_advice if advise else rewrite_model
-    return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
+    with heard_by(progress):
+        return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
 
 
 def pareto(
@@ -291,7 +293,7 @@ def verify(
         seed: of the random ones and of the search; None for any. The result has it.
         data: an .npz file with the user's own inputs, instead of generated ones.
         mutants: how many weights of blocks to change by one, to find out how many of them running would notice.
-        progress: called with (step, done, total).
+        progress: called with (what is counted, done, total); a total of 0 is not known.
 
     Raises:
         ModelError, UsageError: a model or the data cannot be used.
@@ -338,4 +340,4 @@ def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
 
 
 def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress("input", done, total)
+    return None if progress is None else lambda done, total: progress("inputs compared", done, total)

@@ -19,6 +19,7 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import ClusterError, LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.files import write_atomically
+from tflite_fuse.memory.progress import heard_by
 from tflite_fuse.report.printable import printable
 
 _PIPE_WIDTH = 200
@@ -107,16 +108,20 @@ class Status:
         self._status = console(stderr=True).status(f"{what} ...")
         self._what = what
         self._shown = not quiet and sys.stderr.isatty()
+        self._heard = heard_by(self._update)
 
     def __enter__(self) -> Callable[[str, int, int], None]:
         if self._shown:
             self._status.start()
+        self._heard.__enter__()
         return self._update
 
     def __exit__(self, *exception: object) -> None:
+        self._heard.__exit__(None, None, None)
         if self._shown:
             self._status.stop()
 
     def _update(self, step: str, done: int, total: int) -> None:
         if self._shown:
-            self._status.update(f"{self._what}: {step} {done}/{total}" if total else f"{self._what}: {step}")
+            count = f"{done:,} of {total:,} {step}" if total else f"{done:,} {step}" if done else step
+            self._status.update(f"{self._what}: {count}")

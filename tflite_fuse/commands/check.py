@@ -41,7 +41,7 @@ def check(
     rows = []
     with Status("checking", as_json) as progress:
         for number, model in enumerate(models):
-            progress("model", number, len(models))
+            progress("models", number, len(models))
             rows.append(_looked_at(model, rewritten, ram, flash))
     if as_json:
         print_json({"schema": "tflite-fuse/check/1", "max_ram": ram, "max_flash": flash, "models": rows})

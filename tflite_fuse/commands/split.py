@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -61,7 +62,10 @@ def split(
     cluster = cluster_of_file(devices, workers)
     with Status("splitting", as_json) as progress:
         found = split_model(
-            load_model(content, str(model)), cluster, options, lambda done, total: progress("input", done, total)
+            load_model(content, str(model)),
+            cluster,
+            options,
+            partial(progress, "inputs compared"),
         )
     fault = None if found.verified is None else found.verified.first_difference
     if fault is not None:

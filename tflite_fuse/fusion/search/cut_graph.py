@@ -23,6 +23,7 @@ from tflite_fuse.fusion.estimate.least_work import work_limit
 from tflite_fuse.fusion.search.edges import CutGraph, Edge, Offers, least_ram
 from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme, whole_tile
+from tflite_fuse.memory.progress import tell
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.tail_shares import NO_TAIL, TailShares
 
@@ -138,8 +139,11 @@ class _Edges:
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
         """Blocks by their last layer, and the operators as they are."""
         start, tail = max(self.residency.start, self.rules.floor), self._tail
-        into = [tuple(sorted((*self._as_it_is(i), *made), key=_nearest_first)) for i, made in enumerate(blocks)]
-        return CutGraph(start, tail.fixed, ((), *into))
+        into: list[tuple[Edge, ...]] = [()]
+        for index, made in enumerate(blocks):
+            into.append(tuple(sorted((*self._as_it_is(index), *made), key=_nearest_first)))
+            tell("operators searched", index + 1, len(blocks))
+        return CutGraph(start, tail.fixed, tuple(into))
 
     @property
     def _tail(self) -> TailShares:

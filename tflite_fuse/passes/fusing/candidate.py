@@ -11,6 +11,7 @@ from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instr
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena
+from tflite_fuse.memory.progress import tell
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
@@ -97,6 +98,7 @@ class Site:
         """Draft a point's blocks, put the operators in order and place the tensors."""
         if point.blocks not in self.placed:
             self.placed[point.blocks] = self._realise(point)
+            tell("candidates placed", len(self.placed))
         return replace(self.placed[point.blocks], point=point)
 
     def _realise(self, point: Point) -> Candidate:

@@ -1,0 +1,29 @@
+"""Long work tells how far it is: in Python whoever asks, on a terminal by a line on stderr, in pipes nobody."""
+
+from __future__ import annotations
+
+from tests.input_mode_models import MODELS
+from tflite_fuse import rewrite
+from tflite_fuse.memory.progress import heard_by, tell
+from tflite_fuse.model import serialize_model
+
+
+def test_a_rewrite_counts_operators_candidates_and_inputs() -> None:
+    heard: list[tuple[str, int, int]] = []
+    source = serialize_model(MODELS["inverted residuals"]())
+    rewrite(source, inputs=3, progress=lambda *told: heard.append(told))
+    assert {"operators searched", "candidates placed"} <= {step for step, _, _ in heard}
+    for step in {step for step, _, _ in heard}:
+        counts = [(done, total) for name, done, total in heard if name == step]
+        assert all(0 < done <= total or total == 0 for done, total in counts)
+
+
+def test_nobody_is_told_what_nobody_asked_for() -> None:
+    heard: list[str] = []
+    tell("before", 1)
+    with heard_by(lambda step, done, total: heard.append(step)):
+        tell("during", 1)
+        with heard_by(None):
+            tell("still", 2)
+    tell("after", 1)
+    assert heard == ["during", "still"]
