@@ -117,11 +117,11 @@ def _step(model: Model, operator: Operator) -> Step:
 
 def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path) -> None:
     """Writes program.h and the files it includes to a directory; runs on each element of ``inputs``."""
-    lines = [_memory(f"tensor_{index}", size) for index, size in program.sizes.items()]
+    lines = [memory(f"tensor_{index}", size) for index, size in program.sizes.items()]
     for number, step in enumerate(program.steps):
-        lines += [_binary(directory, f"options_{number}", step.options)]
-        lines += [_binary(directory, f"constants_{number}", step.constants)]
-        lines += [_memory(f"scratch_{number}", step.scratch_bytes), _memory(f"state_{number}", step.state_bytes)]
+        lines += [binary(directory, f"options_{number}", step.options)]
+        lines += [binary(directory, f"constants_{number}", step.constants)]
+        lines += [memory(f"scratch_{number}", step.scratch_bytes), memory(f"state_{number}", step.state_bytes)]
         lines += [_pointers(f"static const int8_t* const inputs_{number}[]", step.inputs)]
         lines += [_pointers(f"static int8_t* const outputs_{number}[]", step.outputs)]
     lines.append("static const program_block blocks[] = {")
@@ -132,18 +132,18 @@ def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], direc
     lines.append("};")
     for position, tensor in enumerate(program.inputs):
         values = b"".join(np.ascontiguousarray(arrays[position]).tobytes() for arrays in inputs)
-        lines.append(_binary(directory, f"values_{tensor}", values))
+        lines.append(binary(directory, f"values_{tensor}", values))
     lines += _tensors(program, "inputs", program.inputs, "values_{}")
     lines += _tensors(program, "outputs", program.outputs, "0")
     lines.append(f"#define INPUT_SETS {len(inputs)}")
     (directory / "program.h").write_text("\n".join(lines) + "\n")
 
 
-def _memory(name: str, size: int) -> str:
+def memory(name: str, size: int) -> str:
     return f"static int8_t {name}[{max(size, 1)}] __attribute__((aligned(16)));"
 
 
-def _binary(directory: Path, name: str, data: bytes) -> str:
+def binary(directory: Path, name: str, data: bytes) -> str:
     (directory / f"{name}.bin").write_bytes(data)
     content = f'{name}:\\n.incbin \\"{name}.bin\\"\\n{name}_end:\\n'
     assembly = f'__asm__(".section .rodata.{name},\\"a\\"\\n.balign 16\\n{content}.previous");'

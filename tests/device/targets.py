@@ -20,8 +20,8 @@ HERE = Path(__file__).parent
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
 _CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections"
-_MPS2_MAP = ("code_origin=0x40", "code_length=0x3fffc0", "data_origin=0x20000000")
-_MPS3_MAP = ("code_origin=0x01000000", "code_length=0x200000", "data_origin=0x21000000")
+_MPS2_MAP = ("code_origin=0x40", "code_length=0x3fffc0", "data_origin=0x20000000", "data_length=0x400000")
+_MPS3_MAP = ("code_origin=0x01000000", "code_length=0x200000", "data_origin=0x21000000", "data_length=0x400000")
 _PICOLIBC_MAP = ("flash=0x80000000", "flash_size=8M", "ram=0x80800000", "ram_size=16M")
 
 
@@ -133,8 +133,20 @@ def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]
         flags: more flags, such as ``-O2``.
     """
     write_program(program, inputs, directory)
+    return link(target, HERE / "runner.c", directory, flags)
+
+
+def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
+    """Compile a program whose other files lie in a directory, with the library; returns the ELF file.
+
+    Args:
+        target: for which core.
+        main: the C file with ``main``.
+        directory: with what it includes; the program is written there.
+        flags: more flags, such as ``-O2``.
+    """
     elf = directory / "program.elf"
-    own = [HERE / name for name in ("runner.c", *target.sources)]
+    own = [main, *(HERE / name for name in target.sources)]
     _run(
         [
             f"{target.prefix}gcc",
@@ -164,8 +176,7 @@ def _library_objects(target: Target, flags: str) -> list[Path]:
 
 def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -> Report:
     """Run a program in the emulator."""
-    text = _run([*target.emulator.split(), str(elf)], elf.parent, timeout)
-    lines = [line.split() for line in text.splitlines()]
+    lines = lines_of(target, elf, timeout)
     blocks, outputs = len(program.steps), len(program.outputs)
     failed = [line for line in lines if line[0] in ("prepare", "block") and line[2] != "0"]
     if failed or not lines:
@@ -178,6 +189,11 @@ def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -
         instructions=[counts[at : at + blocks] for at in range(0, len(counts), blocks)],
         outputs=[values[at : at + outputs] for at in range(0, len(values), outputs)],
     )
+
+
+def lines_of(target: Target, elf: Path, timeout: float = 600) -> list[list[str]]:
+    """Run a program in the emulator: the words of each line it writes."""
+    return [line.split() for line in _run([*target.emulator.split(), str(elf)], elf.parent, timeout).splitlines()]
 
 
 def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
