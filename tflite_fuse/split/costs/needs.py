@@ -30,9 +30,9 @@ STACK_BYTES = 2560
 STATE_BYTES = 512
 """What a worker remembers between two calls, its link included."""
 
-WORKER_BYTES = 2 * (PAYLOAD_BYTES + HEADER_BYTES) + STACK_BYTES + STATE_BYTES
-"""RAM of the worker itself: a message that comes and one that goes, stack and state. What the board's network takes comes
-on top."""
+WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + STACK_BYTES + STATE_BYTES
+"""RAM of the worker itself: a message, which comes or goes, stack and state. What the board's network takes comes on
+top."""
 
 LIBRARY_BYTES = 37 * 1024
 """Flash of the device library's code with its worker; the project's tests hold it to this."""
