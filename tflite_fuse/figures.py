@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tflite_fuse.errors import ModelError, RuntimeUnavailableError
+from contextlib import suppress
+
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.fusion.encoding.in_model import (
     KnownBlocks,
     block_overlaps,
@@ -22,8 +24,8 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.plan_check import plan_fault
-from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.memory.working_set import peak, working_sets
+from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
+from tflite_fuse.memory.working_set import bytes_before_start, covered_bytes, working_sets
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
@@ -81,9 +83,8 @@ def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None =
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    graph = memory_graph(model)
     return Figures(
-        peak_bytes=peak(graph),
+        peak_bytes=max(bytes_before_start(memory_graph(model)), *_live_bytes(model), 0),
         lower_bound_bytes=arena.proof.bound_bytes,
         head_bytes=arena.head,
         head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
@@ -93,6 +94,15 @@ def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None =
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
+
+
+def _live_bytes(model: Model) -> list[int]:
+    """Bytes live while each operator runs; where a plan lays one tensor over another, as it does."""
+    graph = memory_graph(model)
+    with suppress(PlanError):
+        offsets = read_plan(model)
+        return working_sets(graph) if offsets is None else covered_bytes(graph, offsets)
+    return working_sets(graph)
 
 
 def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
@@ -106,7 +116,8 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
         ModelError: a block, or what the file says about inputs outside the arena, is damaged.
     """
     graph, reasons = memory_graph(model), fusability(model)
-    sets, macs, highest = working_sets(graph), executed_macs(model, known), peak(graph)
+    sets, macs = _live_bytes(model), executed_macs(model, known)
+    highest = max(bytes_before_start(graph), *sets, 0)
     rows = []
     for index, operator in enumerate(model.main.operators):
         output = model.main.tensors[operator.outputs[0]] if operator.outputs else None
@@ -119,7 +130,7 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
                 working_set_bytes=sets[index],
                 macs=macs[index],
                 bottleneck=sets[index] == highest,
-                blocked=reasons[index],
+                blocked=None if graph.ops[index].name.startswith("TFLITE_FUSE") else reasons[index],
             )
         )
     notes = list(outside_notes(outside_inputs(model), outside_reads(model, known)))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.working_set import lifetimes, peak, working_sets
+from tflite_fuse.memory.working_set import covered_bytes, lifetimes, peak, working_sets
 
 
 def op(inputs: tuple[int, ...], outputs: tuple[int, ...], in_place: tuple[tuple[int, int], ...] = ()) -> MemoryOp:
@@ -58,3 +58,11 @@ def test_in_place_needs_the_last_reader() -> None:
 
 def test_a_graph_without_operators() -> None:
     assert peak(MemoryGraph((9,), (), (0,), (0,))) == 9
+
+
+def test_what_lies_over_something_else_is_counted_once() -> None:
+    graph = MemoryGraph((100, 60, 30), (op((0,), (1,)), op((1,), (2,))), (0,), (2,))
+    assert covered_bytes(graph, (0, 40, -1)) == [100, 90]
+    assert covered_bytes(graph, (0, 64, 0)) == [124, 90]
+    assert covered_bytes(graph, (0, 64, 80)) == [124, 60]
+    assert covered_bytes(graph, (-1, -1, -1)) == working_sets(graph)

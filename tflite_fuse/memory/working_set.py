@@ -11,6 +11,8 @@ inputs have been filled in. The rules are those of TensorFlow Lite Micro's plann
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tflite_fuse.memory.graph import MemoryGraph
 
 Lifetime = tuple[int, int]
@@ -52,6 +54,25 @@ def working_sets(graph: MemoryGraph, *, in_place: bool = False) -> list[int]:
         for moment in range(len(graph.ops)):
             totals[moment] -= in_place_saving(graph.sizes, sharing_pairs(graph, alive, moment))
     return totals
+
+
+def covered_bytes(graph: MemoryGraph, offsets: Sequence[int]) -> list[int]:
+    """Bytes that live tensors cover while each operator runs: what lies over something else is counted once.
+
+    Args:
+        offsets: where each tensor lies; a negative one lies by itself.
+    """
+    alive = lifetimes(graph)
+    found = []
+    for moment in range(len(graph.ops)):
+        live = [t for t, life in enumerate(alive) if life is not None and life[0] <= moment <= life[1]]
+        total = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
+        reached = 0
+        for start, end in sorted((offsets[t], offsets[t] + graph.sizes[t]) for t in live if offsets[t] >= 0):
+            total += max(0, end - max(start, reached))
+            reached = max(reached, end)
+        found.append(total)
+    return found
 
 
 def peak(graph: MemoryGraph, *, in_place: bool = False) -> int:

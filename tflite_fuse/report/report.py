@@ -16,7 +16,7 @@ FIGURE_ROWS = (
     ("arena (head + tail, 32-bit target)", "arena_bytes"),
     ("  head: activations and scratch", "head_bytes"),
     ("  tail: the runtime's own data", "tail_bytes"),
-    ("largest working set, nothing overlapping", "peak_bytes"),
+    ("largest working set", "peak_bytes"),
     ("multiply-accumulates", "macs"),
     ("operators", "operators"),
     ("file", "file_bytes"),
@@ -29,7 +29,8 @@ class Figures:
     """The memory and compute figures of one model.
 
     Attributes:
-        peak_bytes: largest working set: bytes that must be live while one operator runs.
+        peak_bytes: largest working set: bytes live while one operator runs, those of tensors that a plan lays over each
+            other counted once.
         lower_bound_bytes: no arena plan of this order needs less: the peak with every tensor rounded up to 16 bytes, or
             less in a planned model whose fused blocks may write over their input.
         head_bytes: what TFLM's planner uses of the arena for activations and scratch.
