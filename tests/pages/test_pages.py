@@ -15,7 +15,7 @@ from tests.conftest import shared_models
 from tests.pages.browser import browser, shown
 from tests.test_cli import branching_model, run, validate
 from tflite_fuse.data import SAMPLE_MODEL
-from tflite_fuse.errors import LimitError
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.pages.arena_map import arena_map
@@ -172,3 +172,19 @@ def test_models_without_blocks_and_without_maps_have_a_page(path: Path) -> None:
         after = data
     found, html = page_of(data, after)
     assert found["verdict"] and len(html) < 1_500_000
+
+
+def test_published_schemes_stand_on_the_front_and_advice_is_what_the_rewrite_said(sample: tuple[bytes, bytes]) -> None:
+    document, html = page_of(*sample, advice=("with --input streamed: 28,772 B",))
+    assert {"head-patches", "stream-2d", "h-cache"} <= {each["scheme"] for each in document["schemes"]}
+    assert min(each["ram_bytes"] for each in document["schemes"]) >= document["front"][0]["ram_bytes"]
+    assert (
+        document["advice"] == ["with --input streamed: 28,772 B"] and "<li>with --input streamed: 28,772 B</li>" in html
+    )
+    assert page_of(*sample)[0]["advice"] == []
+
+
+def test_a_model_of_too_many_operators_is_refused_in_a_sentence() -> None:
+    data = long_model(2001)
+    with pytest.raises(UsageError, match=r"in\.tflite: has 2,001 operators, and a page shows 2,000 at most"):
+        page_of(data, data)

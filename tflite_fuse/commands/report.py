@@ -37,12 +37,13 @@ def report(
     with Status("reporting", as_json) as progress:
         before = read_source(model)
         notes: tuple[str, ...] = ()
+        advice: tuple[str, ...] = ()
         if rewritten is not None:
             after, name = read_source(rewritten), str(rewritten)
         else:
-            result = tflite_fuse.rewrite(before, verify=False, target=core)
-            after, name, notes = result.model, str(model), result.report.notes
-        content = page_content(before, after, (str(model), name), notes, core, inputs, progress)
+            result = tflite_fuse.rewrite(before, verify=False, target=core, advise=True)
+            after, name, notes, advice = result.model, str(model), result.report.notes, result.report.advice
+        content = page_content(before, after, (str(model), name), notes, advice, core, inputs, progress)
         page = page_html(content)
         write_atomically(page.encode("utf-8", "backslashreplace"), output)
     if as_json:

@@ -226,6 +226,7 @@ def front_chart(
     marks: Sequence[tuple[str, int, float]],
     limits: Sequence[tuple[str, int]] = (),
     unit: str = "multiply-accumulates",
+    schemes: Sequence[tuple[str, int, float]] = (),
 ) -> Chart:
     """Trades of RAM for compute.
 
@@ -234,6 +235,7 @@ def front_chart(
         marks: points with a name.
         limits: RAM of boards, with their names.
         unit: what compute is counted in.
+        schemes: points of published schemes; compute is drawn to a logarithmic scale where there are some.
     """
     with _drawing((4.6, 3.0), "front") as (chart, axes):
         axes.plot(
@@ -242,6 +244,13 @@ def front_chart(
         for name, ram, factor in marks:
             axes.plot([ram], [factor], "D", color=COLOURS["peak"], markersize=5)
             axes.annotate(name, (ram, factor), xytext=(5, 5), textcoords="offset points")
+        for name, ram, factor in schemes:
+            axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5)
+            axes.annotate(name, (ram, factor), xytext=(0, -9), textcoords="offset points", ha="center", fontsize=6)
+        if schemes:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if value < 10 else "")
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"

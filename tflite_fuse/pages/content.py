@@ -8,15 +8,16 @@ from typing import Any
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
-from tflite_fuse.errors import LimitError
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.figures import expected_instructions
 from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import blocks_in, executed_macs
+from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.outside import lowerings_for
 from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import predict_tail
@@ -24,7 +25,6 @@ from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.model.types import TensorType
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
 from tflite_fuse.passes.fusing.narrow_front import narrow_front
 from tflite_fuse.passes.goal import Goal
@@ -40,8 +40,13 @@ PAGE_SCHEMA = "tflite-fuse/page/1"
 RESERVED = 4
 """One part in so many of a board's RAM is left to everything but the arena."""
 
-WORTH_ADVICE = 0.95
-"""Advice is given where it is expected to leave no more than this of the arena."""
+MOST_SHOWN = 2000
+"""Operators of a model that a page is made of."""
+
+MOST_SEARCHED = {Scheme.AUTO: 500}
+MOST_IN_SCHEMES = 100
+"""Operators of a model whose trades are searched for a page, by this package's search and in published schemes: beyond
+that a page takes longer than its reader likes to wait."""
 
 _SHOWN = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
 
@@ -65,6 +70,7 @@ def page_content(
     after: bytes,
     names: tuple[str, str],
     notes: tuple[str, ...] = (),
+    advice: tuple[str, ...] = (),
     target: str = Target.GENERIC.value,
     inputs: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
@@ -76,6 +82,7 @@ def page_content(
         names: what to call them.
         notes: what the rewrite said, if it was made just now.
         target: the core whose instructions are predicted.
+        advice: sentences about what other options would bring, where somebody worked them out.
         inputs: on how many both are run and compared; 0: not at all.
         progress: called with (step, done, total).
 
@@ -86,6 +93,9 @@ def page_content(
     """
     core = read_options(target=target).target
     first, second = load_model(before, names[0]), load_model(after, names[1])
+    for model, name in zip((first, second), names, strict=True):
+        if (count := len(model.main.operators)) > MOST_SHOWN:
+            raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most; see `inspect`")
     told = api.inspect(before, name=names[0]), api.inspect(after, name=names[1])
     maps = arena_map(first), arena_map(second)
     certificate = validate(first, second)
@@ -93,7 +103,7 @@ def page_content(
     figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
     fault = None if compared is None else compared.fault
-    front = _front(first)
+    front = _points(first, Scheme.AUTO)
     document = {
         "schema": PAGE_SCHEMA,
         "model": printable(names[0]),
@@ -107,7 +117,8 @@ def page_content(
         "front": front,
         "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
         "held": _held(told[1]),
-        "advice": _advice(before, first, figures[1]["arena_bytes"], front),
+        "schemes": _schemes(first),
+        "advice": list(map(printable, advice)),
         "notes": list(map(printable, grouped((*notes, *told[1].notes)))),
         "certificate": certificate.to_json() | {"sentence": certificate.sentence(tested or None), "inputs": tested},
         "steps": {"before": _steps(told[0]), "after": _steps(told[1])},
@@ -159,15 +170,23 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _front(model: Model) -> list[dict[str, Any]]:
-    """Estimates of what trades there are, RAM ascending; empty where nothing can be searched."""
+def _points(model: Model, scheme: Scheme) -> list[dict[str, Any]]:
+    """Estimates of what trades a scheme has, RAM ascending; empty where nothing can be searched."""
+    if len(model.main.operators) > MOST_SEARCHED.get(scheme, MOST_IN_SCHEMES):
+        return []
     bare = prepared(remove_plan(model))
-    options = read_options(goal=Goal(least_ram=True))
+    options = read_options(goal=Goal(least_ram=True), scheme=scheme.value)
     try:
         points = narrow_front(graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT)), options.search())
     except LimitError:
         return []
     return [{"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks} for point in points]
+
+
+def _schemes(model: Model) -> list[dict[str, Any]]:
+    """What each published scheme comes to, at its least RAM; those that make no block are left out."""
+    found = ((scheme, _points(model, scheme)) for scheme in Scheme if scheme is not Scheme.AUTO)
+    return [{"scheme": scheme.value, **points[0]} for scheme, points in found if points and points[0]["blocks"]]
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
@@ -219,24 +238,6 @@ def _held(after: Inspection) -> list[dict[str, Any]]:
         for reason, rows in reasons.items()
     ]
     return sorted(held, key=lambda each: -each["working_set_bytes"])
-
-
-def _advice(data: bytes, model: Model, arena: int, front: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What else could be asked for, as estimates, where it saves something."""
-    found = []
-    macs = sum(executed_macs(model)) or 1
-    if front:
-        found.append(("--least-ram", front[0]["ram_bytes"], round(front[0]["macs"] / macs, 6)))
-    real = any(model.main.tensors[index].type == TensorType.FLOAT32 for index in model.main.inputs)
-    streamed = api.metrics(data, input_mode="streamed", int8_io=real)
-    if streamed["feasible"]:
-        options = "--input streamed --int8-io" if real else "--input streamed"
-        found.append((options, int(streamed["arena_bytes"]), streamed["compute_factor"]))
-    return [
-        {"options": options, "arena_bytes": bytes_, "compute_factor": factor}
-        for options, bytes_, factor in found
-        if bytes_ < WORTH_ADVICE * arena
-    ]
 
 
 def _steps(inspection: Inspection) -> list[dict[str, Any]]:

@@ -72,7 +72,9 @@ def _front(page: dict[str, Any]) -> Chart:
         ("before", before["arena_bytes"], 1.0),
         ("after", after["arena_bytes"], after["macs"] / macs),
     ]
-    return front_chart(points, marks, _limits(min(ram for _, ram, _ in marks), max(ram for _, ram, _ in marks)))
+    schemes = [(each["scheme"], each["ram_bytes"], each["macs"] / macs) for each in page["schemes"]]
+    sizes = [ram for _, ram, _ in marks]
+    return front_chart(points, marks, _limits(min(sizes), max(sizes)), schemes=schemes)
 
 
 def _limits(least: int, most: int) -> list[tuple[str, int]]:

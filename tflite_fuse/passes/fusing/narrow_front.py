@@ -13,7 +13,7 @@ from tflite_fuse.fusion.search.cut_graph import cut_graph
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
 from tflite_fuse.fusion.search.residency import Residency
-from tflite_fuse.fusion.search.schemes import Scheme, restriction
+from tflite_fuse.fusion.search.schemes import Scheme, head_of, restriction
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
 """Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
@@ -56,9 +56,9 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
     if options.most_compute is not None:
         rules = replace(rules, most_work=int(max(options.most_compute, 1.0) * graph.work))
     allowed = restriction(graph, rules.scheme, rules.tiles, rules.tile_size, rules.strips)
-    if rules.scheme is Scheme.AUTO:
-        cuts = narrow_cuts(graph, rules.alignment)
-        allowed = replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts)
+    if rules.scheme is not Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
+        cuts, fits = narrow_cuts(graph, rules.alignment) | {head_of(graph)}, allowed.allows
+        allowed = replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
     return tuple(map(_point, search_paths(cut_graph(graph, allowed, rules).edges, rules.most_work)))
 
 
