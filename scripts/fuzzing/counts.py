@@ -18,6 +18,7 @@ GOALS = {
     "differential": 1_000,
     "executor64": 5_000_000,
     "executor32": 5_000_000,
+    "link": 1_000_000,
     "kill": 500,
     "interrupt": 200,
 }

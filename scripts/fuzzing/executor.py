@@ -6,7 +6,6 @@ import atexit
 import functools
 import shutil
 import struct
-import subprocess
 import tempfile
 from pathlib import Path
 from random import Random
@@ -15,17 +14,7 @@ from scripts.fuzzing import libfuzzer
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import plan
 from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
-_COMPILERS = ("clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14")
-_FLAGS = (
-    "-std=c11",
-    "-g",
-    "-O1",
-    "-fsanitize=fuzzer,address,undefined,pointer-overflow",
-    "-fno-sanitize-recover=all",
-    "-DTFLITE_FUSE_MAX_WORK=0x80000",
-)
 _SEEDS = 60
 _LONGEST = 8192
 
@@ -36,19 +25,6 @@ def _folder() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _write_seeds(folder / "seeds")
     return folder
-
-
-@functools.cache
-def _program(bits: int) -> Path | str:
-    """The fuzzer for a width of pointers, or why there is none here."""
-    compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
-    if compiler is None:
-        return "no clang"
-    program = _folder() / f"executor{bits}"
-    sources = [Path(__file__).with_name("executor.c"), *library_sources()]
-    command = [compiler, *_FLAGS, f"-m{bits}", f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return program if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be built"])[-1]
 
 
 def _write_seeds(folder: Path) -> None:
@@ -62,6 +38,10 @@ def _write_seeds(folder: Path) -> None:
         (folder / str(number)).write_bytes(head + encoded.options + encoded.constants)
 
 
+def _flags(bits: int) -> tuple[str, ...]:
+    return f"-m{bits}", "-DTFLITE_FUSE_MAX_WORK=0x80000"
+
+
 def run(bits: int, first: int, seconds: int) -> tuple[int, str]:
     """Executions done, and what ended them if that was not the time.
 
@@ -70,7 +50,7 @@ def run(bits: int, first: int, seconds: int) -> tuple[int, str]:
         first: seed of the mutations.
         seconds: to go on for.
     """
-    program = _program(bits)
+    program = libfuzzer.build(Path(__file__).with_name("executor.c"), _folder() / f"executor{bits}", *_flags(bits))
     if isinstance(program, str):
         return 0, f"not run: {program}"
     command = [str(program), f"-max_len={_LONGEST}", "-timeout=20"]

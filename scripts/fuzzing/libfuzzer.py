@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
+
 _DONE = re.compile(r"Done (\d+) runs")
 _MEGABYTES = 1024
+_COMPILERS = ("clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14")
+_FLAGS = (
+    "-std=c11",
+    "-g",
+    "-O1",
+    "-fsanitize=fuzzer,address,undefined,pointer-overflow",
+    "-fno-sanitize-recover=all",
+)
+
+
+@functools.cache
+def build(source: Path, program: Path, *flags: str) -> Path | str:
+    """A fuzzer of the library and its target in C, or why there is none here."""
+    compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
+    if compiler is None:
+        return "no clang"
+    sources = [source, *library_sources()]
+    command = [compiler, *_FLAGS, *flags, f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return program if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be built"])[-1]
 
 
 def run(name: str, command: Sequence[str], seeds: Path, first: int, seconds: int) -> tuple[int, str]:

@@ -23,7 +23,7 @@ from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.report import split_json, split_table, split_verdict
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.trace import chrome_trace
-from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
+from tflite_fuse.split.splitting import STRATEGIES, Split, SplitOptions, split_model
 from tflite_fuse.units import parse_bytes
 
 
@@ -71,15 +71,9 @@ def split(
     if fault is not None:
         raise VerificationError(f"the split computes other bytes than the model: {fault}")
     if output is not None:
-        names = [worker.name for worker in found.cluster.workers]
-        _write(output, "report.json", _json(split_json(found)))
-        _write(output, "trace.json", _json(chrome_trace(found.timeline, found.cluster)))
-        _write(output, "model.tflite", content)
-        _write(output, "workers.toml", devices)
-        accountant = Accountant(found.network)
-        for name, fragment in fragment_files(encode_plan(found.network, found.plan, accountant.parts)).items():
-            _write(output, name, fragment)
-        _write(output, "plan.json", _json(plan_document(found.network, found.plan, names, content)))
+        files = _files(found, content, devices)
+        for name, data in files.items():
+            _write(output, name, data)
     if as_json:
         print_json(split_json(found))
         return
@@ -87,6 +81,20 @@ def split(
     for note in found.notes:
         say(f"- {note}")
     say(f"{model}: {split_verdict(found)}")
+
+
+def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
+    """All that is written, plan.json last: whoever finds it finds what it speaks of."""
+    names = [worker.name for worker in found.cluster.workers]
+    fragments = encode_plan(found.network, found.plan, Accountant(found.network).parts)
+    return {
+        "report.json": _json(split_json(found)),
+        "trace.json": _json(chrome_trace(found.timeline, found.cluster)),
+        "model.tflite": model,
+        "workers.toml": devices,
+        **fragment_files(fragments),
+        "plan.json": _json(plan_document(found.network, found.plan, names, model)),
+    }
 
 
 def _json(content: object) -> bytes:

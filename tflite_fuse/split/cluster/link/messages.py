@@ -5,7 +5,7 @@ The twin of ``arduino/src/link``.
     0  u16  0xF75E                       16  u32  inference, from 1; 0 outside of one
     2  u8   version                      20  u32  number of the message, per connection and direction, from 0
     3  u8   kind                         24  u32  item: what it is about
-    4  u16  bytes of payload             28  u32  CRC-32 of bytes 0 … 27 and the payload
+    4  u16  bytes of payload             28  u32  CRC-32 of all, itself taken as 0
     6  u16  sender: its device, 0xFFFF for the coordinator
     8  u64  number of the plan
 
@@ -40,7 +40,7 @@ class Kind(IntEnum):
     PEERS = 3
     """From the coordinator: where a worker finds another one it sends to; item: the device, payload: its address."""
     READY = 4
-    """From a worker: it is joined to all others it talks to."""
+    """From the coordinator, and back as soon as there are so many connections (item) to other workers."""
     START = 5
     """From the coordinator: an inference begins; payload: u32 milliseconds until the worker may give it up."""
     DATA = 6
@@ -122,8 +122,12 @@ def encode(message: Message, sequence: int) -> bytes:
         raise ValueError(f"a payload of {len(message.payload)} bytes")
     sender = message.sender & SENDER_COORDINATOR
     fields = message.kind, len(message.payload), sender, message.plan, message.inference, sequence, message.item
-    head = _HEADER.pack(MAGIC, VERSION, *fields, 0)[:_CHECKED]
-    return head + zlib.crc32(message.payload, zlib.crc32(head)).to_bytes(4, "little") + message.payload
+    head = _HEADER.pack(MAGIC, VERSION, *fields, 0)
+    return head[:_CHECKED] + _checksum(head, message.payload).to_bytes(4, "little") + message.payload
+
+
+def _checksum(head: bytes, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(bytes(4), zlib.crc32(head[:_CHECKED])))
 
 
 def payload_length(head: bytes | bytearray) -> tuple[int, Fault | None]:
@@ -142,7 +146,7 @@ def decode(frame: bytes, tag: bytes = b"") -> Frame | None:
     """The message of a whole frame whose header ``payload_length`` accepts; None if its checksum does not fit."""
     _, _, kind, _, sender, plan, inference, sequence, item, crc = _HEADER.unpack_from(frame)
     payload = frame[HEADER_BYTES:]
-    if zlib.crc32(payload, zlib.crc32(frame[:_CHECKED])) != crc:
+    if _checksum(frame, payload) != crc:
         return None
     device = COORDINATOR if sender == SENDER_COORDINATOR else sender
     return Frame(Message(Kind(kind), plan, device, inference, item, payload), sequence, tag)

@@ -173,7 +173,8 @@ class Coordinator:
                 address = self._workers[other].address.encode()
                 await self._to(dialler, self._connection(dialler).send(Kind.PEERS, item=other, payload=address))
             for device in joined:
-                await self._to(device, self._connection(device).send(Kind.READY))
+                count = sum(device in pair for pair in self._dials)
+                await self._to(device, self._connection(device).send(Kind.READY, item=count))
             await _all(self._ready(device) for device in joined)
         except BaseException:
             self.close()

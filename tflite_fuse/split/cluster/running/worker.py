@@ -122,7 +122,7 @@ class Worker:
             if message.kind == Kind.PEERS and message.item in self._dialled - self._peers.keys():
                 await self._dial(message.item, message.payload.decode("utf-8", "replace"))
             elif message.kind == Kind.READY and not number:
-                if self._awaited | self._dialled:
+                if message.item:
                     await in_time(self._joined.wait(), HANDSHAKE_SECONDS)
                 await coordinator.connection.send(Kind.READY)
             elif message.kind == Kind.START and message.inference > number and len(message.payload) == 4:

@@ -1,0 +1,25 @@
+/* A transport over TCP, for systems with POSIX sockets. */
+#ifndef TFLITE_FUSE_LINK_TCP_H_
+#define TFLITE_FUSE_LINK_TCP_H_
+
+#include "../tflite_fuse_link.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  int listener;
+} tflite_fuse_tcp;
+
+/* Listens at "host:port", port 0 for any, and makes the transport. 0 if that worked. `tcp` must outlive the transport. */
+int tflite_fuse_tcp_listen(tflite_fuse_tcp* tcp, tflite_fuse_transport* transport, const char* address);
+
+/* Where it listens. */
+int tflite_fuse_tcp_port(const tflite_fuse_tcp* tcp);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

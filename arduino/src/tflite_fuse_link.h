@@ -1,0 +1,155 @@
+/* Joins a worker of a split (tflite_fuse_worker.h) to the coordinator and to other workers, over any stream of bytes.
+ *
+ *     static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];          // aligned to 4
+ *     static tflite_fuse_session sessions[3];                 // the coordinator, and two other workers at most
+ *     tflite_fuse_node node;
+ *     tflite_fuse_node_open(&node, &worker, &transport, frame, sessions, 3);
+ *     for (;;) tflite_fuse_node_serve(&node, 1000);           // what comes within a second, or a whole inference
+ *
+ * A transport is four functions: open, send, receive, close, all with a deadline, beside a clock. Whatever is not as it
+ * must be (a damaged message, another plan, somebody lost) ends the inference and all connections; the coordinator is told
+ * why if it can still be reached, and the node waits for the next one. Nothing is allocated, nothing is global.
+ *
+ * A message is a header of 32 bytes and up to 1,400 of payload, little endian:
+ *     0 u16 0xF75E     2 u8 version    3 u8 kind    4 u16 bytes of payload    6 u16 sender, 0xFFFF for the coordinator
+ *     8 u64 plan      16 u32 inference             20 u32 number on this connection, in this direction, from 0
+ *    24 u32 item      28 u32 CRC-32 of header, these four bytes as zeros, and payload
+ */
+#ifndef TFLITE_FUSE_LINK_H_
+#define TFLITE_FUSE_LINK_H_
+
+#include <stdbool.h>
+
+#include "tflite_fuse_worker.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TFLITE_FUSE_LINK_VERSION 1
+#define TFLITE_FUSE_HEADER_BYTES 32
+#define TFLITE_FUSE_FRAME_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_PAYLOAD_BYTES)
+
+/* ---- Messages ---- */
+
+typedef enum {
+  TFLITE_FUSE_HELLO = 1,   /* opens a connection; item: what for, payload: a nonce of 16 bytes */
+  TFLITE_FUSE_WELCOME = 2, /* the answer; item: inferences done, payload: a nonce of 16 bytes */
+  TFLITE_FUSE_PEERS = 3,   /* from the coordinator; item: a worker to connect to, payload: where it listens */
+  TFLITE_FUSE_READY = 4,   /* from the coordinator, and back when there are so many connections (item) to workers */
+  TFLITE_FUSE_START = 5,   /* from the coordinator: an inference; payload: u32 milliseconds it may take */
+  TFLITE_FUSE_DATA = 6,    /* values; item: number among the sender's messages to the receiver in one inference */
+  TFLITE_FUSE_STEP = 7,    /* to the coordinator; item: a step that was computed, payload: u32 microseconds */
+  TFLITE_FUSE_ERROR = 8    /* the sender gives up; item: a fault, and above 16 bits whose, 0xFFFE for its own */
+} tflite_fuse_message_kind;
+
+/* What a connection is for. */
+typedef enum { TFLITE_FUSE_RUN = 1, TFLITE_FUSE_PEER = 2, TFLITE_FUSE_STATUS = 3 } tflite_fuse_wish;
+
+/* Why a connection ends. The numbers travel. */
+typedef enum {
+  TFLITE_FUSE_LINK_OK = 0,
+  TFLITE_FUSE_LINK_LOST = 1,
+  TFLITE_FUSE_LINK_LATE = 2,
+  TFLITE_FUSE_LINK_DAMAGED = 3,
+  TFLITE_FUSE_LINK_OTHER = 4,
+  TFLITE_FUSE_LINK_PLAN = 5,
+  TFLITE_FUSE_LINK_ORDER = 6,
+  TFLITE_FUSE_LINK_KEY = 7,
+  TFLITE_FUSE_LINK_BUSY = 8,
+  TFLITE_FUSE_LINK_STRANGER = 9,
+  TFLITE_FUSE_LINK_COMPUTE = 10,
+  TFLITE_FUSE_LINK_MORE = 256 /* no fault: bytes are missing */
+} tflite_fuse_fault;
+
+typedef struct {
+  uint64_t plan;
+  uint32_t inference;
+  uint32_t sequence;
+  uint32_t item;
+  int16_t sender;
+  uint16_t bytes; /* of the payload, which follows the header */
+  uint8_t kind;
+} tflite_fuse_message_head;
+
+/* Completes a frame whose payload is in place behind the header. frame: aligned to 4. Returns the frame's bytes. */
+size_t tflite_fuse_frame_write(uint8_t* frame, const tflite_fuse_message_head* head);
+
+/* Finds messages in a stream of bytes, however it is cut up. Put at most `wants` bytes at frame + held, then say so:
+ *
+ *     size = receive(parser.frame + parser.held, tflite_fuse_parser_wants(&parser));
+ *     parser.held += size;
+ *     while ((fault = tflite_fuse_parser_next(&parser, &head)) != TFLITE_FUSE_LINK_MORE) ... */
+typedef struct {
+  uint8_t* frame; /* TFLITE_FUSE_FRAME_BYTES, aligned to 4; of a message the payload is at frame + 32 */
+  uint16_t held;
+  uint16_t used; /* bytes of the message that was found last */
+} tflite_fuse_parser;
+
+/* How many bytes to read before it can say more: never beyond the end of a message. At least 1 after LINK_MORE. */
+size_t tflite_fuse_parser_wants(const tflite_fuse_parser* parser);
+
+/* The next message (LINK_OK; it lies in the frame until the next call), LINK_MORE, or for each byte at which none can begin what
+ * is wrong with it (that byte is skipped). */
+tflite_fuse_fault tflite_fuse_parser_next(tflite_fuse_parser* parser, tflite_fuse_message_head* head);
+
+/* ---- Transports ---- */
+
+/* Streams are numbered by the transport, from 0. All return a negative number if the stream is lost. */
+typedef struct {
+  void* user;
+  /* With an address ("host:port", not terminated): a stream to who listens there. Without (NULL): one that somebody else
+   * opened. TFLITE_FUSE_NO_STREAM if there is none in time. */
+  int (*open)(void* user, const char* address, size_t address_bytes, uint32_t milliseconds);
+  /* All bytes, or the stream is lost. */
+  int (*send)(void* user, int stream, const void* data, size_t bytes, uint32_t milliseconds);
+  /* How many bytes came, `bytes` at most; 0: none in time. */
+  int (*receive)(void* user, int stream, void* data, size_t bytes, uint32_t milliseconds);
+  void (*close)(void* user, int stream);
+  /* A clock that runs for ever and wraps around. */
+  uint32_t (*microseconds)(void* user);
+  /* Unpredictable bytes; 0 if that worked. NULL where there are none: then there can be no key. */
+  int (*random)(void* user, void* data, size_t bytes);
+  /* Whether there is one stream, which is always open (a serial line): what is no message while nobody is served is noise
+   * there, and whoever begins anew just says hello. */
+  bool is_line;
+} tflite_fuse_transport;
+
+#define TFLITE_FUSE_NO_STREAM (-1)
+
+/* ---- A worker among others ---- */
+
+/* A connection. Fields are the library's own. */
+typedef struct {
+  int stream;
+  int16_t peer;
+  uint32_t sent, received;
+  bool open;
+} tflite_fuse_session;
+
+/* Fields are the library's own. */
+typedef struct {
+  tflite_fuse_worker* worker;
+  const tflite_fuse_transport* transport;
+  tflite_fuse_session* sessions; /* the coordinator's first */
+  tflite_fuse_parser parser;
+  tflite_fuse_identity identity;
+  uint32_t inference;  /* the last one's number on this connection */
+  uint32_t inferences; /* done in all */
+  uint16_t session_count;
+} tflite_fuse_node;
+
+/* worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this
+ * one talks to. All must outlive the node. */
+void tflite_fuse_node_open(tflite_fuse_node* node, tflite_fuse_worker* worker, const tflite_fuse_transport* transport,
+                           uint8_t* frame, tflite_fuse_session* sessions, uint16_t session_count);
+
+/* Waits for at most so long for something to do, and does it: a connection, a message, a whole inference. The fault that
+ * ended the coordinator's connection, if that happened. */
+tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t milliseconds);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Inferences on 1 to 8 worker processes over TCP while messages and processes suffer; print how each ended.
+
+    bench_faults.py --inferences 1000
+
+Every inference has one kind of fault (WORDS of tests/split/cluster/campaign.py), at moments of a seeded generator. It
+must end in the bytes of TensorFlow Lite Micro or in an error that names a device. Exit code 1 if one did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.arduino.fake_runtime import build, compiler
+from tests.split.cluster.campaign import bad, campaign, table
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
+
+WORKERS = range(1, 9)
+
+
+def main() -> int:
+    """Run all; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inferences", type=int, default=1000, help="shared out over 1 to 8 workers")
+    parser.add_argument("--seed", type=int, default=0)
+    wanted = parser.parse_args()
+    source = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c" / "worker.c"
+    ends: Counter[tuple[str, str]] = Counter()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = folder / "worker"
+        include = f"-I{library_directory()}"
+        build([compiler("gcc"), "-std=c11", "-O2", include, source, *library_sources(), "-o", program])
+        for workers in WORKERS:
+            count = wanted.inferences * workers // len(WORKERS) - wanted.inferences * (workers - 1) // len(WORKERS)
+            ends += asyncio.run(campaign(program, folder, workers, count, wanted.seed))
+            print(f"{workers} workers: {sum(ends.values())} in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print("\n".join(table(ends)))
+    for each in bad(ends):
+        print(each)
+    return 1 if bad(ends) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
