@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rewrite and verify every model of a folder, and print what came of each.
 
-    scripts/bench_corpus.py DIR [--inputs 4] [--time-limit 10]
+    scripts/bench_corpus.py DIR [--inputs 4] [--time-limit 10] [--model-limit 600]
 
 Columns: the arena before, after, and with streamed inputs (bytes, head and tail on a 32-bit target); before over after;
 whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
@@ -12,9 +12,11 @@ stands the geometric mean over models with int8 or uint8 input and at least one 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
@@ -66,6 +68,34 @@ class Row:
         streamed = "-" if self.streamed is None else f"{self.streamed:,}"
         sizes = f"{report.before.arena_bytes:,}", f"{report.after.arena_bytes:,}", streamed
         return (self.name, *sizes, f"{ratio:.2f}", exact, ceiling, self.reason)
+
+
+class _TooLongError(Exception):
+    """A model took longer than it may."""
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    """Raises _TooLongError in what takes longer."""
+
+    def stop(*_: object) -> None:
+        raise _TooLongError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit: float) -> Row:
+    """As ``measured``; a model that takes longer is a row that says so."""
+    try:
+        with _at_most(seconds):
+            return measured(path, name, inputs, time_limit)
+    except _TooLongError:
+        return Row(name, None, None, None, False, f"refused: it took more than {seconds} s")
 
 
 def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
@@ -126,11 +156,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--inputs", type=int, default=4, help="to verify every model on")
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds each search may take")
+    parser.add_argument("--model-limit", type=int, default=600, help="seconds each model may take in all")
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.rglob("*.tflite"))
     rows = []
     for path in paths:
-        rows.append(measured(path, str(path.relative_to(arguments.folder)), arguments.inputs, arguments.time_limit))
+        name = str(path.relative_to(arguments.folder))
+        rows.append(measured_within(arguments.model_limit, path, name, arguments.inputs, arguments.time_limit))
         print("\t".join(rows[-1].cells()), flush=True)
     print()
     print("\n".join(table(rows)))

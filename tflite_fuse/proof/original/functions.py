@@ -138,7 +138,9 @@ def _abs(original: Original, step: Step, x: Int64s) -> Int64s | None:
     """The ratio of the scales is a float32."""
     (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
     distance = np.where(x < point, point - x, x - point)
-    return _rescaled(distance, float(np.float32(scale) / np.float32(out_scale))) + out_point
+    with np.errstate(all="ignore"):
+        ratio = float(np.float32(scale) / np.float32(out_scale))
+    return _rescaled(distance, ratio) + out_point if isfinite(ratio) else None
 
 
 def _relu(original: Original, step: Step, x: Int64s) -> Int64s | None:

@@ -123,7 +123,8 @@ def _lower_quantize(view: OperatorView) -> Lowered:
 
 def _abs(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
     """The quotient of the scales in single precision."""
-    ratio = float(np.float32(source.scale) / np.float32(output.scale))
+    with np.errstate(all="ignore"):  # scales of any size: what is no multiplier is refused below
+        ratio = float(np.float32(source.scale) / np.float32(output.scale))
     return scaled(np.abs(VALUES - source.zero_point), ratio) + output.zero_point
 
 
