@@ -68,7 +68,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
         options: of the rewrite.
         report: about it.
     """
-    if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
+    if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
         return ()
     worth = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
     return (*_about_inputs(rewritten, report, worth), *_about_operators(rewritten, report))[:3]
@@ -78,6 +78,8 @@ def way_out(model: Model, options: FuseOptions) -> str:
     """How a limit on RAM that was refused could be kept, or what comes nearest to it; nothing if no option is left."""
     limit = options.goal.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
+        return ""
+    if options.stream is not None:
         return ""
     reached = next(iter(_ways(model, options)), None)
     if reached is not None:

@@ -12,6 +12,7 @@ from tflite_fuse.advice import rewrite_with_advice
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.fusion.encoding.stream_time import stream_time as stream_time_of
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.plan_check import plan_fault
@@ -22,7 +23,7 @@ from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import DEFAULT_PASSES, read_options
+from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.pipelines.metrics import model_metrics
@@ -30,7 +31,7 @@ from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
-from tflite_fuse.rewriting import rewrite_model
+from tflite_fuse.rewriting import rewrite_model, verify_stream
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.directed import directed
@@ -110,6 +111,8 @@ def rewrite(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
+    stream_time: int | None = None,
+    stream_axis: str | None = None,
     target: str = Target.GENERIC.value,
     cost: str = "macs",
     advise: bool = False,
@@ -138,10 +141,11 @@ def rewrite(
         strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
         int8_io: make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between;
             verification then gives the int8 model what QUANTIZE makes of its input, and compares after DEQUANTIZE.
+        stream_time: make a stream of a model over a window that is called again every so many new steps.
+        stream_axis: ``height`` or ``width``, along which steps lie; None for whichever is longer than 1.
         target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
         cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
-        advise: also work out what other options would bring (``Report.advice``), or which of them would keep a limit
-            on RAM that is out of reach; takes up to as long as the rewrite without its verification.
+        advise: also work out what other options would bring (``Report.advice``), or which keep a limit out of reach.
         progress: called with (what is counted, done, total); a total of 0 is not known.
 
     Raises:
@@ -161,6 +165,7 @@ def rewrite(
         overlap=overlap,
         strips=strips,
         int8_io=int8_io,
+        stream=hop_of(stream_time, stream_axis),
         target=target,
         cost=cost,
         in_place=in_place,
@@ -187,8 +192,7 @@ def pareto(
 ) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
-    RAM is the arena, head and tail on a 32-bit target, each point placed as ``rewrite`` would place it; what its goals
-    reach is among the points. Arguments are those of ``rewrite``.
+    RAM is the arena, head and tail on a 32-bit target, as ``rewrite`` places it. Arguments are those of ``rewrite``.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
@@ -252,7 +256,7 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
         source: path or bytes of a .tflite file.
         inputs: one array per input the original model had, of its shape and type, wherever the input is now. For a
             streamed input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column
-            ``x`` on, as int8 array or bytes; it is asked from top to bottom, and for no pixel twice.
+            ``x`` on, as int8 array or bytes; it is asked from top to bottom, for no pixel twice.
 
     Returns:
         The model's outputs.
@@ -306,6 +310,9 @@ def verify(
     for name, each in zip(names, (first, second), strict=True):
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
             raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
+    stream = stream_time_of(second)
+    if stream is not None and stream_time_of(first) is None:
+        return verify_stream((first_bytes, second_bytes), (first, second), stream, inputs, seed, _counted(progress))
     certificate = validate(first, second)
     shown = certificate if certificate.proven or certificate.blocks else None
     seed = secrets.randbelow(1 << 32) if seed is None else seed

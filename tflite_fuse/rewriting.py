@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.errors import LimitError, ModelError, VerificationError
+from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
+from tflite_fuse.fusion.encoding.stream_time import StreamTime
 from tflite_fuse.fusion.encoding.structs import VERSION
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
@@ -19,16 +21,20 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fuse import FuseResult
 from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import FuseOptions, Hop
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.passes.sliding.stream import Streamed, to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
-from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, Verified
+from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
+from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison
+from tflite_fuse.runtime.over_time import STEPS, compare_over_time
 from tflite_fuse.runtime.witnesses import hear
 
 Counter = Callable[[int, int], None]
@@ -62,13 +68,17 @@ def rewrite_model(
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
-    rewritten, results = _passed(model, options, budget, known, states=True)
+    streamed = None if options.stream is None else to_stream(model, options.stream)
+    meant = model if streamed is None else streamed.model
+    rewritten, results = _passed(meant, options, budget, known, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
         # A search that gave up has left states outside of blocks, where nothing runs them.
+        if streamed is not None:
+            raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
         rewritten, results = _passed(model, options, budget, known, states=False)
     output = serialize_model(rewritten)
     fused = next((result for result in results if isinstance(result, FuseResult)), None)
-    certificate = _proven(model, output, () if fused is None else fused.blocks)
+    certificate = _proven(meant, output, () if fused is None else fused.blocks)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
     after = figures(rewritten, output, arena, known)
@@ -79,12 +89,14 @@ def rewrite_model(
             f"the rewritten model needs {after.arena_bytes:,} bytes"
         )
     sound = plan_fault(model, block_overlaps(model, known)) is None
-    if sound and after.arena_bytes > before.arena_bytes:
+    if sound and after.arena_bytes > before.arena_bytes and streamed is None:
         needs = f"rewritten, it would need an arena of {after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
         return _as_it_was(model, data, before, options, needs)
     files = data if sound else serialize_model(remove_plan(model)), output
     seed = crc32(data) if seed is None else seed
-    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate)
+    over = None if streamed is None else streamed.time
+    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate, over)
+    stream = None if streamed is None else _about_stream(streamed, rewritten, before, after)
     outside = outside_inputs(rewritten)
     report = Report(
         before=before,
@@ -97,6 +109,7 @@ def rewrite_model(
         unverified=heard.why_not,
         second_witness=_verified(heard.second),
         notes=(
+            *(() if streamed is None else streamed.notes),
             *(note for result in results for note in result.notes),
             *outside_notes(outside, outside_reads(rewritten, known)),
             *_about_arena(arena),
@@ -107,6 +120,7 @@ def rewrite_model(
         outside=outside,
         prediction=None if fused is None else fused.prediction,
         reproducible=not budget.braked,
+        stream=stream,
     )
     return output, report
 
@@ -118,7 +132,7 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
         LimitError: other inputs or outputs, or less RAM, were asked for.
     """
     limit = options.goal.max_ram
-    if options.input_mode is not InputMode.RESIDENT or options.int8_io:
+    if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
         raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
     if limit is not None and before.arena_bytes > limit:
         raise LimitError(f"{reason}; an arena of {limit:,} bytes cannot be reached")
@@ -126,6 +140,44 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     outside = outside_inputs(model)
     report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
     return data, report
+
+
+def verify_stream(
+    files: tuple[bytes, bytes],
+    models: tuple[Model, Model],
+    stream: StreamTime,
+    calls: int,
+    seed: int | None,
+    progress: Counter | None,
+) -> Comparison:
+    """A stream beside the model over its window: blocks are proven to be those of the stream the window leads to."""
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    axis = {1: "height", 2: "width"}.get(stream.axis)
+    certificate = validate(to_stream(models[0], Hop(stream.hop, axis)).model, models[1])
+    try:
+        found = compare_over_time(files, models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=progress)
+    except RuntimeUnavailableError as error:
+        return Comparison(True, 0, None, "", "", certificate, str(error))
+    version = tflm.runtime_version() or "unknown"
+    same, runs = found.first_difference is None, 2 * found.calls
+    return Comparison(
+        same, runs, found.first_difference, tflm.RUNTIME_NAME, version, certificate,
+        varied=found.varied, elements=found.elements, seed=seed, unconfined=tflm.unconfined(),
+    )  # fmt: skip
+
+
+def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:
+    state = sum(tensor_nbytes(tensor) for tensor in rewritten.main.tensors if tensor.is_variable)
+    return StreamReport(
+        hop=streamed.time.hop,
+        window=streamed.time.window,
+        valid_after=streamed.time.calls,
+        state_bytes=state,
+        scratch_bytes=after.head_bytes,
+        tail_bytes=after.arena_bytes - after.head_bytes - state,
+        macs_of_window=before.macs,
+        macs_of_call=after.macs,
+    )
 
 
 def _verified(found: Comparison | None) -> Verified | None:

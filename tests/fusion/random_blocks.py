@@ -44,6 +44,9 @@ class BlockMaker(TensorMaker):
             dilation = 2 if kind in (StageKind.CONV, StageKind.DEPTHWISE) and self.rng.random() < 0.1 else 1
             extent = (kernel - 1) * dilation + 1
             before, after = self.rng.randint(0, extent - 1), self.rng.randint(0, extent - 1)
+            if kind in (StageKind.CONV, StageKind.DEPTHWISE) and size > extent and self.rng.random() < 0.2:
+                before, after = -self.rng.randint(0, size - extent), 0  # windows start inside
+                after = -self.rng.randint(0, size + before - extent)
             if size + before + after < extent:
                 kernel, dilation, extent, before, after = 1, 1, 1, 0, 0
             axes.append((kernel, stride, dilation, before, (size + before + after - extent) // stride + 1))
@@ -82,6 +85,10 @@ class BlockMaker(TensorMaker):
 
     def padding(self) -> None:
         top, bottom, left, right = (self.rng.randint(0, 3) for _ in range(4))
+        if self.rng.random() < 0.3:  # it cuts
+            top, left = -self.rng.randint(0, self.source.height - 1), -self.rng.randint(0, self.source.width - 1)
+            bottom = -self.rng.randint(0, self.source.height + top - 1)
+            right = self.rng.choice([right, -self.rng.randint(0, self.source.width + left - 1)])
         shape = self.source.height + top + bottom, self.source.width + left + right, self.source.channels
         value = self.rng.randint(-128, 127)
         self.add_stage(Stage(StageKind.PAD, (self.newest,), -1, padding=(top, left), pad_value=value), shape)

@@ -28,6 +28,25 @@ TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
 
 
+@dataclass(frozen=True)
+class Hop:
+    """That a model over a window of steps is to take only the new ones.
+
+    Attributes:
+        steps: new ones in each call.
+        axis: ``height`` or ``width``, along which they lie; None for whichever is longer than 1.
+    """
+
+    steps: int
+    axis: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise UsageError(f"a hop of {self.steps} steps is none")
+        if self.axis not in (None, "height", "width"):
+            raise UsageError(f"steps lie along height or width, not along {self.axis!r}")
+
+
 Name = TypeVar("Name", bound=Enum)
 
 
@@ -58,6 +77,7 @@ class FuseOptions:
         cost: what counts as compute where a goal speaks of it.
         in_place: kernel set whose operators may overwrite their input; None: none does.
         time_limit: seconds until searches answer with what they have; None for as long as their work takes.
+        stream: make a stream of a model over a window; None for no such thing.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
     """
 
@@ -74,6 +94,7 @@ class FuseOptions:
     cost: WorkUnit = WorkUnit.MACS
     in_place: str | None = None
     time_limit: float | None = None
+    stream: Hop | None = None
     count_tail: bool = True
 
     def __post_init__(self) -> None:
@@ -90,6 +111,12 @@ class FuseOptions:
             raise UsageError(f"there is no kernel set {self.in_place!r}; the sets are {', '.join(KERNEL_SETS)}")
         if "fuse" not in self.passes:
             self._refuse_without_fusion()
+        if self.stream is not None and (self.int8_io or self.input_mode is not InputMode.RESIDENT):
+            raise UsageError(
+                "a stream takes its few steps as the model takes its window: in the arena, of the same type"
+            )
+        if self.stream is not None and self.scheme is not Scheme.AUTO:
+            raise UsageError(f"{self.scheme.value} has no blocks that keep the state of a stream")
         self.search()
 
     def _refuse_without_fusion(self) -> None:
@@ -102,6 +129,7 @@ class FuseOptions:
             "a trade of RAM for compute is what fused blocks offer": (
                 self.goal.least_ram or self.goal.max_compute is not None
             ),
+            "the state of a stream is kept by fused blocks": self.stream is not None,
             f"{self.scheme.value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
         }
         for reason, asked in reasons.items():
@@ -171,3 +199,10 @@ def read_options(
         cost=named(WorkUnit, cost, "compute is counted in macs or instructions, not in {!r}"),
         **others,  # type: ignore[arg-type]
     )
+
+
+def hop_of(steps: int | None, axis: str | None) -> Hop | None:
+    """The stream a user asked for, if so. Raises UsageError."""
+    if steps is None and axis is not None:
+        raise UsageError("an axis of time is that of a stream: say how many new steps a call takes")
+    return None if steps is None else Hop(steps, axis)

@@ -108,6 +108,36 @@ class BlockReport:
 
 
 @dataclass(frozen=True)
+class StreamReport:
+    """What a model over a window became as a stream.
+
+    Attributes:
+        hop, window: new steps in a call, and those of the window.
+        valid_after: calls until the window is full; before, it is as if the input's zero point had been fed.
+        state_bytes, scratch_bytes, tail_bytes: of the arena: what outlives a call; the head, which other models may use
+            between calls; the rest.
+        macs_of_window, macs_of_call: multiply-accumulates for each window, before and after.
+    """
+
+    hop: int
+    window: int
+    valid_after: int
+    state_bytes: int
+    scratch_bytes: int
+    tail_bytes: int
+    macs_of_window: int
+    macs_of_call: int
+
+    def __str__(self) -> str:
+        ratio = self.macs_of_call / max(self.macs_of_window, 1)
+        return (
+            f"stream: {self.hop} of {self.window} steps a call, valid from call {self.valid_after} on; "
+            f"{self.macs_of_window:,} -> {self.macs_of_call:,} MACs a window ({ratio:.3f}); RAM {self.state_bytes:,} B "
+            f"of state + {self.scratch_bytes:,} B of scratch + {self.tail_bytes:,} B of tail"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """Before and after, what was proven, and why.
 
@@ -121,6 +151,8 @@ class Report:
     ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
     ran both models instead. ``unchanged`` says why the written file is the one that was read.
     ``advice`` are sentences about what other options would bring, where they were asked for.
+    ``stream`` is there where a model over a window became a stream: then ``proven`` is that blocks are those of the
+    stream's operators, ``verified`` that the stream gives what the window's model gives on every window of a sequence.
     """
 
     before: Figures
@@ -139,6 +171,7 @@ class Report:
     second_witness: Verified | None = None
     unchanged: str | None = None
     advice: tuple[str, ...] = ()
+    stream: StreamReport | None = None
 
     def claim(self) -> str:
         """What was proven and what was tested."""

@@ -30,6 +30,8 @@ def sentences(report: Report, target: str) -> Iterator[str]:
     yield from (f"- {name} {claim}" for name, claim in report.optimal.items())
     if report.estimate_bytes is not None:
         yield f"- the search for blocks estimated {report.estimate_bytes:,} B"
+    if report.stream is not None:
+        yield f"- {report.stream}"
     yield from (f"- advice: {line}" for line in report.advice)
     before, after = report.before.arena_bytes, report.after.arena_bytes
     yield f"{target}: arena {before:,} -> {after:,} bytes; {report.claim()}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
+from tflite_fuse.fusion.encoding.stream_time import StreamTime
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
@@ -19,6 +20,7 @@ from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.over_time import compare_over_time
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
 from tflite_fuse.runtime.watched import watched
@@ -51,6 +53,7 @@ def hear(
     seed: int,
     progress: Callable[[int, int], None] | None,
     watch: Certificate | None = None,
+    stream: StreamTime | None = None,
 ) -> Testimony:
     """Run an original and what was made of it.
 
@@ -63,6 +66,7 @@ def hear(
         seed: of the random ones among them, and of the search for telling ones.
         progress: told of every one.
         watch: what is known of tensors of both (see ``watched``).
+        stream: where the second is a stream of the first one's window: they are run over a sequence of calls.
 
     Raises:
         VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
@@ -76,6 +80,8 @@ def hear(
         return Testimony(None, why)
     given: Sequence[Sequence[Array]] = ()
     try:
+        if stream is not None:
+            return _over_time(models, files, seed, progress, stream)
         given = generate_inputs(models[0], inputs, seed)
         seen = watched(models, watch)
         given = directed(models[0], given, seen.first, seed)
@@ -101,6 +107,27 @@ def hear(
     notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
     notes += [] if oracle.warning is None else [oracle.warning]
     return Testimony(oracle, notes=tuple(notes))
+
+
+def _over_time(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+    stream: StreamTime,
+) -> Testimony:
+    """A stream beside the model over its window."""
+    found = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
+    if found.first_difference is not None:
+        raise VerificationError(
+            f"the stream does not compute the window's bytes: {found.first_difference}; nothing was written"
+        )
+    version = tflm.runtime_version() or "unknown"
+    oracle = Comparison(
+        True, 2 * found.calls, None, tflm.RUNTIME_NAME, version, varied=found.varied, elements=found.elements
+    )
+    notes = [f"run over two sequences of {found.calls} calls, seed {seed}, beside the model over the window"]
+    return Testimony(oracle, notes=(*notes, *([] if oracle.warning is None else [oracle.warning])))
 
 
 def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:

@@ -298,3 +298,32 @@ def mobile_network(size: int = 96, width: float = 0.25, classes: int = 10, seed:
     for filters, stride in separable:
         x = b.conv(b.depthwise(x, 3, stride, activation="RELU6"), int(filters * width), activation="RELU6")
     return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])
+
+
+def keyword_network(
+    steps: int = 49, features: int = 10, channels: int = 64, blocks: int = 4, classes: int = 12, seed: int = 0
+) -> Model:
+    """Depthwise separable convolutions over a window of features, padded along features and not along time.
+
+    The DS-CNN of Zhang et al. 2017, "Hello Edge", with windows that stay inside the image's rows.
+    """
+    b = ModelBuilder(seed)
+    beside = (0, 0, 1, 1)
+    x = b.conv(b.input((1, steps, features, 1)), channels, (10, 4), 2, beside, "RELU")
+    for _ in range(blocks):
+        x = b.depthwise(x, 3, 1, beside, "RELU")
+        x = b.conv(x, channels, activation="RELU")
+    image = x.shape[1], x.shape[2]
+    x = b.reshape(b.average_pool(x, image, image, "VALID"), (1, channels))
+    return b.build([b.softmax(b.fully_connected(x, classes))])
+
+
+def temporal_network(
+    dilations: Sequence[int] = (1, 2, 4, 8, 1, 2, 4, 8), kernel: int = 3, channels: int = 64, seed: int = 0
+) -> Model:
+    """A temporal convolutional network: dilated convolutions over just the steps that the last one's output needs."""
+    b = ModelBuilder(seed)
+    x = b.input((1, 1 + (kernel - 1) * sum(dilations), 1, channels))
+    for dilation in dilations:
+        x = b.conv(x, channels, (kernel, 1), 1, "VALID", "RELU", dilation=(dilation, 1))
+    return b.build([x])

@@ -51,6 +51,7 @@ typedef struct {
   uint8_t packed_pixels;          /* neighbouring pixels computed together if weights are packed, if more than one */
   bool has_window;                /* kernel, stride and dilation may differ from 1, taps may fall outside the image */
   bool has_padding;               /* the same of the padding */
+  bool cuts;                      /* padding may be negative: windows start inside the image */
   bool spreads;                   /* dilation is that of the input: windows lie on its pixels spread out */
   bool keeps_channels;            /* inputs have as many channels as the output */
   bool keeps_extent;              /* and as many rows and columns */

@@ -132,6 +132,11 @@ static inline int32_t tflite_fuse_history(const tflite_fuse_stage* stage, const 
   return stage->pad_top * output->width + stage->pad_left;
 }
 
+/* Bytes of a time step of a STATE stage's output: a row, or of an only row a pixel. */
+static inline int32_t tflite_fuse_step_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
+  return (stage->pad_top > 0 ? output->width : 1) * output->channels;
+}
+
 /* uint8 values as int8 ones of 128 less, and back. */
 static inline void tflite_fuse_flip(int8_t* values, size_t count) {
   const size_t words = count / 4;

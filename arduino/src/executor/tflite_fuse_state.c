@@ -26,8 +26,11 @@ void tflite_fuse_fill_states(const tflite_fuse_machine* m) {
     if (mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !m->block->zeros_mean_reset) {
       memcpy(pixels, m->block->constants + stage->table_offset, bytes);
     } else if (mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET) {
-      for (size_t i = 0; i < bytes; i += channels) {
-        memcpy(pixels + i, m->block->constants + stage->pad_offset, channels);
+      const bool has_step = stage->weights_offset != TFLITE_FUSE_NONE;
+      const uint8_t* from = m->block->constants + (has_step ? stage->weights_offset : stage->pad_offset);
+      const size_t each = has_step ? (size_t)tflite_fuse_step_bytes(stage, output) : channels;
+      for (size_t i = 0; i < bytes; i += each) {
+        memcpy(pixels + i, from, each);
       }
     }
   }

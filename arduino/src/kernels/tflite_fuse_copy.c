@@ -18,6 +18,7 @@ const tflite_fuse_entry tflite_fuse_kind_pad = {
     .max_inputs = 1,
     .operands = 1,
     .has_padding = true,
+    .cuts = true,
     .keeps_channels = true,
     .compute = copy,
 };
@@ -49,6 +50,14 @@ static bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* 
          block->header->tile_height >= driven->height && block->header->tile_width >= driven->width;
 }
 
+/* What a reset leaves of a step, if not all of it is the pixel that pads. History is whole steps: see fits_state. */
+static int64_t reset_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                           const tflite_fuse_tensor* output) {
+  (void)input;
+  const bool is_plain = stage->weight_layout == TFLITE_FUSE_LAYOUT_PLAIN;
+  return !is_plain ? -1 : stage->weights_offset == TFLITE_FUSE_NONE ? 0 : tflite_fuse_step_bytes(stage, output);
+}
+
 static bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                                    int64_t room) {
   (void)table;
@@ -63,6 +72,7 @@ const tflite_fuse_entry tflite_fuse_kind_state = {
     .has_padding = true,
     .keeps_channels = true,
     .fits = fits_state,
+    .weight_bytes = reset_bytes,
     .table_is_sound = first_history_is_sound,
     .compute = copy,
 };

@@ -193,7 +193,7 @@ def test_options_survive_being_read_and_written() -> None:
         ({"bias": np.zeros(2, np.int32)}, "needs 3 biases"),
         ({"requantization": None}, "needs 3 multipliers"),
         ({"stride": (0, 1)}, "impossible window"),
-        ({"padding": (-1, 0)}, "impossible padding"),
+        ({"padding": (-40000, 0)}, "impossible padding"),
         ({"activation_min": 3, "activation_max": 2}, "clamps to 3...2"),
         ({"inputs": (1,)}, "before it is computed"),
         ({"inputs": (0, 0)}, "reads 2 tensors"),

@@ -125,7 +125,8 @@ def _check_window(check: StageCheck, window: Window) -> None:
     unused = stage.dilation if window is Window.SPREAD else stage.spread
     check.require(unused == (1, 1), f"has an impossible window {numbers}")
     pads = 0 if window is Window.PIXEL else MAX_WINDOW
-    check.require(all(0 <= number <= pads for number in stage.padding), f"has impossible padding {stage.padding}")
+    least = -pads if KINDS[stage.kind].cuts else 0
+    check.require(all(least <= number <= pads for number in stage.padding), f"has impossible padding {stage.padding}")
     rows, columns = stage_windows(stage)
     tall, wide = (stage.kernel_size[0] if rows.spread == 1 else rows.most(1)), max(columns.most(1), stage.stride[1])
     check.require(tall * wide <= MAX_TAPS, f"spans more than {MAX_TAPS} pixels at once")

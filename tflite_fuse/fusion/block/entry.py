@@ -197,6 +197,8 @@ class Kind:
         reads_real, writes_real: whether its inputs, its output are float32.
         by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
             way everywhere.
+        cuts: whether its padding may be negative: windows then start so far inside the input, whose end they need not
+            reach.
         sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
             input; 0 if it keeps none and writes pixel by pixel.
         outside: the value every pixel outside its input has, from the stage and that input.
@@ -217,6 +219,7 @@ class Kind:
     reads_real: bool = False
     writes_real: bool = False
     by_value: bool = False
+    cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None

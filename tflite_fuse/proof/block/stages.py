@@ -139,8 +139,13 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Differen
     try:
         if meaning.weights is not None:
             yield from _weighted(view, meaning)
+        elif meaning.left:
+            left = view.constants.take(view.desc.weights_offset, len(meaning.left), "step after a reset")
+            yield from _array_differences("value after a reset", np.frombuffer(meaning.left, np.int8), left)
+            view.count("values after a reset", len(meaning.left))
         else:
             yield from _none("weights offset", view.desc.weights_offset)
+        if meaning.weights is None:
             if view.desc.weight_layout != WeightLayout.PLAIN:
                 yield Difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
             yield from _unweighted(view, meaning)

@@ -74,7 +74,10 @@ def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool
 
 
 def sliced(original: Original, step: Step) -> Meaning | None:
-    """SLICE or STRIDED_SLICE of rows and columns: every n'th of them, as a RESIZE that has them where they are."""
+    """SLICE or STRIDED_SLICE of rows and columns: every n'th of them, as a RESIZE that has them where they are.
+
+    Neighbouring ones are a PAD that cuts.
+    """
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
     dims = original.tensors[step.inputs[0]].dims
     same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
@@ -87,6 +90,12 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     rows, columns = ([0], [0], *kept[1:-1])[-2:]
     if (len(rows), len(columns)) != output[:2] or len(dims) == 1:
         return None
+    if rows == list(range(rows[0], rows[-1] + 1)) and columns == list(range(columns[0], columns[-1] + 1)):
+        zero = original.activation(step.inputs[0])
+        return Meaning(
+            step, StageKind.PAD, (step.inputs[0],), step.outputs[0], (source,), output, padding=(-rows[0], -columns[0]),
+            pad=0 if zero is None else zero[1],
+        )  # fmt: skip
     axes = []
     for places in (rows, columns):
         rate = Fraction(places[1] - places[0] if len(places) > 1 else 1)

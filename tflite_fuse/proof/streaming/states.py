@@ -25,6 +25,7 @@ Name = tuple[object, ...]
 Numbers = npt.NDArray[np.int64]
 
 _NOT_THE_RUNTIMES = OperatorCode(32, "", 1, 32)
+_STATE = "CUSTOM:TFLITE_FUSE_STATE"
 _MOST = 1 << 22
 
 
@@ -39,6 +40,7 @@ class State:
         new, window: the tensor of the new steps, and that of earlier and new ones.
         fill: what a reset leaves.
         first: the earlier steps of the first run; empty if they are all ``fill``.
+        step: what a reset leaves of every step, empty if all its values are ``fill``.
     """
 
     steps: frozenset[int]
@@ -48,6 +50,7 @@ class State:
     window: int
     fill: int
     first: bytes
+    step: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,11 @@ class States:
 def find_states(original: Original) -> States:
     """The states, each added to the original as a step from new steps to window."""
     model = original.model
+    native = list(_native_states(original))
+    for each in native:
+        _add_step(original, each)
     if not any(step.name == "VAR_HANDLE" for step in original.steps):
-        return States()
+        return States(tuple(native))
     places = _places(model, model.main)
     beside = [_places(model, graph) for graph in model.subgraphs[1:]]
     once = _initializers(model)
@@ -100,10 +106,30 @@ def find_states(original: Original) -> States:
             found.append(state)
             for place in by:
                 only[place].discard(name)
-            inputs, outputs = (state.new,), (state.window,)
-            operator = Operator(0, inputs, outputs)
-            original.add_step(StateStep(state.joining.label, "STATE", operator, _NOT_THE_RUNTIMES, state))
-    return States(tuple(found), {place: graph for place, graph in once.items() if not only[place]})
+            _add_step(original, state)
+    return States((*native, *found), {place: graph for place, graph in once.items() if not only[place]})
+
+
+def _add_step(original: Original, state: State) -> None:
+    operator = Operator(0, (state.new,), (state.window,))
+    original.add_step(StateStep(state.joining.label, "STATE", operator, _NOT_THE_RUNTIMES, state))
+
+
+def _native_states(original: Original) -> Iterator[State]:
+    """States that the original itself speaks of: new steps, and what a reset leaves in all earlier ones."""
+    for place, step in enumerate(tuple(original.steps)):
+        if step.name != _STATE or len(step.inputs) != 2 or len(step.outputs) != 1:
+            continue
+        (new, constant), (window,) = step.inputs, step.outputs
+        zero, fill = original.activation(window), original.content(constant)
+        source, output = original.image(new), original.image(window)
+        if zero is None or original.activation(new) != zero or source is None or output is None or not fill:
+            continue
+        alike = len(set(fill)) == 1
+        value = int.from_bytes(fill[:1], "little", signed=True) if alike else zero[1]
+        steps = (output[0] if output[0] > source[0] else output[1]) if output[2] else 0
+        if alike or len(fill) * steps == prod(output):
+            yield State(frozenset({place}), -1, step, new, window, value, b"", b"" if alike else fill)
 
 
 def state_meaning(original: Original, step: Step) -> Meaning | None:
@@ -119,7 +145,7 @@ def state_meaning(original: Original, step: Step) -> Meaning | None:
         return None
     return Meaning(
         step, StageKind.STATE, (state.new,), state.window, (source,), window, padding=padding,
-        pad=state.fill, first=state.first,
+        pad=state.fill, first=state.first, left=state.step,
     )  # fmt: skip
 
 

@@ -69,6 +69,7 @@ const tflite_fuse_entry tflite_fuse_kind_conv = {
     .operands = 1,
     .has_window = true,
     .has_padding = true,
+    .cuts = true,
     .weight_bytes = weight_bytes,
     .table_is_sound = tflite_fuse_channels_are_sound,
     .compute = tflite_fuse_conv,

@@ -110,6 +110,7 @@ const tflite_fuse_entry tflite_fuse_kind_depthwise = {
     .packed_pixels = TFLITE_FUSE_DEPTHWISE_PIXELS,
     .has_window = true,
     .has_padding = true,
+    .cuts = true,
     .fits = fits_multiplier,
     .weight_bytes = weight_bytes,
     .table_is_sound = tflite_fuse_channels_are_sound,

@@ -1,4 +1,4 @@
-"""Kinds that compute nothing: PAD, CONCATENATION along channels, and SOURCE, whose pixels come from a callback."""
+"""Kinds that compute nothing: PAD, which also cuts, CONCATENATION along channels, and SOURCE, fed by a callback."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[
 
 def _check_pad(check: StageCheck) -> None:
     source, (top, left) = check.sources[0], check.stage.padding
-    inside = top + source.height <= check.output.height and left + source.width <= check.output.width
-    check.require(inside and source.channels == check.output.channels, f"cuts {source.name}")
+    inside = -top < source.height and -left < source.width
+    check.require(inside and source.channels == check.output.channels, f"leaves nothing of {source.name}")
 
 
 def _pad(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((_, values),) = operands
     top, left = stage.padding
     bottom, right = output.height - top - values.shape[0], output.width - left - values.shape[1]
-    if min(top, left, bottom, right) < 0:
-        raise BlockError(f"A PAD stage cannot make {output.name} smaller than its input.")
-    return np.pad(values, ((top, bottom), (left, right), (0, 0)), constant_values=stage.pad_value)
+    added = [(max(before, 0), max(behind, 0)) for before, behind in ((top, bottom), (left, right))]
+    padded = np.pad(values, (*added, (0, 0)), constant_values=stage.pad_value)
+    return padded[max(-top, 0) :, max(-left, 0) :][: output.height, : output.width]
 
 
 def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
@@ -97,6 +97,7 @@ def _pad_value(view: OperatorView, output: Activation) -> int:
 PAD = Kind(
     StageKind.PAD,
     window=Window.SHIFTED,
+    cuts=True,
     outside=lambda stage, source: stage.pad_value,
     check=_check_pad,
     reference=_pad,

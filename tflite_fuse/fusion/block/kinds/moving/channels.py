@@ -92,6 +92,8 @@ def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
                 raise BlockError(
                     "it moves no whole channels, the same for all pixels, and not every n'th row or column"
                 )
+            if stage.kind is StageKind.PAD:
+                stage = replace(stage, pad_value=source.zero_point)
             return Lowered(stage, (source,), output, output.shape)
         if sources == tuple(range(source.shape[2])):
             return Lowered(None, (source,), output)

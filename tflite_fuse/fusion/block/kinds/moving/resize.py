@@ -153,7 +153,12 @@ MOST_SKIPPED = 3
 
 
 def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
-    """Every n'th of an image's rows and columns as a stage; None where windows would have to reach far."""
+    """Every n'th of an image's rows and columns as a stage; None where windows would have to reach far.
+
+    Neighbouring ones are what a PAD that cuts leaves.
+    """
+    if all(before + 1 == after for places in (rows, columns) for before, after in pairwise(places)):
+        return Stage(StageKind.PAD, (), -1, padding=(-rows[0], -columns[0]))
     axes = []
     for places in (rows, columns):
         steps = {after - before for before, after in pairwise(places)} or {1}

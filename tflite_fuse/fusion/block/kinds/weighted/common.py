@@ -99,7 +99,8 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
 
 def taps(stage: Stage, source: Int64Array, output: BlockTensor, fill: int) -> Iterator[tuple[int, int, Int64Array]]:
     """Each tap (ky, kx) of a window stage and what it sees: int64 [Hout, Wout, Cin], ``fill`` outside the input."""
-    (top, left), (stride_y, stride_x) = stage.padding, stage.stride
+    (stride_y, stride_x), (cut_y, cut_x) = stage.stride, (max(-before, 0) for before in stage.padding)
+    source, (top, left) = source[cut_y:, cut_x:], (max(before, 0) for before in stage.padding)
     last_row, last_column = (output.height - 1) * stride_y, (output.width - 1) * stride_x
     bottom = max(0, last_row + stage.extent[0] - top - source.shape[0])
     right = max(0, last_column + stage.extent[1] - left - source.shape[1])

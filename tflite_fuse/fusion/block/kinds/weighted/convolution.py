@@ -81,6 +81,7 @@ def _lower(view: OperatorView) -> Lowered:
 CONV = Kind(
     StageKind.CONV,
     window=Window.SLIDING,
+    cuts=True,
     check=_check,
     reference=_reference,
     encode_table=encode_weighted,

@@ -104,6 +104,7 @@ def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> 
 DEPTHWISE = Kind(
     StageKind.DEPTHWISE,
     window=Window.SLIDING,
+    cuts=True,
     check=_check,
     reference=_reference,
     encode_table=encode_weighted,

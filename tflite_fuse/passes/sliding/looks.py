@@ -1,0 +1,294 @@
+"""How operators look along time: which steps of their inputs a step of their output needs.
+
+    CONV_2D of 10 taps, stride 2, over 49 steps, padded SAME: output step r reads the input steps 2 r - 4 … 2 r + 5
+
+An operator that has no such answer, as a SOFTMAX over all steps, needs its whole input; the reason says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.block.operators.movement import MOVES, moved
+from tflite_fuse.fusion.block.operators.operands import read_constant, tensor_name
+from tflite_fuse.fusion.block.operators.view import SAME, OperatorView
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType
+
+
+@dataclass(frozen=True)
+class Time:
+    """Where the steps of a tensor are: ``steps`` times ``values`` values, nothing before them.
+
+    Attributes:
+        axis: of the tensor's dimensions; it is ``steps`` long, or, where a step is no dimension of its own,
+            ``steps * each``.
+        steps: how many.
+        each: elements of that axis a step takes.
+    """
+
+    axis: int
+    steps: int
+    each: int = 1
+
+
+class Way(Enum):
+    """How an operator is written for another number of steps."""
+
+    ALIKE = "with other shapes"
+    WINDOW = "as a window that pads nothing, behind a PAD"
+    PAD = "as a PAD of other amounts"
+    VIEW = "not at all: its output is a part of its input"
+
+
+@dataclass(frozen=True)
+class Look:
+    """Output step r reads ``taps`` input steps from ``stride * r - before`` on, ``apart`` from one another.
+
+    Attributes:
+        times: where the steps of each output are.
+        columns: what the operator pads the other axis of its image with, (before, behind): the steps are padded beside.
+        fill: the int8 value outside the window, None for the input's zero point.
+    """
+
+    times: tuple[Time, ...]
+    way: Way = Way.ALIKE
+    taps: int = 1
+    apart: int = 1
+    stride: int = 1
+    before: int = 0
+    columns: tuple[int, int] = (0, 0)
+    fill: int | None = None
+
+    @property
+    def reach(self) -> int:
+        """Steps from the first to the last one read, both counted."""
+        return (self.taps - 1) * self.apart + 1
+
+    @property
+    def steps(self) -> int:
+        return self.times[0].steps
+
+    @property
+    def late(self) -> bool:
+        """Whether earlier steps are kept before the operator and not behind it: it computes nothing."""
+        return self.way in (Way.VIEW, Way.PAD)
+
+
+Times = Mapping[int, Time]
+"""The tensors that have steps."""
+
+
+def look_of(model: Model, operator: Operator, times: Times) -> Look:
+    """How an operator looks along time.
+
+    Args:
+        model: of the operator.
+        operator: one that reads at least one tensor with steps.
+        times: those it may read.
+
+    Raises:
+        BlockError: it needs all steps at once, and why.
+    """
+    name = operator_name(model, operator)
+    outputs = operator.outputs or ()
+    if name not in _LOOKS or not outputs:
+        raise BlockError(f"{name.replace('CUSTOM:', 'the custom operator ')} needs all steps at once")
+    return _LOOKS[name](_Seen(model, operator, name, times))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    model: Model
+    operator: Operator
+    name: str
+    times: Times
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.operator.inputs or ()
+
+    @property
+    def output(self) -> int:
+        return (self.operator.outputs or (-1,))[0]
+
+    def dims(self, tensor: int) -> tuple[int, ...]:
+        return self.model.main.tensors[tensor].dims
+
+    @property
+    def time(self) -> Time:
+        """Of the first input with steps."""
+        return next(self.times[tensor] for tensor in self.inputs if tensor in self.times)
+
+    def option(self, name: str, default: int = 0) -> int:
+        value = get_options(self.operator).get(name, default)
+        if not isinstance(value, int):
+            raise BlockError(f"its option {name} is {value}")
+        return value
+
+    def constant(self, position: int, what: str) -> list[int]:
+        tensor = self.inputs[position] if position < len(self.inputs) else -1
+        values: list[int] = read_constant(self.model, tensor, TensorType.INT32, what).ravel().tolist()
+        return values
+
+    def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
+        """Steps of every output along an axis. Raises BlockError: its shape is another one."""
+        found = Time(axis, steps)
+        for tensor in self.operator.outputs or ():
+            dims = self.dims(tensor)
+            if axis >= len(dims) or dims[axis] != steps or prod(dims[:axis]) != 1:
+                raise BlockError(f"its output {tensor_name(self.model, tensor)} has no {steps} steps one after another")
+        return (found,) * len(self.operator.outputs or ())
+
+
+def _each(seen: _Seen) -> Look:
+    """Value by value: every tensor with steps has the output's shape, every constant is the same for all steps."""
+    wanted, axis = seen.dims(seen.output), seen.time.axis
+    for tensor in seen.inputs:
+        if tensor < 0:
+            continue
+        dims = seen.dims(tensor)
+        if tensor in seen.times:
+            if dims != wanted or seen.times[tensor] != seen.time:
+                raise BlockError(f"it repeats {tensor_name(seen.model, tensor)}")
+            continue
+        if not seen.model.buffers[seen.model.main.tensors[tensor].buffer].data:
+            raise BlockError(f"it meets {tensor_name(seen.model, tensor)}, which is there once for all steps")
+        own = axis - (len(wanted) - len(dims))
+        if own >= 0 and dims[own] != 1:
+            raise BlockError(f"its constant {tensor_name(seen.model, tensor)} differs from step to step")
+    return Look(seen.outputs_as(axis, seen.time.steps))
+
+
+def _sliding(seen: _Seen) -> Look:
+    time, source = seen.time, seen.inputs[0]
+    if source not in seen.times or len(seen.dims(source)) != 4 or time.axis not in (1, 2):
+        raise BlockError("its input is no image with steps as rows or columns")
+    across, (sign, other) = 3 - time.axis, ("hw", "wh")[time.axis - 1]
+    if seen.name.endswith("POOL_2D"):
+        taps = {axis: seen.option(f"filter_{'height' if axis == 1 else 'width'}") for axis in (1, 2)}
+    else:
+        taps = {axis: seen.dims(seen.inputs[1])[axis] for axis in (1, 2)}
+    stride, apart = seen.option(f"stride_{sign}"), seen.option(f"dilation_{sign}_factor", 1)
+    steps = seen.dims(seen.output)[time.axis]
+    pads = seen.option("padding") == SAME
+    before, _ = _padding(time.steps, steps, taps[time.axis], stride, apart) if pads else (0, 0)
+    wide = seen.dims(source)[across], seen.dims(seen.output)[across], taps[across]
+    beside = (seen.option(f"stride_{other}"), seen.option(f"dilation_{other}_factor", 1))
+    columns = _padding(*wide, *beside) if pads else (0, 0)
+    found = Look(seen.outputs_as(time.axis, steps), Way.WINDOW, taps[time.axis], apart, stride, before, columns)
+    if (steps - 1) * stride - before >= time.steps or min(stride, apart, taps[time.axis], steps) < 1:
+        raise BlockError("its windows do not lie on its input")
+    if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + found.reach > time.steps):
+        raise BlockError("it averages fewer values at the edges of the window")
+    return found if seen.name != "MAX_POOL_2D" else Look(**{**vars(found), "fill": -128})
+
+
+def _padding(length: int, size: int, taps: int, stride: int, apart: int) -> tuple[int, int]:
+    """What SAME adds before and behind an axis."""
+    missing = max((size - 1) * stride + (taps - 1) * apart + 1 - length, 0)
+    return missing // 2, missing - missing // 2
+
+
+def _pad(seen: _Seen) -> Look:
+    time, amounts = seen.time, seen.constant(1, "paddings")
+    if len(amounts) != 2 * len(seen.dims(seen.inputs[0])) or min(amounts) < 0:
+        raise BlockError("its paddings are no amounts for each dimension")
+    before, behind = amounts[2 * time.axis : 2 * time.axis + 2]
+    times = seen.outputs_as(time.axis, time.steps + before + behind)
+    return Look(times, Way.PAD, before=before)
+
+
+def _rename(seen: _Seen) -> Look:
+    """A RESHAPE that leaves steps together."""
+    time, dims, source = seen.time, seen.dims(seen.output), seen.dims(seen.inputs[0])
+    values = prod(source) // time.steps
+    for axis, length in enumerate(dims):
+        if length == time.steps and prod(dims[:axis]) == 1 and prod(dims[axis + 1 :]) == values:
+            return Look((Time(axis, time.steps),))
+    raise BlockError(f"it makes {list(dims)} of {list(source)}, which mixes the steps")
+
+
+def _transpose(seen: _Seen) -> Look:
+    order = seen.constant(1, "permutation")
+    if sorted(order) != list(range(len(seen.dims(seen.inputs[0])))):
+        raise BlockError("its permutation is none")
+    return Look(seen.outputs_as(order.index(seen.time.axis), seen.time.steps))
+
+
+def _mean(seen: _Seen) -> Look:
+    rank, time = len(seen.dims(seen.inputs[0])), seen.time
+    axes = {axis % rank for axis in seen.constant(1, "axes")}
+    if time.axis in axes:
+        raise BlockError("it averages over all steps")
+    gone = 0 if seen.option("keep_dims") else sum(axis < time.axis for axis in axes)
+    return Look(seen.outputs_as(time.axis - gone, time.steps))
+
+
+def _joining(seen: _Seen) -> Look:
+    time, rank = seen.time, len(seen.dims(seen.output))
+    if any(seen.times.get(tensor) != time for tensor in seen.inputs):
+        raise BlockError("it joins what has other steps, or none")
+    if seen.option("axis") % rank == time.axis:
+        raise BlockError("it joins along time")
+    return Look(seen.outputs_as(time.axis, time.steps))
+
+
+def _moving(seen: _Seen) -> Look:
+    """SLICE, STRIDED_SLICE, GATHER and SPLIT: some of the steps, or some of the values of every step."""
+    view = OperatorView(seen.model, seen.inputs, seen.output, get_options(seen.operator))
+    source, parts = moved(seen.name, view, seen.operator.outputs or ())
+    time = seen.times.get(source.index)
+    if time is None:
+        raise BlockError("what it moves has no steps")
+    values = source.elements // time.steps
+    steps = [part.ravel()[:: max(part.size // seen.dims(t)[time.axis], 1)] // values if part.ndim > time.axis else None
+             for part, t in zip(parts, seen.operator.outputs or (), strict=True)]  # fmt: skip
+    first = parts[0]
+    rows = steps[0]
+    if rows is None or len(rows) != first.shape[time.axis]:
+        raise BlockError("it mixes the steps")
+    if all(part.size % time.steps == 0 for part in parts):
+        alike = (_same_of_each(part, time.steps, values) for part in parts)
+        if all(alike) and all(part.shape[time.axis] == time.steps for part in parts):
+            return Look(seen.outputs_as(time.axis, time.steps))
+    whole = np.arange(source.elements, dtype=np.int32).reshape(source.dims)
+    if len(parts) != 1 or not np.array_equal(np.take(whole, rows, time.axis), first):
+        raise BlockError("it takes other values of some steps than of others")
+    stride = int(rows[1] - rows[0]) if len(rows) > 1 else 1
+    if stride < 1 or np.any(np.diff(rows) != stride):
+        raise BlockError("it takes steps in another order")
+    times = seen.outputs_as(time.axis, len(rows))
+    return Look(times, Way.VIEW, stride=stride, before=-int(rows[0]))
+
+
+def _same_of_each(part: np.ndarray[tuple[int, ...], np.dtype[np.int32]], steps: int, values: int) -> bool:
+    by_step = part.reshape(steps, -1)
+    return bool(
+        np.array_equal(by_step - by_step[:1], np.broadcast_to(np.arange(steps)[:, None] * values, by_step.shape))
+    )
+
+
+_BY_VALUE = (
+    "ABS ADD CAST DEQUANTIZE DIV ELU EXP HARD_SWISH LEAKY_RELU LOGISTIC MAXIMUM MINIMUM MUL NEG PRELU QUANTIZE RELU "
+    "RELU6 RELU_N1_TO_1 RSQRT SQRT SQUARE SQUARED_DIFFERENCE SUB TANH"
+)
+
+_LOOKS: Mapping[str, Callable[[_Seen], Look]] = {
+    **dict.fromkeys(_BY_VALUE.split(), _each),
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"), _sliding),
+    **dict.fromkeys(("PAD", "PADV2"), _pad),
+    **dict.fromkeys(("RESHAPE", "EXPAND_DIMS", "SQUEEZE"), _rename),
+    **dict.fromkeys(("GATHER", "SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE"), _moving),
+    "CONCATENATION": _joining,
+    "MEAN": _mean,
+    "TRANSPOSE": _transpose,
+}
+assert set(MOVES) - {"UNPACK"} <= set(_LOOKS)

@@ -1,0 +1,326 @@
+"""From a model over a window of T steps to one that takes the H new ones: what is computed once, and what again.
+
+A tensor of the window's model has rows; row r of one call is row r + H of the call before, seen with the tensor's own
+spacing of rows. So the new model computes new rows alone and keeps as many earlier ones as their readers look back on.
+
+    spacing S (input steps from row to row: the product of the strides before), hop H, gap g = gcd(S, H)
+
+One row in g input steps is computed, H / g in each call, and readers look at every (S / g)'th. Where S divides H these
+are the window's rows themselves; else they are the rows of all phases, of which a window sees one. Convolutions of
+stride s become ones of stride gcd(S s, H) / g and of dilation S / g: the strides are now in their readers' dilations.
+
+Rows that see the window's edges are others in every call, where windows pad in time, and so are rows computed from
+them. They are computed again, from earlier rows as far as those are kept anyway, else from the window's first steps on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.passes.sliding.looks import Look, Time, Way, look_of
+from tflite_fuse.passes.sliding.writing import Writing
+
+
+@dataclass
+class Stream:
+    """A tensor of the window's model of which only new rows are computed.
+
+    Attributes:
+        time: its rows.
+        spacing: input steps from row to row.
+        gap: input steps from one computed row to the next.
+        before, behind: rows at the window's edges that no other call shares.
+        lag: computed rows behind the window's last shared one.
+        operator, look: what computes it; None for an input.
+        new: the tensor of the rows computed in a call, once it is written.
+        kept: rows behind the last shared one that edges are computed from.
+        window: earlier and new rows, once that is written.
+    """
+
+    time: Time
+    spacing: int
+    gap: int
+    before: int = 0
+    behind: int = 0
+    lag: int = 0
+    operator: Operator | None = None
+    look: Look | None = None
+    new: int = -1
+    kept: int = 1
+    window: int = -1
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """The rows that are computed once."""
+        return self.before, self.time.steps - self.behind
+
+    def distance(self, look: Look, row: int) -> int:
+        """Computed rows between the last shared row and the last one that a reader's row ``row`` looks at."""
+        last = look.stride * row - look.before + look.reach - 1
+        return (self.time.steps - self.behind - 1 - last) * self.spacing // self.gap
+
+
+@dataclass
+class Unrolled:
+    """What came of it: the model, with states whose values are still to be said.
+
+    Attributes:
+        model: it.
+        notes: where rows are no longer shared, and why.
+        streams: how many operators compute new rows alone.
+    """
+
+    model: Model
+    notes: tuple[str, ...]
+    streams: int
+
+
+@dataclass
+class Unrolling:
+    """One model being turned.
+
+    Attributes:
+        depths: for each stream, by tensor, how many computed rows its readers look back on, as far as that is known.
+    """
+
+    model: Model
+    hop: int
+    inputs: Mapping[int, Time]
+    depths: dict[int, int] = field(default_factory=dict)
+    long: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.write = Writing(self.model)
+        self.streams: dict[int, Stream] = {}
+        self.whole: dict[int, int] = {}
+        self.asked: dict[int, int] = {}
+        self._rows: dict[tuple[int, int, int], int] = {}
+        self._taken: dict[tuple[int, int, int, int], int] = {}
+        self._notes: list[str] = []
+        self._readers: dict[int, list[Operator]] = {}
+        for operator in self.model.main.operators:
+            for tensor in operator.inputs or ():
+                self._readers.setdefault(tensor, []).append(operator)
+
+    def run(self) -> Unrolled:
+        """Write the new model."""
+        taken = []
+        for tensor in self.model.main.inputs:
+            time = self.inputs[tensor]
+            stream = Stream(time, 1, 1, new=self.write.like(tensor, time, self.hop))
+            self.streams[tensor] = stream
+            taken.append(stream.new)
+        count = 0
+        for index, operator in enumerate(self.model.main.operators):
+            count += self._visit(index, operator)
+        outputs = [self._all(tensor) for tensor in self.model.main.outputs]
+        return Unrolled(self.write.finish(taken, outputs), tuple(self._notes), count)
+
+    # ---- Operators, one after the other ----
+
+    def _visit(self, index: int, operator: Operator) -> bool:
+        read = [tensor for tensor in operator.inputs or () if tensor in self.streams]
+        if not read:
+            self._once(operator)
+            return False
+        try:
+            look = look_of(self.model, operator, {t: self.streams[t].time for t in read})
+            pools = "POOL" in operator_name(self.model, operator)
+            made = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
+        except BlockError as error:
+            self._notes.append(
+                f"{operator_label(self.model, index)} and what follows it look at the whole window: {error}"
+            )
+            self._once(operator)
+            return False
+        times, found = {t: stream.time for t, stream in self.streams.items()}, []
+        for tensor, time in zip(operator.outputs or (), look.times, strict=True):
+            kept = looks_back(self.model, self._readers, times, tensor, time)
+            found.append(replace(made, time=time, operator=operator, kept=kept))
+        self.streams.update(zip(operator.outputs or (), found, strict=True))
+        if not look.late:
+            self._advance(operator, look, found)
+        return True
+
+    def _once(self, operator: Operator) -> None:
+        """An operator as it was, on the whole window."""
+        given = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
+        inputs = tuple(given.get(tensor, tensor) for tensor in operator.inputs or ())
+        self.write.operators.append(
+            Operator(**{**{name: getattr(operator, name) for name in _FIELDS}, "inputs": inputs})
+        )
+        self.whole.update({tensor: tensor for tensor in operator.outputs or ()})
+
+    def _all(self, tensor: int) -> int:
+        """The tensor of all rows of the window."""
+        if tensor in self.streams and tensor not in self.whole:
+            self.whole[tensor] = self._take_rows(tensor, 0, self.streams[tensor].time.steps, everything=True)
+        return self.whole.get(tensor, tensor)
+
+    def _advance(self, operator: Operator, look: Look, found: list[Stream]) -> None:
+        """Writes what computes the new rows."""
+        result = found[0]
+        new = self.hop // result.gap
+        given, apart, stride = {}, 1, 1
+        for tensor in operator.inputs or ():
+            source = self.streams.get(tensor)
+            if source is None:
+                continue
+            apart, stride = look.apart * source.spacing // source.gap, result.gap // source.gap
+            _, end = result.shared
+            newest = -source.lag - source.distance(look, end - 1)
+            reach = (look.taps - 1) * apart
+            oldest = newest - reach - (new - 1) * stride
+            if look.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
+                given[tensor] = self._take(tensor, oldest, newest, apart)
+                apart = 1
+            else:
+                given[tensor] = self._take(tensor, oldest, newest)
+        outputs = self.write.applied(operator, look, given, apart=apart, stride=stride, steps=new)
+        for stream, tensor in zip(found, outputs, strict=True):
+            stream.new = tensor
+
+    # ---- Rows ----
+
+    def _take(self, tensor: int, oldest: int, newest: int, stride: int = 1) -> int:
+        """Computed rows, by how far they lie before the newest one, which is 0; from a state where they are older."""
+        key = tensor, oldest, newest, stride
+        if key not in self._taken:
+            self._taken[key] = self._newly_taken(*key)
+        return self._taken[key]
+
+    def _newly_taken(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
+        stream = self.streams[tensor]
+        if stream.look is not None and stream.operator is not None and stream.look.late:
+            source = next(t for t in stream.operator.inputs or () if t in self.streams)
+            rows = self._take(source, oldest, newest, stride)
+            if stream.look.way is Way.VIEW:
+                return rows
+            count = (newest - oldest) // stride + 1
+            return self.write.applied(stream.operator, stream.look, {source: rows}, steps=count)[0]
+        new = self.hop // stream.gap
+        if oldest > -new:
+            return self.write.cut(stream.new, stream.time, new - 1 + oldest, new + newest, stride)
+        self.asked[tensor] = max(self.asked.get(tensor, 0), 1 - oldest)
+        depth = max(self.depths.get(tensor, 0), 1 - oldest)
+        if stream.window < 0 or self.write.tensors[stream.window].dims[stream.time.axis] < depth:
+            stream.window = self.write.state(stream.new, stream.time, depth)
+        return self.write.cut(stream.window, stream.time, depth - 1 + oldest, depth + newest, stride)
+
+    def _take_rows(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
+        """Rows of the window, kept ones where there are, computed again elsewhere."""
+        key = tensor, begin, end
+        if key not in self._rows:
+            self._rows[key] = self._made_rows(tensor, begin, end, everything)
+        return self._rows[key]
+
+    def _made_rows(self, tensor: int, begin: int, end: int, everything: bool) -> int:
+        stream = self.streams[tensor]
+        first, last = stream.shared
+        if stream.look is not None and stream.look.way is Way.PAD:  # rows of padding alone have nothing to be made of
+            return self._again(tensor, begin, end)
+        if not (everything or stream.operator is None or tensor in self.long):
+            first = max(first, last - stream.kept)
+        parts = []
+        if begin < min(end, first):
+            parts.append(self._again(tensor, begin, min(end, first)))
+        if max(begin, first) < min(end, last):
+            parts.append(self._kept_rows(tensor, max(begin, first), min(end, last)))
+        if max(begin, last) < end:
+            parts.append(self._again(tensor, max(begin, last), end))
+        return self.write.joined(parts, stream.time)
+
+    def _kept_rows(self, tensor: int, begin: int, end: int) -> int:
+        stream = self.streams[tensor]
+        apart = stream.spacing // stream.gap
+        _, last = stream.shared
+        newest = -stream.lag - (last - end) * apart
+        return self._take(tensor, newest - (end - 1 - begin) * apart, newest, apart)
+
+    def _again(self, tensor: int, begin: int, end: int) -> int:
+        """Rows computed as the window's model does, from the rows they look at."""
+        stream = self.streams[tensor]
+        operator, look = stream.operator, stream.look
+        assert operator is not None and look is not None
+        low = look.stride * begin - look.before
+        high = look.stride * (end - 1) - look.before + look.reach
+        given: dict[int, int] = {}
+        edges = (0, 0)
+        for each in operator.inputs or ():
+            if each in self.streams:
+                steps = self.streams[each].time.steps
+                edges = max(-low, 0), max(high - steps, 0)
+                inside = max(low, 0), min(high, steps)
+                if inside[0] >= inside[1]:
+                    raise BlockError("a window of it sees nothing but padding")
+                given[each] = self._take_rows(each, *inside)
+        if look.way is Way.VIEW:
+            (only,) = given.values()
+            return self.write.cut(only, stream.time, 0, high - low, look.stride)
+        outputs = self.write.applied(operator, look, given, edges, steps=end - begin)
+        for each, output in zip(operator.outputs or (), outputs, strict=True):
+            self._rows[each, begin, end] = output
+        return self._rows[tensor, begin, end]
+
+
+_FIELDS = tuple(Operator.__dataclass_fields__)
+
+
+def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) -> Stream:
+    """What an operator makes of streams.
+
+    Raises:
+        BlockError: as much would be computed as over the whole window, or what it reads does not go together.
+    """
+    source, steps = sources[0], look.steps
+    if any(other.spacing != source.spacing or other.gap != source.gap for other in sources):
+        raise BlockError("its inputs go along time at different rates")
+    before = max(0, *(-(-(each.before + look.before) // look.stride) for each in sources))
+    ends = ((each.time.steps - each.behind + look.before - look.reach) // look.stride for each in sources)
+    end = min(steps - 1, *ends)
+    spacing = source.spacing * look.stride
+    gap = source.gap if look.late else gcd(spacing, hop)
+    new, behind = hop // gap, steps - 1 - end
+    if end < before or (not look.late and before + behind + new >= steps):
+        raise BlockError(f"{steps} rows are few enough to be computed every time")
+    if pools and source.spacing > source.gap and new > 1 and look.taps > 1:
+        raise BlockError(f"it pools rows of several phases; hops that are multiples of {source.spacing} have one")
+    lag = source.lag + source.distance(look, end) if look.late else 0
+    return Stream(look.times[0], spacing, gap, before, behind, lag, look=look)
+
+
+def looks_back(
+    model: Model, readers: Mapping[int, Sequence[Operator]], times: Mapping[int, Time], tensor: int, time: Time
+) -> int:
+    """Rows of a tensor that are kept for its readers anyway, past those readers that compute nothing."""
+    most, known = 1, {**times, tensor: time}
+    for reader in readers.get(tensor, ()):
+        try:
+            look = look_of(model, reader, known)
+        except BlockError:
+            continue
+        beyond = zip(reader.outputs or (), look.times, strict=True)
+        behind = max(looks_back(model, readers, known, t, each) for t, each in beyond) if look.late else 1
+        most = max(most, look.reach + (behind - 1) * look.stride)
+    return most
+
+
+def unroll(model: Model, hop: int, inputs: Mapping[int, Time], long: frozenset[int] = frozenset()) -> Unrolled:
+    """The model that takes ``hop`` steps a call.
+
+    Written twice: the first time tells how many earlier rows are looked back on.
+
+    Args:
+        model: over a window.
+        hop: new steps in each call.
+        inputs: where the steps of every input are.
+        long: tensors of which all rows of the window are kept, so that less is computed again.
+    """
+    first = Unrolling(model, hop, inputs, long=long)
+    first.run()
+    return Unrolling(model, hop, inputs, first.asked, long).run()

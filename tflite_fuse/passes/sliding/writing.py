@@ -1,0 +1,246 @@
+"""A model under construction: operators of another one, written for other numbers of time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
+from tflite_fuse.fusion.block.operators.operands import read_constant
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
+from tflite_fuse.passes.sliding.looks import Look, Time, Way
+
+VALID = 1
+LEAST = -128
+
+_OPTIONS = {
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+}
+
+
+class Writing:
+    """Tensors, constants and operators, one behind the other; the original's tensors keep their numbers for now."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = remove_plan(model) if has_plan(model) else model
+        self.tensors: list[Tensor] = list(self.model.main.tensors)
+        self.operators: list[Operator] = []
+        self._buffers: list[Buffer] = list(self.model.buffers)
+        self._codes: list[OperatorCode] = list(self.model.operator_codes)
+        self._constants: dict[tuple[bytes, tuple[int, ...], Quantization | None], int] = {}
+        self._names: dict[str, int] = {}
+
+    # ---- Parts ----
+
+    def like(self, tensor: int, time: Time, steps: int) -> int:
+        """A new tensor like one, of another number of steps."""
+        old = self.tensors[tensor]
+        dims = list(old.dims)
+        dims[time.axis] = steps * time.each
+        count = self._names[old.name or ""] = self._names.get(old.name or "", 0) + 1
+        name = f"{old.name}/{count}" if count > 1 or steps != time.steps else old.name
+        self.tensors.append(replace(old, shape=tuple(dims), shape_signature=None, buffer=0, name=name))
+        return len(self.tensors) - 1
+
+    def constant(self, values: npt.NDArray[np.generic], type_: TensorType, like: int | None = None) -> int:
+        """A constant, quantized as a tensor is; equal ones are one."""
+        quantization = None if like is None else self.tensors[like].quantization
+        data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        key = (data, values.shape, quantization)
+        if key not in self._constants:
+            self._buffers.append(Buffer(data=data))
+            name = f"stream/constant {len(self._constants)}"
+            self.tensors.append(Tensor(values.shape, type_, len(self._buffers) - 1, name, quantization))
+            self._constants[key] = len(self.tensors) - 1
+        return self._constants[key]
+
+    def integers(self, values: Sequence[int]) -> int:
+        return self.constant(np.array(values, np.int32), TensorType.INT32)
+
+    def operator(self, name: str, inputs: Sequence[int], output: int, options: OptionsTable | None) -> int:
+        """Appends one of the runtime's operators; returns its output."""
+        number = BUILTIN_CODES[name]
+        code = OperatorCode(min(number, 127), None, 1, number)
+        if code not in self._codes:
+            self._codes.append(code)
+        self.operators.append(Operator(self._codes.index(code), tuple(inputs), (output,), options))
+        return output
+
+    def state(self, new: int, time: Time, steps: int) -> int:
+        """Earlier and new steps of a tensor, ``steps`` in all. What a reset leaves is still to be said."""
+        code = OperatorCode(CUSTOM, STATE_OPERATOR, 1, CUSTOM)
+        if code not in self._codes:
+            self._codes.append(code)
+        window = self.like(new, time, steps)
+        self.tensors.append(Tensor((1,), TensorType.INT8, 0, f"{self.tensors[window].name}/reset"))
+        fill = len(self.tensors) - 1
+        self.operators.append(Operator(self._codes.index(code), (new, fill), (window,)))
+        return window
+
+    # ---- Steps ----
+
+    def cut(self, tensor: int, time: Time, begin: int, end: int, stride: int = 1) -> int:
+        """Every stride'th of the steps begin … end - 1."""
+        dims = self.tensors[tensor].dims
+        if (begin, end, stride) == (0, dims[time.axis] // time.each, 1):
+            return tensor
+        assert stride == 1 or time.each == 1
+        at, to, by = [0] * len(dims), list(dims), [1] * len(dims)
+        at[time.axis], to[time.axis], by[time.axis] = begin * time.each, end * time.each, stride
+        output = self.like(tensor, time, -(-(end - begin) // stride))
+        operands = (tensor, *map(self.integers, (at, to, by)))
+        return self.operator("STRIDED_SLICE", operands, output, make_options("StridedSliceOptions"))
+
+    def padded(self, tensor: int, axes: Mapping[int, tuple[int, int]], value: int | None) -> int:
+        """With more values before and behind some axes: ``value``, or the zero point's."""
+        dims = list(self.tensors[tensor].dims)
+        if not any(map(any, axes.values())):
+            return tensor
+        amounts = np.zeros((len(dims), 2), np.int32)
+        for axis, amount in axes.items():
+            amounts[axis] = amount
+            dims[axis] += sum(amount)
+        old = self.tensors[tensor]
+        self.tensors.append(replace(old, shape=tuple(dims), buffer=0, name=f"{old.name}/padded {len(self.tensors)}"))
+        output = len(self.tensors) - 1
+        operands = [tensor, self.constant(amounts, TensorType.INT32)]
+        if value is None:
+            return self.operator("PAD", operands, output, make_options("PadOptions"))
+        operands.append(self.constant(np.array([value], np.int8), TensorType.INT8, tensor))
+        return self.operator("PADV2", operands, output, None)
+
+    def joined(self, parts: Sequence[int], time: Time) -> int:
+        """Steps one behind the other.
+
+        Each part stands in a whole filled with the least value; the largest of them all is the part's. A block has no
+        other way to join along time, and this one only copies.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [self.tensors[part].dims[time.axis] for part in parts]
+        whole, result = sum(sizes), -1
+        for number, part in enumerate(parts):
+            before = sum(sizes[:number])
+            placed = self.padded(part, {time.axis: (before, whole - before - sizes[number])}, LEAST)
+            if result < 0:
+                result = placed
+                continue
+            output = self.like(part, time, whole)
+            result = self.operator("MAXIMUM", (result, placed), output, None)
+        return result
+
+    # ---- Operators ----
+
+    def applied(
+        self, operator: Operator, look: Look, given: Mapping[int, int], edges: tuple[int, int] = (0, 0),
+        *, apart: int = 0, stride: int = 0, steps: int | None = None,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """An operator of the original on other numbers of steps.
+
+        Args:
+            operator: it.
+            look: how it looks along time.
+            given: the tensors in place of those it reads.
+            edges: steps outside the window before and behind what is given.
+            apart, stride: of its taps and windows, instead of its own.
+            steps: of what it writes; None for those of the window.
+
+        Returns:
+            The tensors in place of its outputs.
+        """
+        inputs = [given.get(tensor, tensor) for tensor in operator.inputs or ()]
+        count = look.steps if steps is None else steps
+        outputs = tuple(
+            self.like(tensor, time, count) for tensor, time in zip(operator.outputs or (), look.times, strict=True)
+        )
+        changed = operator
+        if look.way is Way.WINDOW:
+            axis = look.times[0].axis
+            inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: look.columns}, look.fill)
+            changed = replace(operator, builtin_options=self._window_options(operator, look, apart, stride))
+        elif look.way is Way.PAD:
+            amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
+            amounts[look.times[0].axis] = edges
+            inputs[1] = self.constant(amounts.astype(np.int32), TensorType.INT32)
+        else:
+            changed = self._other_shapes(operator, inputs, outputs[0], look.times[0])
+        self.operators.append(replace(changed, inputs=tuple(inputs), outputs=outputs))
+        return outputs
+
+    def _window_options(self, operator: Operator, look: Look, apart: int, stride: int) -> OptionsTable:
+        options = {**get_options(operator), "padding": VALID}
+        sign = "hw"[look.times[0].axis - 1]
+        options[f"stride_{sign}"] = stride or look.stride
+        name = operator_name(self.model, operator)
+        if not name.endswith("POOL_2D"):
+            options[f"dilation_{sign}_factor"] = apart or look.apart
+        return make_options(_OPTIONS[name], **options)
+
+    def _other_shapes(self, operator: Operator, inputs: list[int], output: int, time: Time) -> Operator:
+        """The constants of operators that speak of shapes."""
+        name = operator_name(self.model, operator)
+        dims = self.tensors[output].dims
+        if name == "RESHAPE":
+            if len(inputs) > 1 and inputs[1] >= 0:
+                inputs[1] = self.integers(dims)
+            return replace(operator, builtin_options=make_options("ReshapeOptions", new_shape=dims))
+        if name == "SLICE":
+            sizes = [-1 if axis == time.axis else size for axis, size in enumerate(dims)]
+            inputs[2] = self.integers(sizes)
+        if name == "STRIDED_SLICE":
+            options = get_options(operator)
+            masks = {what: _number(options[what]) | 1 << time.axis for what in ("begin_mask", "end_mask")}
+            return replace(operator, builtin_options=make_options("StridedSliceOptions", **{**options, **masks}))
+        return operator
+
+    # ---- The end ----
+
+    def finish(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
+        """The model, without what nobody needs."""
+        wanted, kept = set(outputs), []
+        for operator in reversed(self.operators):
+            if wanted.intersection(operator.outputs or ()):
+                wanted.update(operator.inputs or ())
+                kept.append(operator)
+        graph = replace(
+            self.model.main, tensors=tuple(self.tensors), inputs=tuple(inputs), outputs=tuple(outputs),
+            operators=tuple(reversed(kept)),
+        )  # fmt: skip
+        moved = dict(zip((*self.model.main.inputs, *self.model.main.outputs), (*inputs, *outputs), strict=True))
+        model = replace(self.model, buffers=tuple(self._buffers), operator_codes=tuple(self._codes))
+        return prune(replace_main(_named(model, moved), graph))
+
+
+def _named(model: Model, moved: Mapping[int, int]) -> Model:
+    """Signatures name the tensors in place of those they named."""
+    if model.signature_defs is None:
+        return model
+    signatures = tuple(
+        signature
+        if signature.subgraph_index
+        else replace(
+            signature,
+            inputs=tuple(
+                replace(e, tensor_index=moved.get(e.tensor_index, e.tensor_index)) for e in signature.inputs or ()
+            ),
+            outputs=tuple(
+                replace(e, tensor_index=moved.get(e.tensor_index, e.tensor_index)) for e in signature.outputs or ()
+            ),
+        )
+        for signature in model.signature_defs
+    )
+    return replace(model, signature_defs=signatures)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
