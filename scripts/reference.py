@@ -87,11 +87,20 @@ def commands() -> str:
         "Exit codes: 0 done, 1 the model does not meet what was asked (differs, does not fit), 2 bad usage or input.",
         "",
     ]
-    for name, command in group.commands.items():
+    for name, command in _leaves(group.commands):
         lines += [f"## {name}", "", _sentence(command.help), "", f"`tflite-fuse {name} {_usage(command)}`", ""]
         rows = [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
         lines += ["| option | default | |", "|---|---|---|", *rows, ""]
     return _text(lines)
+
+
+def _leaves(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Commands and those inside of groups, by what is typed."""
+    for name, command in commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command.commands, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _usage(command: Any) -> str:

@@ -35,9 +35,10 @@ def test_tables_that_scripts_write_are_there(name: str) -> None:
 def known_options() -> set[str]:
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
+    inner = [each for command in group.commands.values() for each in getattr(command, "commands", {}).values()]
     return {
         option
-        for command in group.commands.values()
+        for command in (*group.commands.values(), *inner)
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.split.networks import branching_model
+from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import save_model, serialize_model
 from tflite_fuse.runtime import tflm
@@ -73,11 +74,13 @@ def test_two_processes_compute_the_bytes_of_tflm_until_one_is_killed(folder: Pat
         )
         assert code == 0, text
         report = json.loads(text)
+        validate(report, "cluster_run")
         assert report["inferences"] == len(report["seconds"]) == 2
         assert all(each["computed_s"] > 0 for each in report["workers"])
         wanted = tflm.run(serialize_model(branching_model()), [[row[None]] for row in np.load(data)]).outputs
         assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([each[0] for each in wanted]))
         code, text = command("cluster", "status", folder, *places, "--json")
+        validate(json.loads(text), "cluster_status")
         assert code == 0 and [each["inferences"] for each in json.loads(text)["workers"]] == [2, 2]
         process.kill()
         process.wait()
@@ -85,6 +88,39 @@ def test_two_processes_compute_the_bytes_of_tflm_until_one_is_killed(folder: Pat
         assert code == 1 and "worker right is lost" in text and "Traceback" not in text
         code, text = command("cluster", "status", folder, *places)
         assert code == 1 and "cannot be reached" in text
+
+
+def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> None:
+    trace, plot = tmp_path / "trace.json", tmp_path / "plot.svg"
+    given = ("--workers", "1..3", "--strategy", "even", "--trace", trace, "--plot", plot)
+    code, text = command("cluster", "simulate", folder, *given, "--json")
+    assert code == 0, text
+    report = json.loads(text)
+    validate(report, "cluster_simulation")
+    for device in report["devices"]:
+        assert device["computes_s"] + device["waits_s"] <= report["seconds"] * 1.000001
+    assert [each["working"] for each in report["sweep"]] == [1, 2, 3]
+    assert report["sweep"][0]["payload_bytes"] < report["sweep"][2]["payload_bytes"]
+    assert json.loads(trace.read_text())["traceEvents"] and b"<svg" in plot.read_bytes()
+    code, text = command("cluster", "simulate", folder, "--workers", "2")
+    assert code == 0 and all(word in text for word in ("coordinator", "left", "right", "waits", "most RAM"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--workers", "3..1"), "from 1 to 120"),
+        (("--workers", "many"), "is a range like 1..8"),
+        (("--workers", "1..121"), "from 1 to 120"),
+        (("--plot", "x.svg"), "give --workers"),
+        (("--strategy", "best", "--workers", "2"), "is no strategy"),
+    ],
+)
+def test_a_simulation_that_cannot_be_ends_in_one_sentence(
+    folder: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, text = command("cluster", "simulate", folder, *arguments)
+    assert code == 2 and message in text, text
 
 
 @pytest.mark.parametrize(

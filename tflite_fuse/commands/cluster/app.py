@@ -14,6 +14,8 @@ import typer
 from rich.table import Table
 
 from tflite_fuse.commands.arguments import JsonFlag
+from tflite_fuse.commands.cluster.folder import Folder
+from tflite_fuse.commands.cluster.simulate import simulate
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_writable, write_atomically
@@ -28,11 +30,11 @@ from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 
 cluster = typer.Typer(help="Run a split model on its workers.", no_args_is_help=True)
+cluster.command()(simulate)
 
 SCHEMA = "tflite-fuse/cluster-run/1"
 STATUS_SCHEMA = "tflite-fuse/cluster-status/1"
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="What tflite-fuse split -o wrote.", show_default=False)]
 At = Annotated[
     list[str] | None,
     typer.Option("--at", metavar="NAME=HOST:PORT", help="Where a worker listens, if workers.toml does not say."),

@@ -77,10 +77,11 @@ class Accountant:
         """What a task takes, operators that only run whole counted as nothing: their work is not known."""
         key = _key(task), target
         if key not in self._work:
-            self._work[key] = sum(self._of_part(part, target) for part in self.parts(task))
+            self._work[key] = sum(self.part_instructions(part, target) for part in self.parts(task))
         return self._work[key]
 
-    def _of_part(self, part: Part, target: Target) -> float:
+    def part_instructions(self, part: Part, target: Target) -> float:
+        """What one block takes."""
         key = id(part.plan), target
         if key not in self._counts:
             counts = block_counts(part.plan.block, part.plan.schedule, target.kernels)

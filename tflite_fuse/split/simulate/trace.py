@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
+from tflite_fuse.split.simulate.devices import Course
 from tflite_fuse.split.simulate.events import Timeline
 
 _LANES = ("compute", "send", "receive")
 
 
-def chrome_trace(timeline: Timeline, cluster: Cluster) -> dict[str, Any]:
+def chrome_trace(timeline: Timeline | Course, cluster: Cluster) -> dict[str, Any]:
     """One process per device, with a row for what it computes and one for what it receives; times in microseconds."""
     names = [
         {"ph": "M", "name": "process_name", "pid": device + 1, "tid": 0, "args": {"name": cluster.device(device).name}}

@@ -17,7 +17,7 @@ from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
-from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
+from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 from tflite_fuse.split.fragments.machine import Machine
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Coordinator:
                 return self._machine.outputs()
             raise await self._cause(running, ends)
         finally:
-            running.cancel()
+            await ended(running)
 
     async def _cause(self, running: asyncio.Future[None], ends: Sequence[asyncio.Future[LinkError]]) -> BaseException:
         """Why it failed. Who finds a device lost says so at once; the device itself may still be about to say why."""

@@ -90,13 +90,12 @@ async def run_machine(
     Raises:
         LinkError: whose ``device`` is the one to name.
     """
-    loop = asyncio.get_running_loop()
     while EventKind((event := machine.next()).kind) is not EventKind.FINISHED:
         kind = EventKind(event.kind)
         if kind is EventKind.COMPUTE:
             began = time.perf_counter()
             try:
-                await loop.run_in_executor(None, machine.compute)
+                await _in_thread(machine.compute)
             except Exception as error:  # a worker outlives what it cannot compute
                 raise LinkError(Fault.COMPUTE, words=f"{type(error).__name__}: {error}") from error
             await computed(event.step, time.perf_counter() - began)
@@ -115,3 +114,19 @@ async def run_machine(
                 machine.received(message.payload)
         except LinkError as broken:
             raise broken.of(event.peer) from None
+
+
+async def _in_thread(function: Callable[[], None]) -> None:
+    """Whoever is cancelled waits for the end: a machine that still computes must not be begun anew."""
+    future = asyncio.get_running_loop().run_in_executor(None, function)
+    try:
+        await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait({future})
+        raise
+
+
+async def ended(running: asyncio.Future[None]) -> None:
+    """Cancel it, and wait until it is over."""
+    running.cancel()
+    await asyncio.wait({running})

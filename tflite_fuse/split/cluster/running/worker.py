@@ -11,7 +11,7 @@ from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
-from tflite_fuse.split.cluster.running.inference import Incoming, run_machine
+from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 
 HANDSHAKE_SECONDS = 5.0
 
@@ -158,4 +158,4 @@ class Worker:
                 raise next(each.result() for each in ends if each.done())
             await running
         finally:
-            running.cancel()
+            await ended(running)

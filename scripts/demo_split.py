@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Split a model over three workers, start them as processes of this machine, run inferences, and lose one on the way.
+
+    demo_split.py [MODEL]
+
+The outputs are compared with TensorFlow Lite Micro running the whole model, byte by byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.model import load_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+
+NAMES = ("left", "middle", "right")
+INPUTS = 4
+WORKER = '[[worker]]\nname = "{}"\ntarget = "cortex-m7"\nmhz = 600\n'
+LINK = '[[link]]\nbetween = ["left", "middle", "right"]\n'
+
+
+def tflite_fuse(*arguments: object, expect: int = 0) -> None:
+    """A command as a user types it. Raises SystemExit: it ends otherwise than expected."""
+    words = [str(each) for each in arguments]
+    print(f"\n$ tflite-fuse {' '.join(words)}", flush=True)
+    code = subprocess.run([sys.executable, "-m", "tflite_fuse", *words], check=False).returncode
+    if code != expect:
+        raise SystemExit(f"demo: the command ended with {code} instead of {expect}")
+
+
+def start(folder: Path, name: str, stack: contextlib.ExitStack) -> tuple[str, subprocess.Popen[str]]:
+    """A worker process; name=host:port."""
+    command = [sys.executable, "-m", "tflite_fuse", "cluster", "worker", str(folder), name]
+    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    if len(words) != 4:
+        raise SystemExit(f"demo: the worker {name} does not start")
+    return f"{name}={words[3]}", process
+
+
+def places(workers: Sequence[tuple[str, subprocess.Popen[str]]]) -> list[str]:
+    """Where they listen, as options."""
+    return [text for address, _ in workers for text in ("--at", address)]
+
+
+def main() -> None:
+    """Split, start, run, compare; then without one of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, nargs="?", default=SAMPLE_MODEL)
+    model = parser.parse_args().model
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        (folder / "workers.toml").write_text("".join(map(WORKER.format, NAMES)) + LINK)
+        samples = generate_inputs(load_model(model), INPUTS)
+        np.savez(folder / "x.npz", *(np.stack(each) for each in zip(*samples, strict=True)))
+        plan, outputs = folder / "plan", folder / "y.npz"
+        tflite_fuse("split", model, "--workers", folder / "workers.toml", "-o", plan)
+        tflite_fuse("cluster", "simulate", plan)
+        workers = [start(plan, each, stack) for each in NAMES]
+        tflite_fuse("cluster", "status", plan, *places(workers))
+        run = ("cluster", "run", plan, "--input", folder / "x.npz", "--output", outputs)
+        tflite_fuse(*run, *places(workers))
+        expected = tflm.run(model.read_bytes(), samples).outputs
+        with np.load(outputs) as found:
+            arrays = [found[key] for key in found.files]
+        for index, wanted in enumerate(expected):
+            if not all(np.array_equal(array[index], each) for array, each in zip(arrays, wanted, strict=True)):
+                raise SystemExit(f"demo: inference {index} gives other bytes than {tflm.RUNTIME_NAME}")
+        print(f"\nThe same bytes as {tflm.RUNTIME_NAME} on {INPUTS} inputs. Now without {NAMES[1]}:")
+        workers[1][1].kill()
+        workers[1][1].wait()
+        tflite_fuse(*run, *places(workers), expect=1)
+        workers[1] = start(plan, NAMES[1], stack)
+        print(f"\nAnd with a new {NAMES[1]}:")
+        tflite_fuse(*run, *places(workers))
+
+
+if __name__ == "__main__":
+    main()

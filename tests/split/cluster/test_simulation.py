@@ -1,0 +1,82 @@
+"""The simulator of fragments against real runs: the same messages on every link, byte for byte and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from tests.split.cluster import cases
+from tflite_fuse.runtime import tflm
+from tflite_fuse.split.cluster.devices import COORDINATOR, Link
+from tflite_fuse.split.cluster.link.messages import Kind, Message
+from tflite_fuse.split.cluster.simulation import simulated
+from tflite_fuse.split.simulate.devices import Act, run_devices
+
+RUNNING = (Kind.START, Kind.DATA, Kind.STEP)
+Links = dict[tuple[int, int], list[tuple[Kind, int, int, int]]]
+
+
+def real(workers: int, direct: bool, strategy: str) -> Links:
+    """All messages of an inference over TCP, by sender and receiver."""
+    found = cases.deployment(workers, direct, strategy)
+    links: Links = defaultdict(list)
+
+    def note(here: int, there: int, message: Message, out: bool) -> None:
+        if message.kind in RUNNING:
+            item = 0 if message.kind is Kind.START else message.item
+            ends = (here, there) if out else (there, here)
+            links[ends].append((message.kind, item, len(message.payload), message.frame_bytes))
+
+    async def run() -> None:
+        running, contacts = await cases.start(found)
+        for device, worker in running.items():
+            worker.watch = lambda there, message, out, here=device: (
+                note(here, there, message, out) if there != COORDINATOR and out else None
+            )
+        coordinator = cases.coordinator(found, contacts)
+        coordinator.watch = lambda there, message, out: note(COORDINATOR, there, message, out)
+        await coordinator.infer(cases.samples()[0][0])
+        coordinator.close()
+
+    asyncio.run(run())
+    return dict(links)
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize(
+    ("workers", "direct", "strategy"),
+    [(1, True, "auto"), (3, True, "auto"), (3, False, "auto"), (4, False, "paper"), (8, True, "auto")],
+)
+def test_messages_of_each_link_are_those_of_a_real_run(workers: int, direct: bool, strategy: str) -> None:
+    course = simulated(cases.deployment(workers, direct, strategy))
+    links: Links = defaultdict(list)
+    for each in course.messages:
+        links[each.source, each.target].append((each.kind, each.item, each.payload_bytes, each.frame_bytes))
+    assert dict(links) == real(workers, direct, strategy)
+    assert course.frame_bytes == sum(each[3] for messages in links.values() for each in messages)
+
+
+def test_time_is_what_a_hand_computes() -> None:
+    found = cases.deployment(2)
+    devices = found.cluster
+    send = Act(Kind.DATA, True, 0, 0, 1400)
+    receive = Act(Kind.DATA, False, COORDINATOR, 0, 1400)
+    back, got = Act(Kind.DATA, True, COORDINATOR, 0, 100), Act(Kind.DATA, False, 0, 0, 100)
+    course = run_devices({COORDINATOR: [send, got], 0: [receive, Act(Kind.STEP, False, seconds=2.0), back]}, devices)
+    link = Link(12_500.0, 0.2)
+    both = devices.coordinator.link, devices.workers[0].link
+    assert both == (link, link)
+    # START and DATA leave one behind the other and arrive so; STEP leaves before the answer.
+    there = link.seconds(36) + link.seconds(1432) + link.latency + link.seconds(1432)
+    again = link.seconds(36) + link.seconds(132) + link.latency + link.seconds(132)
+    assert course.seconds == pytest.approx(there + 2.0 + again, rel=1e-9)
+    assert course.usage[0].computes == 2.0
+    assert course.usage[COORDINATOR].waits == pytest.approx(course.seconds)
+
+
+def test_devices_that_wait_for_each_other_are_noticed() -> None:
+    found = cases.deployment(2)
+    with pytest.raises(ValueError, match="wait for ever"):
+        run_devices({COORDINATOR: [Act(Kind.DATA, False, 0)], 0: [Act(Kind.DATA, False)]}, found.cluster)

@@ -1,0 +1,106 @@
+"""Time, bytes and RAM over the number of workers: the model of a deployment split anew, and simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError
+from tflite_fuse.files import require_writable
+from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.cluster.folder import Deployment
+from tflite_fuse.split.cluster.simulation import simulated
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.splitting import SplitOptions, split_model
+
+
+@dataclass(frozen=True)
+class Point:
+    """So many workers.
+
+    Attributes:
+        workers, working: how many there are, and how many of them have something to do.
+        seconds: of one inference of the simulated devices.
+        payload_bytes: moved, control messages included.
+        ram_bytes, flash_bytes: of the worker that needs most.
+        reason: why there is no split; the figures are 0 then.
+    """
+
+    workers: int
+    working: int = 0
+    seconds: float = 0.0
+    payload_bytes: int = 0
+    ram_bytes: int = 0
+    flash_bytes: int = 0
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return asdict(self)
+
+
+def sweep(
+    deployment: Deployment, counts: Iterable[int], strategy: str, progress: Callable[[int], None] = lambda each: None
+) -> list[Point]:
+    """A point for every number of workers."""
+    points = []
+    for count in counts:
+        progress(count)
+        points.append(_point(deployment, count, strategy))
+    return points
+
+
+def _point(deployment: Deployment, count: int, strategy: str) -> Point:
+    cluster = _with_workers(deployment.cluster, count)
+    try:
+        split = split_model(deployment.network.model, cluster, SplitOptions(strategy))
+    except LimitError as error:
+        return Point(count, reason=str(error))
+    fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
+    course = simulated(Deployment(split.network, split.plan, cluster, fragments))
+    working = [each for each in split.needs if each.by_phase]
+    ram, flash = max(each.ram_bytes for each in working), max(each.flash_bytes for each in working)
+    return Point(count, len(working), course.seconds, course.payload_bytes, ram, flash)
+
+
+def _with_workers(cluster: Cluster, count: int) -> Cluster:
+    """The cluster's workers in turns; all joined directly exactly if all of the cluster's are."""
+    known = cluster.workers
+    workers = tuple(replace(known[index % len(known)], name=f"worker {index + 1}") for index in range(count))
+    all_direct = len(known) > 1 and len(cluster.direct) == len(known) * (len(known) - 1) // 2
+    direct = frozenset(combinations(range(count), 2)) if all_direct else frozenset()
+    return Cluster(workers, cluster.coordinator, direct)
+
+
+def draw_sweep(points: Sequence[Point], path: Path) -> None:
+    """Three curves over the number of workers.
+
+    Raises:
+        RuntimeUnavailableError: matplotlib is not installed.
+        UsageError: the path cannot be written, or its suffix is no format.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RuntimeUnavailableError("plots need matplotlib: pip install 'tflite-fuse[report]'") from error
+    require_writable(path)
+    found = [each for each in points if each.reason is None]
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    curves = (
+        ("time, ms", [each.seconds * 1000 for each in found]),
+        ("payload, kB", [each.payload_bytes / 1000 for each in found]),
+        ("RAM of the largest worker, kB", [each.ram_bytes / 1000 for each in found]),
+    )
+    for place, (label, values) in zip(figure.subplots(1, len(curves)), curves, strict=True):
+        place.plot([each.workers for each in found], values, marker="o")
+        place.set_xlabel("workers")
+        place.set_ylabel(label)
+        place.set_ylim(bottom=0)
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise UsageError(f"{path}: is no picture that can be drawn ({error})") from error
