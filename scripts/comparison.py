@@ -39,7 +39,10 @@ def whole(value: float | None) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """In Markdown; the first ``left`` columns are words."""
+    """In Markdown; the first ``left`` columns are words. Columns without a figure are left out."""
+    cells = [tuple(row) for row in rows]
+    kept = [at for at in range(len(heads)) if at < left or any(row[at] != "-" for row in cells)]
+    heads, rows = [heads[at] for at in kept], [[row[at] for at in kept] for row in cells]
     line = "|".join(["---"] * left + ["---:"] * (len(heads) - left))
     return "\n".join([f"| {' | '.join(heads)} |", f"|{line}|", *(f"| {' | '.join(row)} |" for row in rows)])
 

@@ -174,7 +174,8 @@ class BlockMaker:
         """The custom operator of a block; its code, constants and scratch are added to the model."""
         options = f"draft of {choice.operators} in {choice.config}".encode()
         self._drafted[options] = self.known[options, _NO_CONSTANTS] = plan
-        name = model.main.tensors[extraction.outputs[0]].name or f"block {extraction.operators[0]}"
+        ends = sorted({min(choice.operators), max(choice.operators)})
+        name = " to ".join(operator_label(self.model, index) for index in ends)  # what Netron shows
         model, code = add_operator_code(model, custom=CUSTOM_CODE)
         model, buffer = add_buffer(model, _NO_CONSTANTS)
         model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), buffer))
