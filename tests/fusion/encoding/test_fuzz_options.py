@@ -106,7 +106,7 @@ HUGE = 2**31 - 1
         ("stages", 0, {"stride_width": -1}, "stage"),
         ("stages", 0, {"dilation_width": 0}, "stage"),
         ("stages", 0, {"kernel_width": HUGE}, "stage"),
-        ("stages", 0, {"pad_top": -1}, "stage"),
+        ("stages", 0, {"pad_top": -32768}, "stage"),
         ("stages", 0, {"activation_min": 1, "activation_max": 0}, "stage"),
         ("stages", 0, {"weight_layout": 3}, "stage"),
         ("stages", 0, {"flags": 1}, "stage"),
