@@ -6,7 +6,8 @@ project) is run as ``tflite-fuse rewrite`` writes it, in the least RAM without r
 block of its own in runs of several lengths. Costs are fitted from all blocks of emulated runs. Then each model is left
 out in turn: what costs fitted on the others predict for it is printed beside what it took. With ``--write`` the costs
 are kept for ``--cost instructions``. With ``--new`` the costs that are known stay, and only those of new counts are
-fitted, from models that use the newest kinds of stages: a few minutes.
+fitted, from models that use the newest kinds of stages: a few minutes. With ``--keep`` those named stay, of kernels
+that did not change and that few of the models use.
 """
 
 from __future__ import annotations
@@ -158,6 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="keep the costs for rewrite and pareto")
+    parser.add_argument(
+        "--keep", action="append", default=[], metavar="COUNT", help="counts whose costs stay as they are"
+    )
     parser.add_argument("--new", action="store_true", help="fit the costs that are not known yet, keep the others")
     options = parser.parse_args(arguments)
     try:
@@ -168,7 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = {}
         for target in chosen_targets(options.target or known):
             runs = [measure(program, target) for program in made]
-            known_costs = _known_costs(target.name) if options.new else {}
+            known_costs = _known_costs(target.name)
+            known_costs = {name: cost for name, cost in known_costs.items() if options.new or name in options.keep}
             results[target.name] = {"costs": fitted(runs, known_costs), "left_out": left_out(runs, known_costs)}
     except (TfliteFuseError, ValueError) as error:
         print(f"fit_instructions: {error}", file=sys.stderr)

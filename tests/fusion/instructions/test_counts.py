@@ -133,11 +133,27 @@ def test_a_convolution_by_hand() -> None:
         "runs": 3,
         "rows": 9,
         "columns": 3 * (7 + 11 + 11),
-        "conv macs": 23 * 12 * 80,
+        "conv macs": 23 * 12 * 3 * 32,
         "conv outputs": 23 * 12,
+        "conv part outputs": 23 * 12 * 3,
+        "conv values": 23 * 12 * 2,
         "conv quads": 5 * 3,
         "conv groups": 5,
-        "conv taps": 23 * 9,
+        "conv taps": 5 * 3,
+        # in rows of nine pixels all groups are at an edge: seven columns of eight values, and twice two of ten
+        "conv single outputs": 3 * (1 + 4) + 2 * 2 * 3 * (1 + 5),
+    }
+    narrow = replace(source, channels=2)  # rows of 6 values: windows are copied, with zeros to 24 values
+    assert counted(stage, narrow, output, {5: 1}, Kernels.HELIUM) == {
+        "runs": 1,
+        "rows": 3,
+        "columns": 21,
+        "conv macs": 5 * 12 * 32,
+        "conv outputs": 5 * 12,
+        "conv part outputs": 5 * 12,
+        "conv quads": 3,
+        "conv groups": 1,
+        "conv taps": 15,
     }
 
 

@@ -13,6 +13,9 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
+TRIED = 16
+"""Points that are placed at most until one of them fits."""
+
 FAR_ABOVE = 4
 """Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
 
@@ -51,12 +54,22 @@ class Speed:
             if fitting[1:] and min(map(_instructions, fitting)) <= (1 + WORTH_SAYING) * sum(self.site.alone):
                 break
             points = self._by_speed(limit, strips)
-            near = [point for point in points if point.ram_bytes <= limit + limit // NEAR][:CANDIDATES]
-            placed = map(self.site.realise, near)
-            fitting += (found for found in placed if found.arena <= limit and self._allows(found, least))
+            near = [point for point in points if point.ram_bytes <= limit + limit // NEAR]
+            fitting += self._fitting(near[:TRIED], limit, least)
         fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
         enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
         return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+
+    def _fitting(self, points: Sequence[Point], limit: int, least: Candidate) -> list[Candidate]:
+        """Of the first few points those that fit, and where none does the next one: estimates can be low."""
+        found: list[Candidate] = []
+        for number, point in enumerate(points):
+            if number >= CANDIDATES and found:
+                break
+            candidate = self.site.realise(point)
+            if candidate.arena <= limit and self._allows(candidate, least):
+                found.append(candidate)
+        return found
 
     def _is_fair(self, found: Candidate, least: Candidate) -> bool:
         """Whether what a candidate saves is worth the RAM it takes beyond the least; what was asked for always is."""

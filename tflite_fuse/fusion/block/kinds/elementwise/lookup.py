@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import floor, frexp, isfinite
+from math import ceil, floor, frexp, isfinite
 
 import numpy as np
 
@@ -82,8 +82,13 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=LookupParameters(stored.table_bytes(len(VALUES))))
 
 
+_AT_ONCE = 16
+"""Values that Helium looks up at once."""
+
+
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return {"looked up": pixels_of(runs) * tensors[stage.output].channels}
+    channels = tensors[stage.output].channels
+    return {"looked up": pixels_of(runs) * (ceil(channels / _AT_ONCE) if kernels is Kernels.HELIUM else channels)}
 
 
 # ---- Operators ----

@@ -27,7 +27,7 @@ DEPTHWISE_COUNTS = (
 )
 
 WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
-"""Of the convolution with Helium: bytes for copied windows, pixels computed together at most, values of a vector."""
+"""Of the convolution with Helium: bytes for what is copied, pixels computed together at most, values of a vector."""
 
 _WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1}
 """Words a quad of one pixel's values takes; two pixels' take four."""
@@ -117,34 +117,53 @@ def _depthwise(stage: Stage, output: BlockTensor, runs: Runs) -> Counter[str]:
 
 
 def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Groups of up to eight pixels by four channels; windows that fit are copied, taps of others lie where they are."""
+    """Groups of up to eight pixels by four channels; windows are read in pieces, whose last values are no whole vector.
+
+    ``single outputs`` are vectors of rows that reach over an edge and are copied; what reaches over a ring's end is not
+    counted.
+    """
     rows, columns = _window(stage)
-    taps, values = rows * columns, rows * _up(columns * source.channels, 4)
-    is_copied = taps > 1 and values <= WINDOW_BYTES
-    most = min(WINDOW_BYTES // values if is_copied else MAX_LISTED_TAPS // taps, MOST_PIXELS)
-    visits, length = (1, values) if is_copied else (taps, source.channels)
+    row = columns * source.channels
+    is_copied = columns > 1 and row < LANES
+    pieces, length = (1, rows * _up(row, 4)) if is_copied else (rows, row)
+    most = min(WINDOW_BYTES // length if is_copied else MAX_LISTED_TAPS // rows, MOST_PIXELS)
     pixels, groups = pixels_of(runs), sum(ceil(run / most) * times for run, times in runs.items())
-    channels = _up(output.channels, 4)
+    outputs = pixels * _up(output.channels, 4)
     return Counter(
         {
-            "conv macs": pixels * channels * visits * _up(length, LANES),
-            "conv outputs": pixels * channels,
-            "conv quads": groups * channels // 4 * visits,
-            "conv taps": pixels * taps * (ceil(source.channels / LANES) if is_copied else 1),
+            "conv macs": outputs * pieces * _up(length, LANES),
+            "conv outputs": outputs,
+            "conv part outputs": outputs * pieces if length % LANES else 0,
+            "conv values": outputs * (pieces - 1),
+            "conv quads": groups * ceil(output.channels / 4),
+            "conv taps": pixels * rows if is_copied or columns == 1 else groups * rows,
             "conv groups": groups,
-            "conv part outputs": pixels * channels * visits if visits > 1 else 0,
+            "conv single outputs": 0 if is_copied or columns == 1 else _edge_vectors(stage, source, output, runs, most),
         }
     )
 
 
+def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, most: int) -> int:
+    """Vectors of rows that are copied because windows reach over the left or right edge: in two groups of a row."""
+    found = 0.0
+    for length, times in runs.items():
+        together = min(length, most)
+        in_row = ceil(output.width / together)
+        columns = (together - 1) * stage.stride[1] + stage.kernel_size[1]
+        vectors = stage.kernel_size[0] * (1 + ceil(columns * source.channels / LANES))
+        found += times * ceil(length / most) * vectors * (min(2, in_row) / in_row if any(stage.padding) else 0)
+    return round(found)
+
+
 def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Two pixels by eight channels, whose weights are brought together once for up to eight pixels."""
+    """Two pixels by eight channels, whose weights are brought together once for a run."""
     taps, vectors = prod(stage.kernel_size), ceil(output.channels / 8)
     pairs = sum(ceil(length / 2) * times for length, times in runs.items())
     return Counter(
         {
             "depthwise macs": 2 * pairs * 8 * vectors * taps,
-            "depthwise outputs": pixels_of(runs) * _up(output.channels, 4),
-            "depthwise groups": sum(ceil(length / MOST_PIXELS) * times for length, times in runs.items()) * vectors,
+            "depthwise outputs": 2 * pairs * 8 * vectors,
+            "depthwise groups": sum(runs.values()) * vectors,
+            "depthwise pair outputs": sum(runs.values()) * vectors * taps,
         }
     )
