@@ -147,7 +147,7 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
     """
     elf = directory / "program.elf"
     own = [main, *(HERE / name for name in target.sources)]
-    _run(
+    call(
         [
             f"{target.prefix}gcc",
             *f"-std=gnu11 -g {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
@@ -170,7 +170,7 @@ def _library_objects(target: Target, flags: str) -> list[Path]:
     folder = Path(_objects.name) / f"{target.name}{flags.replace(' ', '')}"
     folder.mkdir()
     command = f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags} -c".split()
-    _run([*command, *map(str, library_sources())], folder)
+    call([*command, *map(str, library_sources())], folder)
     return sorted(folder.glob("*.o"))
 
 
@@ -193,7 +193,7 @@ def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -
 
 def lines_of(target: Target, elf: Path, timeout: float = 600) -> list[list[str]]:
     """Run a program in the emulator: the words of each line it writes."""
-    return [line.split() for line in _run([*target.emulator.split(), str(elf)], elf.parent, timeout).splitlines()]
+    return [line.split() for line in call([*target.emulator.split(), str(elf)], elf.parent, timeout).splitlines()]
 
 
 def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
@@ -207,8 +207,8 @@ def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[S
     parts = [path.name for path in sorted(directory.glob("*.c"))]
     roots = "-nostdlib -r -Wl,--gc-sections,-u,tflite_fuse_prepare,-u,tflite_fuse_invoke"
     command = f"{target.prefix}gcc -std=gnu11 {target.flags} {flags} {roots} -I. -o linked.o".split()
-    _run([*command, *parts], directory)
-    return int(_run([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
+    call([*command, *parts], directory)
+    return int(call([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
 
 
 def library_size(target: Target, directory: Path, flags: str, worker: bool = False) -> dict[str, int]:
@@ -219,12 +219,12 @@ def library_size(target: Target, directory: Path, flags: str, worker: bool = Fal
         if (source.parent.name == "worker") is not worker:
             continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
-        _run(command, directory)
-        sizes[source.name] = int(_run([f"{target.prefix}size", "part.o"], directory).splitlines()[1].split()[0])
+        call(command, directory)
+        sizes[source.name] = int(call([f"{target.prefix}size", "part.o"], directory).splitlines()[1].split()[0])
     return sizes
 
 
-def _run(command: list[str], directory: Path, timeout: float = 600) -> str:
+def call(command: list[str], directory: Path, timeout: float = 600) -> str:
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed with {done.returncode}:\n{done.stderr[-4000:]}{done.stdout[-2000:]}")

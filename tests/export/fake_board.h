@@ -33,6 +33,14 @@ struct TfLiteTensor {
 };
 FAKE_TYPES_END
 
+#ifndef FAKE_UNFUSED
+#define FAKE_UNFUSED 0
+#endif
+// Bytes of an input or output.
+#ifndef FAKE_TENSOR_BYTES
+#define FAKE_TENSOR_BYTES 4096
+#endif
+
 namespace tflite {
 struct Model {
   uint32_t version() const { return FAKE_MODEL_VERSION; }
@@ -43,15 +51,44 @@ class MicroErrorReporter : public ErrorReporter {};
 }  // namespace tflite
 
 FAKE_CLASSES_BEGIN
+class MicroAllocator {
+ public:
+  uint8_t* arena;
+  size_t size;
+#ifdef FAKE_REPORTER
+  static MicroAllocator* Create(uint8_t* arena, size_t size, ErrorReporter*) {
+#else
+  static MicroAllocator* Create(uint8_t* arena, size_t size) {
+#endif
+    static MicroAllocator made = {arena, size};
+    return &made;
+  }
+};
+class MicroResourceVariables {
+ public:
+  static MicroResourceVariables* Create(MicroAllocator*, int count) {
+    std::printf("%d variables\n", count);
+    return nullptr;
+  }
+};
 class MicroInterpreter {
  public:
+  template <typename Resolver>
+#ifdef FAKE_REPORTER
+  MicroInterpreter(const Model* model, const Resolver& ops, MicroAllocator* made, ErrorReporter* reporter,
+                   MicroResourceVariables*)
+      : MicroInterpreter(model, ops, made->arena, made->size, reporter) {}
+#else
+  MicroInterpreter(const Model* model, const Resolver& ops, MicroAllocator* made, MicroResourceVariables*)
+      : MicroInterpreter(model, ops, made->arena, made->size) {}
+#endif
   template <typename Resolver>
 #ifdef FAKE_REPORTER
   MicroInterpreter(const Model*, const Resolver& resolver, uint8_t* arena, size_t size, ErrorReporter*)
 #else
   MicroInterpreter(const Model*, const Resolver& resolver, uint8_t* arena, size_t size)
 #endif
-      : found_(resolver.FindOp("TFLITE_FUSE") != nullptr && reinterpret_cast<uintptr_t>(arena) % 16 == 0 && size % 16 == 0) {
+      : found_((FAKE_UNFUSED || resolver.FindOp("TFLITE_FUSE") != nullptr) && reinterpret_cast<uintptr_t>(arena) % 16 == 0 && size % 16 == 0) {
     input_.data.raw = given_;
     output_.data.raw = memory_;
     input_.bytes = output_.bytes = sizeof(memory_);
@@ -66,7 +103,7 @@ class MicroInterpreter {
  private:
   bool found_;
   TfLiteTensor input_, output_;
-  char given_[4096], memory_[4096];
+  char given_[FAKE_TENSOR_BYTES], memory_[FAKE_TENSOR_BYTES];
 };
 
 void* FakeAllocatePersistent(size_t) { return nullptr; }

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.arduino.fake_runtime import GENERATIONS, HERE, SANITIZERS, build, compiler, headers_of, library_objects
+from tests.arduino.fake_runtime import GENERATIONS, compiler
 from tests.export.exported import chained, fused, network, outside, run
+from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
+from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import FULL_STRUCTS, arena_for, declared_arenas, runtime_for
@@ -20,20 +22,10 @@ from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import load_model
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
 
-FORMATS = {"arduino": "", "platformio": "src/", "esp-idf": "main/"}
-"""Where each has its program."""
-
-_LIBRARY = {"arduino": "src/tflite_fuse", "platformio": "lib/tflite_fuse/src", "esp-idf": "components/tflite_fuse/src"}
-
 
 def exported(model: bytes, folder: Path, format: str) -> Path:
     export_model(model, folder, format)
     return folder / FORMATS[format]
-
-
-def main_of(program: Path) -> Path:
-    (found,) = [*program.glob("*.ino"), *program.glob("main.cpp")]
-    return found
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -50,9 +42,9 @@ def test_the_array_is_the_model(format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("model", [fused(), chained("float"), network()])
 def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path: Path) -> None:
-    """Head + tail, or what loading needs, with reference kernels; Arduino's builds have larger structs."""
+    """Head + tail, or what loading needs, with the reference kernels of the runtime the format names."""
     found = load_model(model)
-    build = WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS
+    build = runtime_for(format, "reference").build
     needed = max(head_bytes(found) + predict_tail(found, build).total, loading_bytes(found, build))
     export_model(model, tmp_path / "model", format, kernels="reference")
     header = (tmp_path / "model" / FORMATS[format] / "model_data.h").read_text()
@@ -108,7 +100,7 @@ def test_registers_just_the_operators_used(format: str, tmp_path: Path) -> None:
     header = (exported(chained("float"), tmp_path / "model", format) / "model_ops.h").read_text()
     assert re.findall(r"if \((.*) != kTfLiteOk\)", header) == [
         "tflite_fuse_register(ops)",
-        "ops.AddSoftmax()",
+        "ops.AddLogSoftmax()",
         "ops.AddDequantize()",
     ]
     assert "MicroMutableOpResolver<3>" in header
@@ -158,6 +150,20 @@ def test_the_program_compiles_where_interpreters_want_an_error_reporter(format: 
     assert "output 0[0] = 7\n" in said and "failed" not in said
 
 
+@pytest.mark.parametrize("flags", [(), ("-DFAKE_REPORTER",)])
+@pytest.mark.parametrize("format", FORMATS)
+def test_resource_variables_have_room(format: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """The runtime refuses VAR_HANDLE where the application has not asked for room for variables."""
+    program = exported(counter_model(), tmp_path / "model", format)
+    for name in ("micro_resource_variable", "micro_error_reporter")[: 1 + len(flags)]:
+        header = tmp_path / "headers" / f"tensorflow/lite/micro/{name}.h"
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text('#include "fake_board.h"\n')
+    said = run_with_stand_ins(program, format, 1 if flags else 6, tmp_path, "-DFAKE_UNFUSED=1", *flags)
+    assert said.startswith("1 variables\narena: 1000 bytes used") and "failed" not in said
+    assert "micro_resource_variable.h" not in main_of(exported(fused(), tmp_path / "other", format)).read_text()
+
+
 @pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
 @pytest.mark.parametrize("format", FORMATS)
 def test_programs_with_inputs_outside_the_arena_compile(format: str, storage: Storage, tmp_path: Path) -> None:
@@ -182,29 +188,6 @@ def test_the_program_says_what_went_wrong_and_stays_up(
     said = run_with_stand_ins(exported(fused(), tmp_path / "model", format), format, 5, tmp_path, f"-D{trouble}")
     lines = [line for line in said.splitlines() if not line.startswith("arena: ")]
     assert lines == [sentence] * 2
-
-
-def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Path, *extra: str) -> str:
-    """Compile the program as its board's toolchain would, but for headers that stand for the real ones; run it."""
-    headers = scratch / "headers"
-    board = ["Arduino.h", "Chirale_TensorFlowLite.h", "esp_timer.h", "freertos/FreeRTOS.h", "freertos/task.h"]
-    runtime = ["tensorflow/lite/micro/micro_interpreter.h", "tensorflow/lite/schema/schema_generated.h"]
-    for name in (*board, *runtime):
-        (headers / name).parent.mkdir(parents=True, exist_ok=True)
-        (headers / name).write_text('#include "fake_board.h"\n')
-    whole = scratch / "whole.cpp"
-    start = "app_main();" if format == "esp-idf" else "setup();\n  for (;;) loop();"
-    first = '#include "fake_board.h"\n' if format == "arduino" else ""
-    whole.write_text(f'{first}#include "{main_of(program)}"\nint main() {{\n  {start}\n}}\n')
-    library = program.parent if format != "arduino" else program
-    folders = [library / _LIBRARY[format], headers, headers_of(generation), HERE, Path(__file__).parent, program]
-    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}", *extra]
-    include = [f"-I{folder}" for folder in folders]
-    build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
-    glue = library / _LIBRARY[format] / "tflm" / "tflite_fuse_tflm.cpp"
-    objects = [scratch / "data.o", *library_objects()]
-    build([compiler("g++"), *flags, *include, whole, glue, *objects, "-o", scratch / "program"])
-    return run([scratch / "program"])
 
 
 def test_projects_name_what_they_build_on(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tflite_fuse.export.arena import Declared, Runtime, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.memory.tflm.tail import resource_variables
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 
@@ -74,7 +75,7 @@ _INCLUDES = Template("""\
 #include <type_traits>
 
 #include "tensorflow/lite/micro/micro_interpreter.h"
-#include "tensorflow/lite/schema/schema_generated.h"
+$variables#include "tensorflow/lite/schema/schema_generated.h"
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_error_reporter.h")
 #include "tensorflow/lite/micro/micro_error_reporter.h"
@@ -93,19 +94,17 @@ namespace micro {
 alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];
 static MicroInterpreter* interpreter = nullptr;
 
-template <typename Interpreter>
+template <typename Interpreter$allocator>
 static Interpreter* Build(const Model* model, const ModelOps& ops, std::true_type) {
-  static Interpreter built(model, ops, arena, sizeof(arena));
-  return &built;
+$plain  return &built;
 }
 
 #ifdef MODEL_HAS_ERROR_REPORTER
 // Until 2022 interpreters wanted somebody to report errors to.
-template <typename Interpreter>
+template <typename Interpreter$allocator>
 static Interpreter* Build(const Model* model, const ModelOps& ops, std::false_type) {
   static MicroErrorReporter reporter;
-  static Interpreter built(model, ops, arena, sizeof(arena), &reporter);
-  return &built;
+$reported  return &built;
 }
 #endif
 
@@ -147,6 +146,17 @@ $print}
 """)
 
 
+_BUILT = Template("""\
+  static Interpreter built(model, ops, arena, sizeof(arena)$reporter);
+""")
+
+_BUILT_WITH_VARIABLES = Template("""\
+  Allocator* allocator = Allocator::Create(arena, sizeof(arena)$reporter);
+  static Interpreter built(model, ops, allocator$reporter, MicroResourceVariables::Create(allocator, $count));
+""")
+"""The runtime has room for variables only where the application asks for it."""
+
+
 @dataclass(frozen=True)
 class TflmModel:
     """A model on its way into a folder for TFLM.
@@ -159,6 +169,7 @@ class TflmModel:
         inputs, outputs: in the arena.
         outside: inputs its blocks read from elsewhere.
         operators: names, each once.
+        variables: resource variables it has.
     """
 
     title: str
@@ -169,6 +180,7 @@ class TflmModel:
     outputs: tuple[Port, ...]
     outside: tuple[OutsideInput, ...]
     operators: tuple[str, ...]
+    variables: int
 
 
 def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmModel:
@@ -180,7 +192,9 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
     """
     inputs, outputs = model_ports(model)
     arenas = declared_arenas(model, runtime)
-    return TflmModel(title, data, runtime, arenas, inputs, outputs, checked_outside(model), used_operators(model))
+    outside, operators = checked_outside(model), used_operators(model)
+    variables = len(resource_variables(model))
+    return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables)
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
@@ -254,7 +268,8 @@ def _ops_header(model: TflmModel, fused_header: str) -> str:
 def includes(model: TflmModel) -> str:
     """The headers every main program needs, and the inputs outside the arena."""
     source = outside_source(model.outside)
-    return _INCLUDES.substitute(outside=f"\n{source}" if source else "")
+    variables = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n' if model.variables else ""
+    return _INCLUDES.substitute(variables=variables, outside=f"\n{source}" if source else "")
 
 
 def setup(model: TflmModel, print_line: str) -> str:
@@ -265,7 +280,11 @@ def setup(model: TflmModel, print_line: str) -> str:
         print_line: C++ that prints the char array ``line``.
     """
     fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{_HERE}\n" for p in model.inputs]
+    built = _BUILT_WITH_VARIABLES if model.variables else _BUILT
     return _SETUP.substitute(
+        allocator=", typename Allocator = MicroAllocator" if model.variables else "",
+        plain=built.substitute(reporter="", count=model.variables),
+        reported=built.substitute(reporter=", &reporter", count=model.variables),
         print_line=print_line,
         hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside else "",
         fill="".join(fill),

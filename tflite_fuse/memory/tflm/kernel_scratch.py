@@ -55,10 +55,18 @@ def scratch_requests(
 
 
 def kept_requests(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, tuple[int, ...]]:
-    """What optimised kernels keep in the tail beyond the reference kernels: bytes of their own, and of each buffer."""
+    """What kernels keep in the tail beyond today's reference kernels: bytes of their own, and of each buffer."""
+    if kernels.generation == "2024" and name == "CONCATENATION":
+        return 0, _scales_and_zero_points(graph, operator)
     if kernels.name == "cmsis-nn":
         return cmsis_nn.STRUCTS.get(name, 0), cmsis_nn.kept(kernels, name, graph, operator)
     return (esp_nn.STRUCTS.get(name, 0) if kernels.name == "esp-nn" else 0), ()
+
+
+def _scales_and_zero_points(graph: SubGraph, operator: Operator) -> tuple[int, ...]:
+    """A CONCATENATION of int8 kept both of each input in 2024."""
+    output, inputs = graph.written_by(operator), len(operator.inputs or ())
+    return (_FLOAT * inputs, _INT * inputs) if output is not None and output.type == TensorType.INT8 else ()
 
 
 def element_bytes(number: int) -> int:

@@ -132,7 +132,7 @@ HOST = Build(
 
 
 def of_2024(build: Build) -> Build:
-    """The same of TensorFlow Lite Micro in July 2024, whose convolutions and fully connected layers keep less."""
+    """The same of TensorFlow Lite Micro in July 2024: convolutions, fully connected layers and variables keep less."""
     wide = build.operators["ADD"].options == Struct(8)
     changed = {
         "CONV_2D": replace(build.operators["CONV_2D"], options=Struct(24)),
@@ -140,4 +140,5 @@ def of_2024(build: Build) -> Build:
         "STRIDED_SLICE": replace(build.operators["STRIDED_SLICE"], options=Struct(20)),
         **{name: replace(build.operators[name], data=40) for name in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")},
     }
-    return replace(build, operators=build.operators | changed)
+    handle, variable = build.resources
+    return replace(build, operators=build.operators | changed, resources=(handle, variable - build.pointer))

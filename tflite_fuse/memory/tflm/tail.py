@@ -168,7 +168,7 @@ def _allocations(model: Model, build: Build, requests: Requests) -> Iterator[tup
     """(purpose, bytes, alignment) of every piece, in the runtime's order."""
     for struct in build.allocator:
         yield "runtime", struct.bytes, struct.align
-    handles = _resource_handles(model)
+    handles = resource_variables(model)
     if handles:
         yield "variables", build.resources[0], ALIGNMENT
         yield "variables", build.resources[1] * len(handles), ALIGNMENT
@@ -255,7 +255,7 @@ def _variables(model: Model) -> Iterator[tuple[str, int, int]]:
                 yield "variables", prod(tensor.dims) * element_bytes(tensor.type), ALIGNMENT
 
 
-def _resource_handles(model: Model) -> dict[tuple[object, ...], int]:
+def resource_variables(model: Model) -> dict[tuple[object, ...], int]:
     """Bytes each resource variable needs, by what names it; 0 where nothing is ever assigned."""
     sizes: dict[tuple[object, ...], int] = {}
     for graph in model.subgraphs:

@@ -1,0 +1,46 @@
+"""Exported folders of plain C compute the runtime's bytes on every emulated core, and refuse what is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_fuse
+from tests.device.folders import run_folder
+from tests.device.program import fusable_core
+from tests.device.targets import TARGETS, Target
+from tests.device.test_emulated import targets
+from tflite_fuse.export import export_model
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.zoo import networks
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@targets
+def test_a_folder_runs_and_errors_are_errors(target: Target, tmp_path: Path) -> None:
+    check("resident", target, tmp_path)
+
+
+@pytest.mark.skipif(bool(TARGETS["cortex-m7"].missing()), reason="tools for the Cortex-M7 are not installed")
+@pytest.mark.parametrize("mode", ["streamed", "external"])
+def test_inputs_outside_the_arena_are_read(mode: str, tmp_path: Path) -> None:
+    check(mode, TARGETS["cortex-m7"], tmp_path)
+
+
+def check(mode: str, target: Target, tmp_path: Path) -> None:
+    """Outputs are the runtime's; no arena below the declared is taken, and no changed bit of options and constants."""
+    core = fusable_core(networks.inverted_residual_network(size=16, blocks=2))
+    rewritten = tflite_fuse.rewrite(serialize_model(core), input_mode=mode, verify=False).model
+    export_model(rewritten, tmp_path / "model", "c")
+    samples = generate_inputs(core, 4)
+    found = run_folder(target, tmp_path / "model", samples, outside_inputs(load_model(rewritten)), changes=1000)
+    wanted = tflm.run(serialize_model(core), samples).outputs
+    assert found.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
+    assert found.small[0] == found.small[1] > 1000
+    assert found.changed == (1000, 1000)
