@@ -1,0 +1,94 @@
+"""Workers of a split on emulated boards: a QEMU Cortex-M7 each, joined to this machine by its serial line."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.device.program import binary
+from tests.device.targets import TARGETS, Target, link
+from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.fragments.encode import Fragments
+
+HERE = Path(__file__).parent
+
+RAM, FLASH = 64 * 1024, 1024 * 1024
+"""Of a board, for everything: the linker script has no more."""
+
+_EMULATOR = "qemu-system-arm -M mps2-an500 -cpu cortex-m7 -nographic -monitor none -semihosting-config"
+
+
+def board() -> Target:
+    """A Cortex-M7 with little memory."""
+    target = TARGETS["cortex-m7"]
+    small = target.link.replace("code_length=0x3fffc0", f"code_length={FLASH - 0x40:#x}")
+    return replace(target, link=small.replace("data_length=0x400000", f"data_length={RAM:#x}"))
+
+
+def firmware(fragment: bytes, folder: Path) -> Path:
+    """What is flashed on a board: library, link, fragment. Raises RuntimeError: it does not fit the board's memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    size = max(1, decode(fragment).header.buffer_bytes)
+    lines = [binary(folder, "fragment", fragment), f"static _Alignas(16) uint8_t buffer[{size}];"]
+    (folder / "fragment.h").write_text("\n".join(lines) + "\n")
+    return link(board(), HERE / "board.c", folder, "-O2")
+
+
+@dataclass
+class Boards:
+    """Running boards.
+
+    Attributes:
+        addresses: where each worker's serial line is reached, by its number.
+        processes: the emulators.
+    """
+
+    addresses: Mapping[int, str]
+    processes: Mapping[int, subprocess.Popen[bytes]]
+
+
+@contextmanager
+def running(fragments: Fragments, folder: Path) -> Iterator[Boards]:
+    """A board for every worker that has something to do, until the end of the block."""
+    with ExitStack() as stack:
+        addresses, processes = dict[int, str](), dict[int, subprocess.Popen[bytes]]()
+        for number, fragment in enumerate(fragments.workers):
+            if not decode(fragment).steps:
+                continue
+            elf, port = firmware(fragment, folder / str(number)), _free_port()
+            command = [*_EMULATOR.split(), "enable=on,target=native", "-serial"]
+            command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            stack.callback(_end, process)
+            processes[number], addresses[number] = process, f"127.0.0.1:{port}"
+        for number, address in addresses.items():
+            _wait_for(address, processes[number])
+        yield Boards(addresses, processes)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Until the emulator listens."""
+    host, port = address.rsplit(":", 1)
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError:
+            if process.poll() is not None:
+                raise RuntimeError(f"the emulator ended with {process.returncode}") from None
+            continue
+        return

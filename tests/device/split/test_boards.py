@@ -1,0 +1,113 @@
+"""Emulated boards with 64 KB of RAM and 1 MB of flash for everything, joined by serial lines: one model over several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.device.split.boards import FLASH, RAM, board, firmware, running
+from tests.split.networks import cluster
+from tflite_fuse.errors import ClusterError
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.cluster.folder import Deployment
+from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.splitting import SplitOptions, split_model
+from tflite_fuse.zoo import ModelBuilder
+
+pytestmark = [
+    pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed"),
+    pytest.mark.skipif(bool(board().missing()), reason=f"{', '.join(board().missing())} not installed"),
+]
+
+
+@cache
+def large_model() -> Model:
+    """2.4 MB of weights, most of them in two layers, and rows in front that need 60 KB where nothing is split or fused."""
+    builder = ModelBuilder(1)
+    x = builder.conv(builder.input((1, 40, 40, 3), name="input"), 16, 3, 1, "SAME", "RELU6")
+    x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")
+    x = builder.max_pool(builder.conv(x, 24, 3, 2, "SAME", "RELU6"), 2, 2, "VALID", "NONE")
+    x = builder.fully_connected(builder.reshape(x, (1, 5 * 5 * 24)), 1600)
+    x = builder.fully_connected(x, 900)
+    return builder.build([builder.log_softmax(builder.fully_connected(x, 10))])
+
+
+def small_boards(count: int) -> Cluster:
+    found = cluster((100.0,) * count, direct=False)
+    workers = tuple(replace(each, ram=RAM, flash=FLASH) for each in found.workers)
+    return replace(found, workers=workers)
+
+
+@cache
+def deployment() -> Deployment:
+    devices = small_boards(3)
+    found = split_model(large_model(), devices, SplitOptions())
+    accountant = Accountant(found.network)
+    return Deployment(found.network, found.plan, devices, encode_plan(found.network, found.plan, accountant.parts))
+
+
+def coordinator(found: Deployment, addresses: dict[int, str], timeout: float) -> Coordinator:
+    contacts = {device: Contact(found.cluster.workers[device].name, address) for device, address in addresses.items()}
+    return Coordinator(found.coordinator(), found.number, contacts, found.dials, timeout)
+
+
+def test_a_model_that_fits_no_board_alone_runs_on_three(tmp_path: Path) -> None:
+    found, samples = deployment(), generate_inputs(large_model(), 3)
+    wanted = [np.asarray(outputs[0]).tobytes() for outputs in tflm.run(serialize_model(large_model()), samples).outputs]
+    assert len(set(wanted)) > 1
+
+    async def infer(addresses: dict[int, str]) -> list[bytes]:
+        devices = coordinator(found, addresses, 240.0)
+        try:
+            outputs = [await devices.infer([_bytes(each) for each in sample]) for sample in samples]
+        finally:
+            devices.close()
+        return [output[0].tobytes() for output in outputs]
+
+    with running(found.fragments, tmp_path) as boards:
+        assert len(boards.addresses) == 3
+        assert asyncio.run(infer(dict(boards.addresses))) == wanted
+
+
+def test_a_board_that_dies_in_the_middle_is_named(tmp_path: Path) -> None:
+    found, sample = deployment(), generate_inputs(large_model(), 1)[0]
+
+    async def infer(addresses: dict[int, str], kill: Callable[[Progress], None]) -> None:
+        devices = coordinator(found, addresses, 240.0)
+        devices.progress = kill
+        try:
+            await devices.infer([_bytes(each) for each in sample])
+        finally:
+            devices.close()
+
+    with running(found.fragments, tmp_path) as boards:
+        victim = max(boards.processes)
+
+        def kill(_: Progress) -> None:
+            boards.processes[victim].kill()
+
+        with pytest.raises(ClusterError, match=f"worker w{victim} "):
+            asyncio.run(infer(dict(boards.addresses), kill))
+
+
+def test_alone_it_fits_no_board(tmp_path: Path) -> None:
+    found = deployment()
+    alone = encode_plan(found.network, one_worker(found.network, 1, 0), Accountant(found.network).parts)
+    with pytest.raises(RuntimeError, match="overflowed"):
+        firmware(alone.workers[0], tmp_path)
+
+
+def _bytes(array: object) -> np.ndarray:
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8)
