@@ -90,6 +90,9 @@ typedef struct {
 tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment, size_t fragment_bytes,
                                            void* buffer, size_t buffer_bytes);
 
+/* One sentence for people. */
+const char* tflite_fuse_worker_message(tflite_fuse_status status);
+
 /* Of an open worker. */
 tflite_fuse_identity tflite_fuse_worker_identity(const tflite_fuse_worker* worker);
 

@@ -213,10 +213,10 @@ def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[S
 
 def library_size(target: Target, directory: Path, flags: str, worker: bool = False) -> dict[str, int]:
     """Bytes of code and constants of each source file of the library: what a block that uses everything links, or what
-    the worker of a split has beside that."""
+    the worker of a split has beside that, its link included."""
     sizes: dict[str, int] = {}
     for source in library_sources():
-        if (source.parent.name == "worker") is not worker:
+        if (source.parent.name in ("worker", "link")) is not worker:
             continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
         call(command, directory)

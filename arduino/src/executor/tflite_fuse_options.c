@@ -247,18 +247,6 @@ const char* tflite_fuse_message(tflite_fuse_status status) {
       return "the arena, scratch or state memory is missing, too small or misaligned, or scratch overlaps another";
     case TFLITE_FUSE_SOURCE_FAILED:
       return "the source of the input reported an error";
-    case TFLITE_FUSE_BAD_FRAGMENT:
-      return "the fragment is truncated, misaligned or none";
-    case TFLITE_FUSE_BAD_PLACE:
-      return "the fragment places something outside the buffer, or over what is needed";
-    case TFLITE_FUSE_BAD_STEP:
-      return "a step of the fragment is out of range";
-    case TFLITE_FUSE_NO_OPERATOR:
-      return "the fragment holds an operator that only a coordinator in Python runs";
-    case TFLITE_FUSE_WRONG_CALL:
-      return "the worker was asked for something else than what comes next";
-    case TFLITE_FUSE_BAD_MESSAGE:
-      return "a message has another size than the plan says";
     default:
       return "unknown status";
   }

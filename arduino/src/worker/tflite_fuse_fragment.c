@@ -209,6 +209,25 @@ static tflite_fuse_status check_step(const tflite_fuse_worker* worker, uint32_t 
                                                                                        : TFLITE_FUSE_BAD_STEP;
 }
 
+const char* tflite_fuse_worker_message(tflite_fuse_status status) {
+  switch (status) {
+    case TFLITE_FUSE_BAD_FRAGMENT:
+      return "the fragment is truncated, misaligned or none";
+    case TFLITE_FUSE_BAD_PLACE:
+      return "the fragment places something outside the buffer, or over what is needed";
+    case TFLITE_FUSE_BAD_STEP:
+      return "a step of the fragment is out of range";
+    case TFLITE_FUSE_NO_OPERATOR:
+      return "the fragment holds an operator that only a coordinator in Python runs";
+    case TFLITE_FUSE_WRONG_CALL:
+      return "the worker was asked for something else than what comes next";
+    case TFLITE_FUSE_BAD_MESSAGE:
+      return "a message has another size than the plan says";
+    default:
+      return tflite_fuse_message(status);
+  }
+}
+
 tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment, size_t fragment_bytes,
                                            void* buffer, size_t buffer_bytes) {
   const tflite_fuse_fragment_header* header = fragment;

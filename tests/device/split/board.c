@@ -105,7 +105,7 @@ int main(void) {
   const tflite_fuse_status status = tflite_fuse_worker_open(&worker, fragment, (size_t)(fragment_end - fragment),
                                                             buffer, sizeof(buffer));
   if (status != TFLITE_FUSE_OK) {
-    device_write(tflite_fuse_message(status));
+    device_write(tflite_fuse_worker_message(status));
     return 1;
   }
   tflite_fuse_node_open(&node, &worker, &transport, frame, &session, 1);

@@ -1,4 +1,4 @@
-"""Emulated boards with 64 KB of RAM and 1 MB of flash for everything, joined by serial lines: one model over several."""
+"""One model over emulated boards with 64 KB of RAM and 1 MB of flash for everything, joined by serial lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
 
 @cache
 def large_model() -> Model:
-    """2.4 MB of weights, most of them in two layers, and rows in front that need 60 KB where nothing is split or fused."""
+    """2.4 MB of weights, most of them in two layers."""
     builder = ModelBuilder(1)
     x = builder.conv(builder.input((1, 40, 40, 3), name="input"), 16, 3, 1, "SAME", "RELU6")
     x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")

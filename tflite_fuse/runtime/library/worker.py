@@ -124,7 +124,7 @@ class HostWorker:
 
     def _check(self, status: int) -> None:
         if status:
-            raise BlockError(self._library.tflite_fuse_message(status).decode())
+            raise BlockError(self._library.tflite_fuse_worker_message(status).decode())
 
 
 class _Aligned:
@@ -141,7 +141,7 @@ class _Aligned:
 def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     pointer = ctypes.POINTER(_Worker)
-    library.tflite_fuse_message.restype = ctypes.c_char_p
+    library.tflite_fuse_worker_message.restype = ctypes.c_char_p
     library.tflite_fuse_worker_next.restype = _Event
     library.tflite_fuse_worker_next.argtypes = [pointer]
     library.tflite_fuse_worker_begin.restype = None
