@@ -35,8 +35,7 @@ WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + STACK_BYTES + STATE_BYTES
 top."""
 
 LIBRARY_BYTES = 41 * 1024
-"""Flash of the device library's code with worker and link; the project's tests hold it to this. What the board's network
-takes comes on top."""
+"""Flash of the library's code with worker and link; a test holds it to this. The board's own code comes on top."""
 
 
 @dataclass(frozen=True)
