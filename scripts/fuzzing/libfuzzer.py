@@ -25,12 +25,12 @@ _FLAGS = (
 
 
 @functools.cache
-def build(source: Path, program: Path, *flags: str) -> Path | str:
-    """A fuzzer of the library and its target in C, or why there is none here."""
+def build(source: Path, program: Path, *flags: str, parts: tuple[str, ...] = ()) -> Path | str:
+    """A fuzzer of the library, or of some files of it, and its target in C, or why there is none here."""
     compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         return "no clang"
-    sources = [source, *library_sources()]
+    sources = [source, *([library_directory() / part for part in parts] or library_sources())]
     command = [compiler, *_FLAGS, *flags, f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return program if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be built"])[-1]

@@ -12,6 +12,7 @@ from random import Random
 from scripts.fuzzing import libfuzzer
 from tests.split.cluster.test_messages import damaged
 
+_PARTS = ("link/tflite_fuse_message.c", "executor/tflite_fuse_checksum.c")
 _SEEDS = 60
 _LONGEST = 600
 
@@ -34,7 +35,7 @@ def run(first: int, seconds: int) -> tuple[int, str]:
         first: seed of the mutations.
         seconds: to go on for.
     """
-    program = libfuzzer.build(Path(__file__).with_name("link.c"), _folder() / "link")
+    program = libfuzzer.build(Path(__file__).with_name("link.c"), _folder() / "link", parts=_PARTS)
     if isinstance(program, str):
         return 0, f"not run: {program}"
     command = [str(program), f"-max_len={_LONGEST}", "-timeout=20"]

@@ -58,7 +58,8 @@ static tflite_fuse_fault start_fault(const uint8_t* frame) {
     return TFLITE_FUSE_LINK_OTHER;
   }
   const bool is_known = frame[3] >= TFLITE_FUSE_HELLO && frame[3] <= TFLITE_FUSE_ERROR;
-  return is_known && get(frame + LENGTH_AT, 2) <= TFLITE_FUSE_PAYLOAD_BYTES ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_DAMAGED;
+  const bool is_sound = is_known && get(frame + LENGTH_AT, 2) <= TFLITE_FUSE_PAYLOAD_BYTES;
+  return is_sound ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_DAMAGED;
 }
 
 static size_t frame_bytes(const tflite_fuse_parser* parser) {

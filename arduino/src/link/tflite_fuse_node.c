@@ -74,7 +74,8 @@ static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflit
   } else if (guest.peer != TFLITE_FUSE_COORDINATOR) {
     fault = TFLITE_FUSE_LINK_STRANGER;
   } else if (hello->item == TFLITE_FUSE_RUN) {
-    tflite_fuse_session_refuse(node, &node->sessions[0], own(TFLITE_FUSE_LINK_BUSY)); /* it was restarted, or somebody else takes over */
+    /* It was restarted, or somebody else takes over. */
+    tflite_fuse_session_refuse(node, &node->sessions[0], own(TFLITE_FUSE_LINK_BUSY));
     close_all(node);
     node->inference = 0;
     place = &node->sessions[0];
@@ -142,8 +143,8 @@ static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* orde
     return own(TFLITE_FUSE_LINK_ORDER);
   }
   tflite_fuse_session_close(node, place);
-  const int stream =
-      node->transport->open(node->transport->user, (const char*)payload_of(node), order->bytes, TFLITE_FUSE_HANDSHAKE_MS);
+  const char* address = (const char*)payload_of(node);
+  const int stream = node->transport->open(node->transport->user, address, order->bytes, TFLITE_FUSE_HANDSHAKE_MS);
   if (stream < 0) {
     return (outcome){TFLITE_FUSE_LINK_LOST, (uint16_t)peer};
   }
@@ -169,7 +170,9 @@ static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
     let_in(node, SLICE_MS);
   }
   tflite_fuse_session* coordinator = &node->sessions[0];
-  return of_session(coordinator, tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_READY, 0, 0, 0, TFLITE_FUSE_HANDSHAKE_MS));
+  const tflite_fuse_fault fault =
+      tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_READY, 0, 0, 0, TFLITE_FUSE_HANDSHAKE_MS);
+  return of_session(coordinator, fault);
 }
 
 /* ---- An inference ---- */
@@ -220,8 +223,8 @@ static outcome send_data(tflite_fuse_node* node, const tflite_fuse_event* event,
   if (tflite_fuse_worker_payload(node->worker, payload_of(node)) != TFLITE_FUSE_OK) {
     return own(TFLITE_FUSE_LINK_COMPUTE);
   }
-  const tflite_fuse_fault fault =
-      tflite_fuse_session_send(node, session, TFLITE_FUSE_DATA, node->inference, event->sequence, event->bytes, patience);
+  const tflite_fuse_fault fault = tflite_fuse_session_send(node, session, TFLITE_FUSE_DATA, node->inference,
+                                                           event->sequence, event->bytes, patience);
   (void)tflite_fuse_worker_sent(node->worker);
   return of_session(session, fault);
 }
@@ -236,8 +239,9 @@ static outcome compute(tflite_fuse_node* node, const tflite_fuse_event* event, u
     payload_of(node)[i] = (uint8_t)(took >> 8 * i);
   }
   tflite_fuse_session* coordinator = &node->sessions[0];
-  return of_session(coordinator,
-                    tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_STEP, node->inference, event->step, 4, patience));
+  const tflite_fuse_fault fault =
+      tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_STEP, node->inference, event->step, 4, patience);
+  return of_session(coordinator, fault);
 }
 
 static outcome infer(tflite_fuse_node* node, uint32_t patience) {
@@ -273,7 +277,8 @@ static outcome obey(tflite_fuse_node* node, const tflite_fuse_message_head* head
   }
   if (head->kind == TFLITE_FUSE_START && head->inference > node->inference && head->bytes == 4) {
     node->inference = head->inference;
-    return infer(node, payload[0] | (uint32_t)payload[1] << 8 | (uint32_t)payload[2] << 16 | (uint32_t)payload[3] << 24);
+    const uint32_t high = (uint32_t)payload[2] | (uint32_t)payload[3] << 8;
+    return infer(node, (uint32_t)payload[0] | (uint32_t)payload[1] << 8 | high << 16);
   }
   return own(TFLITE_FUSE_LINK_ORDER);
 }

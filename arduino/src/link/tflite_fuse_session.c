@@ -8,14 +8,15 @@ void tflite_fuse_session_close(tflite_fuse_node* node, tflite_fuse_session* sess
   }
 }
 
-tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind, uint32_t inference,
-                                      uint32_t item, uint16_t bytes, uint32_t milliseconds) {
+tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
+                                           uint32_t inference, uint32_t item, uint16_t bytes, uint32_t milliseconds) {
   const tflite_fuse_message_head head = {node->identity.plan, inference, session->sent++, item,
                                          node->identity.device, bytes,    kind};
   const size_t size = tflite_fuse_frame_write(node->parser.frame, &head);
   node->parser.held = 0; /* the frame holds one message, whichever way it goes */
   node->parser.used = 0;
-  const int sent = node->transport->send(node->transport->user, session->stream, node->parser.frame, size, milliseconds);
+  const tflite_fuse_transport* to = node->transport;
+  const int sent = to->send(to->user, session->stream, node->parser.frame, size, milliseconds);
   return sent < 0 ? TFLITE_FUSE_LINK_LOST : TFLITE_FUSE_LINK_OK;
 }
 
@@ -30,8 +31,8 @@ tflite_fuse_fault tflite_fuse_session_check(const tflite_fuse_node* node, tflite
   return head->plan == node->identity.plan ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_PLAN;
 }
 
-tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_session* session, tflite_fuse_message_head* head,
-                                      uint32_t milliseconds) {
+tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_session* session,
+                                           tflite_fuse_message_head* head, uint32_t milliseconds) {
   tflite_fuse_parser* parser = &node->parser;
   tflite_fuse_fault fault = tflite_fuse_parser_next(parser, head);
   const uint32_t start = now(node);
