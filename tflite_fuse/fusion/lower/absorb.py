@@ -28,6 +28,8 @@ def _absorb_padding(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) 
     source = padded.inputs[0]
     if not pad.pad_value == source.zero_point == padded.output.zero_point:
         return None
+    if not _sees_what_is_left(padded, pad, reader, stage):
+        return None
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
     # A window that saw nothing but padding would leave the executor without a pixel to ask for.
     sides = zip((top, left), stage.extent, stage.stride, reader.output_shape[:2], source.shape[:2], strict=True)
@@ -35,3 +37,21 @@ def _absorb_padding(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) 
         return None
     stage = replace(stage, inputs=(source.index,), padding=(top, left))
     return replace(reader, stage=stage, inputs=(source,), fit=Fit.EXACT)
+
+
+def _sees_what_is_left(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) -> bool:
+    """Whether no window leaves an image along an axis that was cut: behind the cut there are zeros, in front values.
+
+    A convolution of single pixels that starts at the first one is read without regard to rows: it cuts nothing.
+    """
+    cuts = False
+    for axis in (0, 1):
+        left, before = padded.output_shape[axis], padded.inputs[0].shape[axis]
+        if pad.padding[axis] >= 0 and left >= before + pad.padding[axis]:
+            continue
+        cuts = True
+        end = (reader.output_shape[axis] - 1) * stage.stride[axis] + stage.extent[axis] - stage.padding[axis]
+        if stage.padding[axis] > 0 or end > left:
+            return False
+    moved = any(a + b for a, b in zip(pad.padding, stage.padding, strict=True))
+    return not cuts or moved or (stage.kernel_size, stage.stride) != ((1, 1), (1, 1))

@@ -87,6 +87,18 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
     inner, outer = original.activation(pad.sources[0]), original.activation(pad.result)
     if not meaning.folds or inner is None or outer is None or not inner[1] == outer[1] == pad.pad:
         return None
+    if pad.images is None or pad.output is None:
+        return None
+    for axis in (0, 1):
+        cut = pad.padding[axis] < 0 or pad.output[axis] < pad.images[0][axis] + pad.padding[axis]
+        if cut and meaning.output is None:
+            return None
+        if not cut or meaning.output is None:
+            continue
+        reach = (meaning.kernel[axis] - 1) * meaning.dilation[axis] + 1 - meaning.padding[axis]
+        end = (meaning.output[axis] - 1) * meaning.stride[axis] + reach
+        if meaning.padding[axis] > 0 or end > pad.output[axis]:
+            return None  # a window sees zeros where the image was cut, which without the cut are values
     padding = (meaning.padding[0] + pad.padding[0], meaning.padding[1] + pad.padding[1])
     return replace(meaning, sources=pad.sources, images=pad.images, padding=padding)
 
