@@ -54,6 +54,7 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
  * 4, as the instructions want them. `start` says how many quads there are, so that it is checked, too. */
 #define TFLITE_FUSE_START_2X2(quads) (quads)
 #define TFLITE_FUSE_START_2X1(quads) (quads)
+#define TFLITE_FUSE_START_4X1(quads) (quads)
 
 static inline void emulated_quad(int32_t* sum, const uint32_t* wide, uint32_t weights) {
   *sum = tflite_fuse_mac_pair(*sum, wide[0], tflite_fuse_even(weights));
@@ -73,6 +74,43 @@ static inline void emulated_quad(int32_t* sum, const uint32_t* wide, uint32_t we
       __builtin_trap();                                                              \
     }                                                                                \
   } while (0)
+
+typedef struct {
+  int8_t* output;
+  const void* entry;
+  int32_t zero_point_half, to_next;
+  const uint32_t* wide;
+  uint32_t start;
+  int32_t back, toggle;
+  const uint32_t* wide_end;
+  const void* entry_end;
+  const int8_t* weights;
+} tflite_fuse_four;
+
+static inline void tflite_fuse_all_4x1(tflite_fuse_four* four) {
+  const int8_t* weights = four->weights;
+  for (const int32_t* entry = four->entry; entry != four->entry_end; entry += 3) {
+    const uint32_t* wide = four->wide;
+    int32_t sums[] = {entry[0], entry[0], entry[0], entry[0]};
+    for (uint32_t i = 0; i < four->start; ++i, wide += 8, weights += 8) {
+      for (int p = 0; p < 4; ++p) {
+        emulated_quad(&sums[p], wide + 2 * p, *(const uint32_t*)(const void*)weights);
+      }
+    }
+    if (wide != four->wide_end) {
+      __builtin_trap();
+    }
+    weights -= four->back;
+    four->back ^= four->toggle;
+    for (int p = 0; p < 4; ++p) {
+      const int32_t twice = (int32_t)((uint32_t)sums[p] << 1);
+      const int32_t half = (int32_t)((uint32_t)four->zero_point_half << entry[2]);
+      const int32_t high = tflite_fuse_mac_top(emulated_sum(half, sums[p] >> 31), twice, entry[1]);
+      four->output[p * four->to_next] = tflite_fuse_halve_to_int8(high >> entry[2]);
+    }
+    ++four->output;
+  }
+}
 
 #define TFLITE_FUSE_MAC_2X1(a, b, wide, weights, start, end)                         \
   do {                                                                               \

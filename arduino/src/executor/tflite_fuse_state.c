@@ -1,4 +1,8 @@
 /* What outlives a run: the rings of STATE stages, filled before it where they are new, moved on when it has ended well. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
 #include "tflite_fuse_machine.h"
 
 int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {

@@ -23,10 +23,13 @@
 /* Makes a compiler finish four sums before it loads what the next ones need. Left alone, compilers load far ahead, run
  * out of registers and spill. */
 #define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
+/* Runs so rarely that being small is worth more than being fast. */
+#define TFLITE_FUSE_RARE __attribute__((noinline, cold))
 /* Keeps a compiler from turning one counter into several, which again costs registers. */
 #define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
 #else
 #define TFLITE_FUSE_HIDE(value) ((void)0)
+#define TFLITE_FUSE_RARE
 #define TFLITE_FUSE_INLINE static inline
 #define TFLITE_FUSE_NOINLINE
 #define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)

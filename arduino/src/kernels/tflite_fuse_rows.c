@@ -1,4 +1,8 @@
 /* Row kernels of the application beside the library's: asked first, and compared before they are trusted. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
 #include "../tflite_fuse_rows.h"
 
 #include "../executor/tflite_fuse_checks.h"

@@ -1,4 +1,5 @@
-/* The inner loops of the packed convolution with DSP instructions: two pixels by two channels, or one pixel. */
+/* The inner loops of the packed convolution with DSP instructions: four pixels by one channel, two pixels by two
+ * channels, or one pixel. */
 #define TFLITE_FUSE_NO_INNER_LOOPS /* but those that are written out */
 #include "../weighted/tflite_fuse_conv_packed.h"
 
@@ -31,17 +32,22 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
   } while (0)
 
 /* Per quad: pixel 0's values (0, 2), (1, 3), then pixel 1's. */
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
-  for (const int8_t* end = p + (count & ~3); p != end; wide += 4) {
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
+  for (const int8_t* end = p + (count & ~3); p != end; wide += step) {
     WIDEN(p, 0);
     WIDEN(q, 2);
   }
   if (count % 4 != 0) {
     WIDEN_REST(p, 0);
     WIDEN_REST(q, 2);
-    wide += 4;
+    wide += step;
   }
   return wide;
+}
+
+uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
+  tflite_fuse_widen_2(wide + 4, pixels[2 * to_next], pixels[3 * to_next], count, 8);
+  return tflite_fuse_widen_2(wide, pixels[0], pixels[to_next], count, 8);
 }
 
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
@@ -59,6 +65,25 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
   const uint32_t quads = (uint32_t)values / 4;
   j->start = pixels == 2 ? TFLITE_FUSE_START_2X2(quads) : TFLITE_FUSE_START_2X1(quads);
+}
+
+/* ---- Four pixels ---- */
+
+void tflite_fuse_conv_four(const tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
+  const int32_t of_pair = 2 * j->values;
+  tflite_fuse_four four;
+  four.output = output;
+  four.entry = j->call->table;
+  four.zero_point_half = j->zero_point_half;
+  four.to_next = j->call->output->channels;
+  four.wide = wide;
+  four.start = TFLITE_FUSE_START_4X1((uint32_t)j->values / 4);
+  four.back = of_pair - 4;
+  four.toggle = (of_pair - 4) ^ 4;
+  four.wide_end = wide + 2 * j->values;
+  four.entry_end = j->end;
+  four.weights = j->call->weights;
+  tflite_fuse_all_4x1(&four);
 }
 
 /* ---- Two pixels ---- */
@@ -113,15 +138,23 @@ void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t
   }
 }
 
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
-  const tflite_fuse_channel* entry = j->channel;
-  for (; channels > 0; channels -= 2, sums += 4, entry += 2) {
-    if (entry < j->fast_end) {
-      finish_2x2(j, entry, sums[0], sums[1], sums[2], sums[3]);
-    } else {
-      tflite_fuse_conv_finish(j, entry, sums, 2, 2);
+/* Sums of channels that may be finished the fast way, for any number of pixels. */
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels) {
+  const tflite_fuse_channel *entry = j->channel, *const end = entry + channels;
+  if (end > j->fast_end) {
+    tflite_fuse_conv_finish(j, entry, sums, channels, pixels);
+    return;
+  }
+  int8_t *output_0 = j->outputs[0], *output_1 = j->outputs[1];
+  for (; entry < end; ++entry) {
+    const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);
+    *output_0++ = tflite_fuse_scale_down(*sums++, scale);
+    if (pixels == 2) {
+      *output_1++ = tflite_fuse_scale_down(*sums++, scale);
     }
   }
+  j->outputs[0] = output_0;
+  j->outputs[1] = output_1;
 }
 
 /* ---- One pixel ---- */
@@ -163,17 +196,6 @@ void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, 
     TFLITE_FUSE_MAC_2X1(a, b, wide, weights, j->start, wide_end);
     *sums++ = a;
     *sums++ = b;
-  }
-}
-
-void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
-  const tflite_fuse_channel* entry = j->channel;
-  for (; channels > 0; channels -= 2, sums += 2, entry += 2) {
-    if (entry < j->fast_end) {
-      finish_2x1(j, entry, sums[0], sums[1]);
-    } else {
-      tflite_fuse_conv_finish(j, entry, sums, 2, 1);
-    }
   }
 }
 

@@ -109,6 +109,58 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
         : "r8", "r9", "r10", "r12", "cc", "memory");                                                            \
   } while (0)
 
+/* All channels of four pixels, one at a time: also what lies around the loop is written out, because compilers spill there.
+ * Two quads a turn. */
+#define TFLITE_FUSE_START_4X1(quads) ((quads) % 2 * (13 * 4))
+
+/* What it needs in memory, in the order in which registers are loaded. */
+typedef struct {
+  int8_t* output;    /* of the first pixel; the others' follow, `to_next` bytes apart */
+  const void* entry; /* of the next channel: bias, multiplier, shift */
+  int32_t zero_point_half;
+  int32_t to_next;
+  const uint32_t* wide;
+  uint32_t start;
+  int32_t back, toggle; /* from behind a channel's weights to those of the next, which comes and goes */
+  const uint32_t* wide_end;
+  const void* entry_end;
+  const int8_t* weights;
+} tflite_fuse_four;
+
+/* r4, r5, r6, r8: sums; r9...r12: pairs of two pixels; r0: the next pairs; r1: the next weights; r2, r3: weights. */
+#define TFLITE_FUSE_QUAD_OF_2_4X1_(a, b)                                                                        \
+  "ldmia.w r0!, {r9, r10, r11, r12}\n\t"                                                                        \
+  "smlad " a ", r9, r2, " a "\n\tsmlad " b ", r11, r2, " b "\n\t"                                              \
+  "smlad " a ", r10, r3, " a "\n\tsmlad " b ", r12, r3, " b "\n\t"
+
+#define TFLITE_FUSE_QUAD_4X1_                                                                                   \
+  "ldr.w r3, [r1], #8\n\tsxtb16 r2, r3\n\tsxtb16 r3, r3, ror #8\n\t"                                          \
+  TFLITE_FUSE_QUAD_OF_2_4X1_("r4", "r5") TFLITE_FUSE_QUAD_OF_2_4X1_("r6", "r8")
+
+/* As tflite_fuse_scale_down does it; r9: half, r10: multiplier, r11: shift. */
+#define TFLITE_FUSE_FINISH_4X1_(sum)                                                                            \
+  "add r0, r9, " sum ", asr #31\n\tlsl " sum ", " sum ", #1\n\tsmmlar " sum ", " sum ", r10, r0\n\t"            \
+  "asr " sum ", " sum ", r11\n\tssat " sum ", #8, " sum ", asr #1\n\t"
+
+static inline void tflite_fuse_all_4x1(tflite_fuse_four* four) {
+  __asm__ volatile(
+      "ldr r1, [%[four], #40]\n\tldr r3, [%[four], #4]\n"
+      "0:\tldr r4, [r3]\n\tldrd r0, r2, [%[four], #16]\n\tmov r5, r4\n\tmov r6, r4\n\tmov r8, r4\n\t"
+      "add pc, r2\n\tnop\n"
+      "1:\t" TFLITE_FUSE_QUAD_4X1_ TFLITE_FUSE_QUAD_4X1_
+      "ldr r2, [%[four], #32]\n\tcmp r0, r2\n\tbne 1b\n\t"
+      "ldm %[four], {r2, r3, r9, r12}\n\tldmia.w r3!, {r0, r10, r11}\n\tlsl r9, r9, r11\n\t"
+      TFLITE_FUSE_FINISH_4X1_("r5") "strb r5, [r2, r12]\n\t"
+      TFLITE_FUSE_FINISH_4X1_("r6") "strb r6, [r2, r12, lsl #1]\n\tadd r12, r12, r12, lsl #1\n\t"
+      TFLITE_FUSE_FINISH_4X1_("r8") "strb r8, [r2, r12]\n\t"
+      TFLITE_FUSE_FINISH_4X1_("r4") "strb r4, [r2], #1\n\t"
+      "ldrd r9, r10, [%[four], #24]\n\tldr r0, [%[four], #36]\n\tstrd r2, r3, [%[four]]\n\t"
+      "sub r1, r1, r9\n\teor r9, r9, r10\n\tstr r9, [%[four], #24]\n\tcmp r3, r0\n\tbne 0b"
+      :
+      : [four] "r"(four)
+      : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory");
+}
+
 /* Four quads a turn, two by two; the lowest bit of `start`: an odd one comes before. */
 #define TFLITE_FUSE_START_2X1(quads) \
   (((quads) == 1 ? 2 * (19 * 4) : (0u - (quads) / 2) % 2 * (19 * 4)) * 2 + (quads) % 2)

@@ -12,7 +12,8 @@ enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
 
 /* ---- Pixels ---- */
 
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
+  (void)step;
   for (; count >= 4; count -= 4, p += 4, q += 4, wide += 4) {
     wide[0] = (uint32_t)p[0] + ((uint32_t)q[0] << 16);
     wide[1] = (uint32_t)p[1] + ((uint32_t)q[1] << 16);
@@ -63,35 +64,45 @@ TFLITE_FUSE_INLINE void mac_two(two_sums* sums, uint32_t x, uint32_t y, int32_t 
   sums->upper += (uint32_t)((int32_t)(products + (uint32_t)SPLIT) >> 16);
 }
 
-#define MAC_TWO_VALUES(i)                                                     \
-  do {                                                                        \
-    const uint32_t x = wide[i], y = wide[(i) + 1];                            \
-    mac_two(&a, x, y, weights[i], weights[(i) + 1]);                          \
-    TFLITE_FUSE_SETTLE(a.words, a.upper, x, y);                               \
-    mac_two(&b, x, y, weights[4 + (i)], weights[4 + (i) + 1]);                \
-    TFLITE_FUSE_SETTLE(b.words, b.upper, x, y);                               \
-    mac_two(&c, x, y, others[i], others[(i) + 1]);                            \
-    TFLITE_FUSE_SETTLE(c.words, c.upper, x, y);                               \
-    mac_two(&d, x, y, others[4 + (i)], others[4 + (i) + 1]);                  \
-    TFLITE_FUSE_SETTLE(d.words, d.upper, x, y);                               \
-  } while (0)
-
 TFLITE_FUSE_INLINE two_sums start_of(const tflite_fuse_conv_job* j, int32_t first, int32_t second) {
   const two_sums start = {(uint32_t)first + ((uint32_t)second << 16), (uint32_t)second + j->start};
   return start;
 }
 
-/* Adds what the weights of four channels give. */
+/* Values at `wide` + i times weights at `at`. */
+#define MAC_TWO_VALUES(i, at)                                                 \
+  do {                                                                        \
+    const uint32_t x = wide[i], y = wide[(i) + 1];                            \
+    mac_two(&a, x, y, weights[at], weights[(at) + 1]);                        \
+    TFLITE_FUSE_SETTLE(a.words, a.upper, x, y);                               \
+    mac_two(&b, x, y, weights[4 + (at)], weights[4 + (at) + 1]);              \
+    TFLITE_FUSE_SETTLE(b.words, b.upper, x, y);                               \
+    mac_two(&c, x, y, others[at], others[(at) + 1]);                          \
+    TFLITE_FUSE_SETTLE(c.words, c.upper, x, y);                               \
+    mac_two(&d, x, y, others[4 + (at)], others[4 + (at) + 1]);                \
+    TFLITE_FUSE_SETTLE(d.words, d.upper, x, y);                               \
+  } while (0)
+
+/* Adds what the weights of four channels give, two quads a turn; of an odd number of quads, the first by itself. */
 #define MAC_WIDE()                                             \
   do {                                                         \
     const uint32_t *wide = j->wide, *const end = j->wide_end;  \
-    do {                                                       \
-      MAC_TWO_VALUES(0);                                       \
-      MAC_TWO_VALUES(2);                                       \
+    if ((end - wide) % 8 != 0) {                               \
+      MAC_TWO_VALUES(0, 0);                                 \
+      MAC_TWO_VALUES(2, 2);                                 \
       wide += 4;                                               \
       weights += 8;                                            \
       others += 8;                                             \
-    } while (wide != end);                                     \
+    }                                                          \
+    while (wide != end) {                                      \
+      MAC_TWO_VALUES(0, 0);                                 \
+      MAC_TWO_VALUES(2, 2);                                 \
+      MAC_TWO_VALUES(4, 8);                                 \
+      MAC_TWO_VALUES(6, 10);                                \
+      wide += 8;                                               \
+      weights += 16;                                           \
+      others += 16;                                            \
+    }                                                          \
   } while (0)
 
 TFLITE_FUSE_INLINE int32_t first_of(two_sums sums) { return (int32_t)(sums.words - (sums.upper << 16)); }
@@ -147,8 +158,8 @@ void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t
   }
 }
 
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
-  tflite_fuse_conv_finish(j, j->channel, sums, channels, 2);
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels) {
+  tflite_fuse_conv_finish(j, j->channel, sums, channels, pixels);
 }
 
 /* ---- One pixel ---- */
@@ -212,10 +223,6 @@ void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, 
     sums[0] = a, sums[1] = b;
     more[0] = c, more[1] = d;
   }
-}
-
-void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels) {
-  tflite_fuse_conv_finish(j, j->channel, sums, channels, 1);
 }
 
 #endif

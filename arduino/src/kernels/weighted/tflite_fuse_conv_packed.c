@@ -50,7 +50,7 @@ static inline int32_t values_in(ptrdiff_t words, int32_t pixels) {
 }
 
 TFLITE_FUSE_INLINE uint32_t* widen(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t pixels) {
-  return pixels == 2 ? tflite_fuse_widen_2(wide, p, q, count) : tflite_fuse_widen_1(wide, p, count);
+  return pixels == 2 ? tflite_fuse_widen_2(wide, p, q, count, 4) : tflite_fuse_widen_1(wide, p, count);
 }
 
 /* Widens a row of taps, read where they lie. */
@@ -66,27 +66,30 @@ TFLITE_FUSE_INLINE uint32_t* widen_taps(uint32_t* wide, const tflite_fuse_call* 
   return wide;
 }
 
-/* Widens a row of taps as one piece. */
+/* Widens a row of taps: as one piece if it is one, or else is to become one. */
 TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* call, workspace* space,
                                        const int8_t* const* row, int32_t pixels) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t width = stage->kernel_width, to_next = (pixels - 1) * stage->stride_width;
+  const int32_t depth = call->inputs[0]->channels;
   const int8_t *p = row[0], *q = row[to_next];
   if (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, row, to_next + width)) {
+    if (depth % 4 == 0) {
+      return widen_taps(wide, call, row, pixels);
+    }
     p = row_of(call, row, space->whole.rows[0]);
     q = row_of(call, row + to_next, space->whole.rows[1]);
   }
-  return widen(wide, p, q, width * call->inputs[0]->channels, pixels);
+  return widen(wide, p, q, width * depth, pixels);
 }
 
 /* Widens what one or two pixels see. */
 static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels) {
   const tflite_fuse_call* call = j->call;
-  const bool by_tap = j->depth % 4 == 0;
   uint32_t* wide = space->whole.wide;
   int32_t ky = call->stage->kernel_height;
   do {
-    wide = by_tap ? widen_taps(wide, call, window, pixels) : widen_row(wide, call, space, window, pixels);
+    wide = widen_row(wide, call, space, window, pixels);
     window += call->columns;
   } while (--ky > 0);
   j->wide = space->whole.wide;
@@ -156,7 +159,7 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
     j->channel = table + first;
     start_sums(space->part.sums, j->channel, some, pixels);
     sum_parts(j, space, window, pixels, weights + first * j->values, some);
-    (pixels == 2 ? tflite_fuse_conv_finish_parts : tflite_fuse_conv_finish_parts_single)(j, space->part.sums, some);
+    tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
   }
 }
 
@@ -179,6 +182,34 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
   }
 }
 
+/* ---- Four pixels ---- */
+
+#if TFLITE_FUSE_DSP
+
+enum { AT_BEST = 4 };
+
+/* Computes four pixels from `first` on if that can be: their outputs have to lie one behind the other. */
+static bool compute_four(const tflite_fuse_conv_job* j, workspace* space, int32_t first) {
+  const tflite_fuse_call* call = j->call;
+  const tflite_fuse_stage* stage = call->stage;
+  const int8_t* const* window = call->windows[0] + first * stage->stride_width;
+  int8_t* const* outputs = call->outputs + first;
+  if (call->count - first < AT_BEST ||
+      outputs[AT_BEST - 1] - outputs[0] != (AT_BEST - 1) * call->output->channels) {
+    return false;
+  }
+  uint32_t* wide = space->whole.wide;
+  for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx) {
+      wide = tflite_fuse_widen_4(wide, window + kx * stage->dilation_width, stage->stride_width, j->depth);
+    }
+  }
+  tflite_fuse_conv_four(j, space->whole.wide, outputs[0]);
+  return true;
+}
+
+#endif
+
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   const tflite_fuse_channel* table = call->table;
   const int32_t channels = call->output->channels;
@@ -191,7 +222,13 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   j.fast_end = is_fast ? table + (channels - channels % 2) : table;
   j.zero_point_half = 2 * call->output->zero_point + 1;
   j.call = call;
-  for (int32_t i = 0; i < call->count; i += TFLITE_FUSE_CONV_AT_ONCE) {
+  int32_t i = 0;
+#if TFLITE_FUSE_DSP
+  while (is_fast && j.depth % 4 == 0 && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
+    i += AT_BEST;
+  }
+#endif
+  for (; i < call->count; i += TFLITE_FUSE_CONV_AT_ONCE) {
     compute_pixels(&j, &space, i, tflite_fuse_min(TFLITE_FUSE_CONV_AT_ONCE, call->count - i));
   }
 }

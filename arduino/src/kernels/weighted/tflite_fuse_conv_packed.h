@@ -5,7 +5,7 @@
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
-/* Pixels computed together. */
+/* Pixels computed together; with DSP instructions four where their windows are small. */
 enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
 
 /* Words that a quad of one pixel's values takes when it is widened; two pixels' take four. */
@@ -36,9 +36,17 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
                              int32_t channels, int32_t pixels);
 
 /* Brings `count` values of two pixels, or of one, into the form the inner loops read, with zeros to a whole quad; returns
- * the word behind. */
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count);
+ * the word behind. Quads of two pixels are `step` words apart: 4, or more with DSP instructions. */
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step);
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
+
+#if TFLITE_FUSE_DSP
+/* The same of four pixels, `to_next` pointers apart. */
+uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
+
+/* All channels of four pixels, to outputs one behind the other; finished the fast way. */
+void tflite_fuse_conv_four(const tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output);
+#endif
 
 /* Sets what the inner loops need to know of so many widened values of each pixel. */
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels);
@@ -50,8 +58,7 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
 /* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs. Sums
  * start with the biases; when all parts are added, `finish_parts` writes outputs. */
 void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels);
 void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
-void tflite_fuse_conv_finish_parts_single(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels);
 
 #endif

@@ -1,5 +1,10 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
- * Plain weights: [tap row][tap column][output channel]. */
+ * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones, so that this code is made to be
+ * small. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 

@@ -28,7 +28,7 @@ typedef struct {
 
 /* ---- From sums to bytes ---- */
 
-static TFLITE_FUSE_NOINLINE void finish_any(const job* j, const tflite_fuse_channel* entry, int32_t channel,
+static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel* entry, int32_t channel,
                                             const int32_t* sums, int32_t pixels) {
   while (--pixels >= 0) {
     j->outputs[pixels][channel] = tflite_fuse_finish(sums[pixels], entry, j->call);
