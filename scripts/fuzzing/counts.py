@@ -19,6 +19,8 @@ GOALS = {
     "executor64": 5_000_000,
     "executor32": 5_000_000,
     "link": 1_000_000,
+    "worker64": 1_000_000,
+    "worker32": 1_000_000,
     "kill": 500,
     "interrupt": 200,
 }
