@@ -98,7 +98,12 @@ int main(void) {
   static tflite_fuse_session session;
   static tflite_fuse_worker worker;
   static tflite_fuse_node node;
-  const tflite_fuse_transport transport = {NULL, open_line, send_bytes, receive_bytes, close_line, microseconds, NULL};
+  const tflite_fuse_transport transport = {.open = open_line,
+                                           .send = send_bytes,
+                                           .receive = receive_bytes,
+                                           .close = close_line,
+                                           .microseconds = microseconds,
+                                           .is_line = true};
   line->divider = FASTEST;
   line->control = SEND_RECEIVE_AND_TELL;
   prepare_to_sleep();
