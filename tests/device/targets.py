@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.library import flat_sources, with_kinds
@@ -167,8 +167,7 @@ _objects = TemporaryDirectory(prefix="tflite-fuse-device-")
 @cache
 def _library_objects(target: Target, flags: str) -> list[Path]:
     """The library compiled, once per target and flags."""
-    folder = Path(_objects.name) / f"{target.name}{flags.replace(' ', '')}"
-    folder.mkdir()
+    folder = Path(mkdtemp(prefix=f"{target.name}-", dir=_objects.name))
     command = f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags} -c".split()
     call([*command, *map(str, library_sources())], folder)
     return sorted(folder.glob("*.o"))

@@ -28,9 +28,9 @@ def network(tail: str = "softmax") -> bytes:
     y = b.conv(b.depthwise(x, 3, activation="RELU6"), 8, 1)
     y = b.fully_connected(b.mean(b.add(x, y)), 5, name="scores")
     if tail == "softmax":
-        y = b.log_softmax(y)
+        y = b.softmax(y)
     elif tail == "float":
-        y = b.dequantize(b.log_softmax(y))
+        y = b.dequantize(b.softmax(y))
     elif tail == "reshape":
         y = b.reshape(y, (1, 1, 5))
     return serialize_model(b.build(outputs=[y]))

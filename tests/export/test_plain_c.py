@@ -192,7 +192,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     result = export_model(fused("float"), tmp_path / "model", "c")
     assert result.notes == (
         "DEQUANTIZE_2 is left out: output 0 is the int8 tensor before it",
-        "LOG_SOFTMAX_1 is left out: output 0 is the int8 tensor before it",
+        "SOFTMAX_1 is left out: output 0 is the int8 tensor before it",
     )
     assert all(note in (tmp_path / "model" / "model.h").read_text() for note in result.notes)
 

@@ -100,7 +100,7 @@ def test_registers_just_the_operators_used(format: str, tmp_path: Path) -> None:
     header = (exported(chained("float"), tmp_path / "model", format) / "model_ops.h").read_text()
     assert re.findall(r"if \((.*) != kTfLiteOk\)", header) == [
         "tflite_fuse_register(ops)",
-        "ops.AddLogSoftmax()",
+        "ops.AddSoftmax()",
         "ops.AddDequantize()",
     ]
     assert "MicroMutableOpResolver<3>" in header

@@ -9,13 +9,10 @@ namespace tflite {
 // TensorFlow Lite Micro's types are found from in here, whether it keeps them in tflite or in tflite::micro.
 namespace micro {
 
-typedef MicroMutableOpResolver<2> ModelOps;
+typedef MicroMutableOpResolver<1> ModelOps;
 
 inline TfLiteStatus RegisterModelOps(ModelOps& ops) {
   if (tflite_fuse_register(ops) != kTfLiteOk) {
-    return kTfLiteError;
-  }
-  if (ops.AddSoftmax() != kTfLiteOk) {
     return kTfLiteError;
   }
   return kTfLiteOk;
