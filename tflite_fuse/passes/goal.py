@@ -39,13 +39,13 @@ class Goal:
         """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
 
         Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes. Who allows recompute does not want
-        to pay with much of it for the last hundredth of RAM.
+        to pay with much of it for the last 1/200 of RAM.
         """
         if self.max_ram is not None:
             return max(self.max_ram, arena)
         if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
             return arena
-        return arena + (max(arena // 24, 512) if self.max_compute is None else arena // 100)
+        return arena + (max(arena // 24, 512) if self.max_compute is None else arena // 200)
 
     @property
     def worth_ram(self) -> float:

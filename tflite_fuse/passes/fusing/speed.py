@@ -84,7 +84,7 @@ class Speed:
         """
         most = max(found[0].macs, self.site.graph.work)
         plain = [each for each in found if each.macs <= most]
-        if self.goal != NOTHING_RECOMPUTED or len(plain) == len(found):
+        if self.goal.max_compute is not None or len(plain) == len(found):
             return list(found)
         clearly = (1 - WORTH_SAYING) * min(map(_instructions, plain))
         return [each for each in found if each.instructions <= clearly] or plain
