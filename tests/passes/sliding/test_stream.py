@@ -56,6 +56,13 @@ def test_rows_at_the_edges_are_computed_again_and_residuals_meet(hop: int, along
     streamed(one_dimensional_network(40, 4, 1, 3, along_rows), hop)
 
 
+def test_steps_of_one_value_that_become_channels_are_looked_at_all_at_once() -> None:
+    b = ModelBuilder(0, calibration=2)
+    x = b.conv(b.input((1, 20, 1, 1)), 1, (3, 1), padding="VALID")
+    _, told = streamed(b.build([b.fully_connected(b.reshape(x, (1, 18)), 3)]), 2)
+    assert told.macs_of_call < told.macs_of_window
+
+
 @st.composite
 def windows(draw: st.DrawFn) -> Model:
     """Convolutions, pools, residuals over time, padded or not, strided or dilated."""

@@ -210,7 +210,7 @@ def _rename(seen: _Seen) -> Look:
     """A RESHAPE that leaves steps together."""
     time, dims, source = seen.time, seen.dims(seen.output), seen.dims(seen.inputs[0])
     values = prod(source) // time.steps
-    for axis, length in enumerate(dims):
+    for axis, length in enumerate(dims[:-1]):  # values along the last axis are channels, of which no ring is made
         if length == time.steps and prod(dims[:axis]) == 1 and prod(dims[axis + 1 :]) == values:
             return Look((Time(axis, time.steps),))
     raise BlockError(f"it makes {list(dims)} of {list(source)}, which mixes the steps")
@@ -220,6 +220,8 @@ def _transpose(seen: _Seen) -> Look:
     order = seen.constant(1, "permutation")
     if sorted(order) != list(range(len(seen.dims(seen.inputs[0])))):
         raise BlockError("its permutation is none")
+    if order[-1] == seen.time.axis:
+        raise BlockError("it makes channels of the steps")
     return Look(seen.outputs_as(order.index(seen.time.axis), seen.time.steps))
 
 
