@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.advice import rewrite_with_advice
-from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
-from tflite_fuse.fusion.encoding.stream_time import stream_time as stream_time_of
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.progress import heard_by
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import load_model, read_source, save_model
@@ -27,18 +23,14 @@ from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.pipelines.metrics import model_metrics
-from tflite_fuse.proof import validate
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
-from tflite_fuse.rewriting import rewrite_model, verify_stream
+from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import Comparison, compare
-from tflite_fuse.runtime.directed import directed
-from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
-from tflite_fuse.runtime.mutation import mutation_score
+from tflite_fuse.runtime.compare import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
-from tflite_fuse.runtime.watched import watched
+from tflite_fuse.verifying import Pair, verify_pair
 
 Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]
@@ -307,37 +299,8 @@ def verify(
     """
     (first_bytes, first), (second_bytes, second) = _read(a), _read(b)
     names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
-    for name, each in zip(names, (first, second), strict=True):
-        if (fault := plan_fault(each, block_overlaps(each))) is not None:
-            raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
-    stream = stream_time_of(second)
-    if stream is not None and stream_time_of(first) is None:
-        return verify_stream((first_bytes, second_bytes), (first, second), stream, inputs, seed, _counted(progress))
-    certificate = validate(first, second)
-    shown = certificate if certificate.proven or certificate.blocks else None
-    seed = secrets.randbelow(1 << 32) if seed is None else seed
-    samples = load_inputs(Path(data), first) if data is not None else generate_inputs(first, inputs, seed)
-    inside = watched((first, second), certificate)
-    try:
-        if data is None:
-            samples = directed(first, samples, inside.first, seed)
-        found = compare(
-            first_bytes,
-            second_bytes,
-            samples,
-            names=(names[0], names[1]),
-            models=(first, second),
-            progress=_counted(progress),
-            watch=inside,
-        )
-    except (ModelError, RuntimeUnavailableError) as error:
-        if not certificate.proven:
-            raise
-        return Comparison(True, 0, None, "", "", certificate, str(error))
-    found = replace(found, certificate=shown, seed=seed if data is None else None, unconfined=tflm.unconfined())
-    if not mutants or found.fault is not None:
-        return found
-    return replace(found, score=mutation_score((first, second), certificate, samples, mutants, seed))
+    pair = Pair((names[0], names[1]), (first_bytes, second_bytes), (first, second), _counted(progress))
+    return verify_pair(pair, inputs, seed, None if data is None else Path(data), mutants)
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError, VerificationError
+from tflite_fuse.errors import LimitError, ModelError, VerificationError
 from tflite_fuse.figures import arena_in_file, figures, measured_head
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, outside_reads
-from tflite_fuse.fusion.encoding.stream_time import StreamTime
 from tflite_fuse.fusion.encoding.structs import VERSION
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
@@ -25,16 +23,14 @@ from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fuse import FuseResult
 from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
-from tflite_fuse.passes.options import FuseOptions, Hop
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.sliding.stream import Streamed, to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
-from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison
-from tflite_fuse.runtime.over_time import STEPS, compare_over_time
 from tflite_fuse.runtime.witnesses import hear
 
 Counter = Callable[[int, int], None]
@@ -140,30 +136,6 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     outside = outside_inputs(model)
     report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
     return data, report
-
-
-def verify_stream(
-    files: tuple[bytes, bytes],
-    models: tuple[Model, Model],
-    stream: StreamTime,
-    calls: int,
-    seed: int | None,
-    progress: Counter | None,
-) -> Comparison:
-    """A stream beside the model over its window: blocks are proven to be those of the stream the window leads to."""
-    seed = secrets.randbelow(1 << 32) if seed is None else seed
-    axis = {1: "height", 2: "width"}.get(stream.axis)
-    certificate = validate(to_stream(models[0], Hop(stream.hop, axis)).model, models[1])
-    try:
-        found = compare_over_time(files, models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=progress)
-    except RuntimeUnavailableError as error:
-        return Comparison(True, 0, None, "", "", certificate, str(error))
-    version = tflm.runtime_version() or "unknown"
-    same, runs = found.first_difference is None, 2 * found.calls
-    return Comparison(
-        same, runs, found.first_difference, tflm.RUNTIME_NAME, version, certificate,
-        varied=found.varied, elements=found.elements, seed=seed, unconfined=tflm.unconfined(),
-    )  # fmt: skip
 
 
 def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:

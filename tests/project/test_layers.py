@@ -35,6 +35,7 @@ ORDER = (
     "report",
     "figures",
     "rewriting",
+    "verifying",
     "advice",
     "split",
     "export",

@@ -53,6 +53,7 @@ def verify(
                 "not_run": comparison.not_run,
                 "seed": comparison.seed,
                 "inside": comparison.inside,
+                "calls": comparison.calls,
                 "warning": comparison.warning,
                 "unconfined": comparison.unconfined,
                 "mutation_score": None if comparison.score is None else comparison.score.to_json(),
@@ -67,6 +68,8 @@ def verify(
             say(f"- {comparison.score}")
         if comparison.inside:
             say(f"- {comparison.inside} tensors between blocks were compared as well")
+        if comparison.calls:
+            say(f"- two sequences of {comparison.calls} calls, one with a reset, were compared as well")
         if comparison.unconfined:
             say(f"- the runtime ran with rights it does not need: {comparison.unconfined}")
         if comparison.seed is not None:

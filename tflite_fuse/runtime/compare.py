@@ -41,7 +41,8 @@ class Comparison:
     run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
     inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
     the second model is a rewrite of the first: what was proven without running them. ``inside`` is the number of
-    tensors at and in blocks that were compared beside the outputs, ``seed`` that of the inputs if they were drawn,
+    tensors at and in blocks that were compared beside the outputs, ``calls`` how many calls each of two sequences had
+    that models with state were run over as well, ``seed`` that of the inputs if they were drawn,
     ``unconfined`` says which rights the runtime kept, ``score`` what changes of weights the run would have noticed.
     """
 
@@ -55,6 +56,7 @@ class Comparison:
     varied: int = 0
     elements: int = 0
     inside: int = 0
+    calls: int = 0
     seed: int | None = None
     unconfined: str = ""
     score: MutationScore | None = None
@@ -174,7 +176,7 @@ class _Comparing:
 
     def run(self, inputs: Sequence[Sequence[Array]], progress: Callable[[int, int], None] | None) -> Comparison:
         """As ``compare``."""
-        stateful = any(_is_stateful(model) for model in self._models)
+        stateful = any(keeps_state(model) for model in self._models)
         steps = [(False, index, True) for index in range(len(inputs))]
         if stateful:  # once more as a stream, which then starts over and is half as long
             lengths = (len(inputs), -(-len(inputs) // 2))
@@ -228,7 +230,8 @@ def _tensor_name(model: Model, index: int) -> str:
     return model.main.tensors[index].name or f"tensor {index}"
 
 
-def _is_stateful(model: Model) -> bool:
+def keeps_state(model: Model) -> bool:
+    """Whether what a model computes may depend on earlier inferences."""
     if any(tensor.is_variable for graph in model.subgraphs for tensor in graph.tensors):
         return True
     kinds = {operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators}

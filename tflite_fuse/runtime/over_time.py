@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tflite_fuse.errors import ModelError, VerificationError
 from tflite_fuse.fusion.encoding.stream_time import StreamTime
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import Comparison, keeps_state
 from tflite_fuse.runtime.difference import Difference, Seen, first_difference
 from tflite_fuse.runtime.ends import Ends
 from tflite_fuse.runtime.inputs import InputSpec, generate_inputs, input_specs
@@ -104,6 +105,21 @@ def compare_over_time(
             if progress is not None:
                 progress(done, calls)
     return OverTime(done, None, seen.varied, seen.elements)
+
+
+def also_over_time(
+    found: Comparison,
+    files: tuple[bytes, bytes],
+    models: tuple[Model, Model],
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """What was found on single inputs, and over time where one of the models keeps a state. Raises as the above."""
+    if not found.bit_exact or not any(keeps_state(model) for model in models):
+        return found
+    over = compare_over_time(files, models, seed=seed, progress=progress)
+    difference = over.first_difference
+    return replace(found, bit_exact=difference is None, first_difference=difference, calls=over.calls)
 
 
 def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> list[Array]:

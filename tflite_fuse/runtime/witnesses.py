@@ -20,7 +20,7 @@ from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.compare import Comparison, compare
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.over_time import compare_over_time
+from tflite_fuse.runtime.over_time import also_over_time, compare_over_time
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
 from tflite_fuse.runtime.watched import watched
@@ -86,6 +86,7 @@ def hear(
         seen = watched(models, watch)
         given = directed(models[0], given, seen.first, seed)
         oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=seen)
+        oracle = also_over_time(oracle, files, models, seed, progress)
     except ModelError as error:
         if _runs(models[0], files[0], given[:1]):
             raise VerificationError(
@@ -104,6 +105,7 @@ def hear(
     rights = tflm.unconfined()
     inside = f", comparing {oracle.inside} tensors between and in blocks as well" if oracle.inside else ""
     notes = [f"run on inputs of seed {seed}{inside}"]
+    notes += [f"run over two sequences of {oracle.calls} calls, one with a reset, as well"] if oracle.calls else []
     notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
     notes += [] if oracle.warning is None else [oracle.warning]
     return Testimony(oracle, notes=tuple(notes))

@@ -1,0 +1,104 @@
+"""Two files beside each other: run both, and prove the second where it was made of the first."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
+from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.fusion.encoding.stream_time import StreamTime, stream_time
+from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.options import Hop
+from tflite_fuse.passes.sliding.stream import to_stream
+from tflite_fuse.proof import Certificate, validate
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.directed import directed
+from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
+from tflite_fuse.runtime.mutation import mutation_score
+from tflite_fuse.runtime.over_time import STEPS, also_over_time, compare_over_time
+from tflite_fuse.runtime.processes.worker import Array
+from tflite_fuse.runtime.watched import watched
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two models to compare.
+
+    Attributes:
+        names: what messages call them.
+        files: theirs.
+        models: as loaded.
+        progress: told of every input: (done, in all).
+    """
+
+    names: tuple[str, str]
+    files: tuple[bytes, bytes]
+    models: tuple[Model, Model]
+    progress: Callable[[int, int], None] | None
+
+
+def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mutants: int) -> Comparison:
+    """Everything that is known of two models beside each other; arguments and errors as of ``api.verify``."""
+    first, second = pair.models
+    for name, each in zip(pair.names, pair.models, strict=True):
+        if (fault := plan_fault(each, block_overlaps(each))) is not None:
+            raise PlanError(f"{name}: the offline memory plan is unsound: {fault}")
+    stream = stream_time(second)
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    if stream is not None and stream_time(first) is None:
+        return _of_stream(pair, stream, inputs, seed)
+    certificate = validate(first, second)
+    given = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
+    try:
+        found, samples = _run(pair, certificate, given, None if data is not None else seed)
+    except (ModelError, RuntimeUnavailableError) as error:
+        if not certificate.proven:
+            raise
+        return Comparison(True, 0, None, "", "", certificate, str(error))
+    shown = certificate if certificate.proven or certificate.blocks else None
+    found = replace(found, certificate=shown, unconfined=tflm.unconfined())
+    if not mutants or found.fault is not None:
+        return found
+    return replace(found, score=mutation_score(pair.models, certificate, samples, mutants, seed))
+
+
+def _run(
+    pair: Pair, certificate: Certificate, samples: Sequence[Sequence[Array]], seed: int | None
+) -> tuple[Comparison, Sequence[Sequence[Array]]]:
+    """Both on the same inputs, and the inputs. Args: seed: of inputs that were drawn; None for the user's own."""
+    inside = watched(pair.models, certificate)
+    if seed is not None:
+        samples = directed(pair.models[0], samples, inside.first, seed)
+    found = compare(*pair.files, samples, names=pair.names, models=pair.models, progress=pair.progress, watch=inside)
+    if seed is not None:
+        found = also_over_time(found, pair.files, pair.models, seed, pair.progress)
+    return replace(found, seed=seed), samples
+
+
+def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Comparison:
+    """A stream beside the model over its window: blocks are proven to be those of the stream the window leads to."""
+    axis = {1: "height", 2: "width"}.get(stream.axis)
+    certificate = validate(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
+    try:
+        found = compare_over_time(
+            pair.files, pair.models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=pair.progress
+        )
+    except RuntimeUnavailableError as error:
+        return Comparison(True, 0, None, "", "", certificate, str(error))
+    return Comparison(
+        bit_exact=found.first_difference is None,
+        inputs=2 * found.calls,
+        first_difference=found.first_difference,
+        runtime=tflm.RUNTIME_NAME,
+        version=tflm.runtime_version() or "unknown",
+        certificate=certificate,
+        varied=found.varied,
+        elements=found.elements,
+        seed=seed,
+        unconfined=tflm.unconfined(),
+    )
