@@ -23,6 +23,7 @@ from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.pipelines.metrics import model_metrics
+from tflite_fuse.pipelines.verifying import Pair, verify_pair
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
@@ -30,7 +31,6 @@ from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.compare import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
-from tflite_fuse.verifying import Pair, verify_pair
 
 Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]

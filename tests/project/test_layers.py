@@ -35,7 +35,6 @@ ORDER = (
     "report",
     "figures",
     "rewriting",
-    "verifying",
     "advice",
     "split",
     "export",
