@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tflite_fuse import api
 from tflite_fuse.model.file import load_model
 from tflite_fuse.proof import validate
+from tflite_fuse.runtime.comparing.mutation import MutationScore, mutation_score
+from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.mutation import MutationScore, mutation_score
-from tflite_fuse.runtime.watched import watched
 
 
 def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, MutationScore]:

@@ -29,7 +29,7 @@ from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import Comparison
+from tflite_fuse.runtime.comparing.compare import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 
 Source = str | os.PathLike[str] | bytes

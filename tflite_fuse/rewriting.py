@@ -30,8 +30,8 @@ from tflite_fuse.passes.sliding.stream import Streamed, to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
-from tflite_fuse.runtime.compare import Comparison
-from tflite_fuse.runtime.witnesses import hear
+from tflite_fuse.runtime.comparing.compare import Comparison
+from tflite_fuse.runtime.comparing.witnesses import hear
 
 Counter = Callable[[int, int], None]
 """Told of every input compared: (done, in all)."""

@@ -15,7 +15,7 @@ from tflite_fuse.passes.base import run_passes
 from tflite_fuse.passes.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 
 

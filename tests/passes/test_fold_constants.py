@@ -14,7 +14,7 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.fold_constants import FoldConstants
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 
 SHAPE = (1, 4, 6, 3)
 

@@ -24,7 +24,7 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.zoo import ModelBuilder
 

@@ -19,7 +19,7 @@ from tflite_fuse.fusion.lower.outside import move_outside
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs, set_outside_inputs
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.library.host import run_block
 from tflite_fuse.runtime.streams import Stream, make_feed
 

@@ -16,13 +16,13 @@ from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.mutation import mutation_score
+from tflite_fuse.runtime.comparing.over_time import STEPS, also_over_time, compare_over_time
+from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
-from tflite_fuse.runtime.mutation import mutation_score
-from tflite_fuse.runtime.over_time import STEPS, also_over_time, compare_over_time
 from tflite_fuse.runtime.processes.worker import Array
-from tflite_fuse.runtime.watched import watched
 
 
 @dataclass(frozen=True)

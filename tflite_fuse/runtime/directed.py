@@ -18,10 +18,10 @@ from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.watched import exposed
 from tflite_fuse.runtime.inputs import InputSpec, input_specs
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
-from tflite_fuse.runtime.watched import exposed
 
 WORK = 120_000_000
 """Multiply-accumulates the search may spend for each input there is, half a second or less."""

@@ -14,7 +14,7 @@ from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import make_options
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.recording import Ref

@@ -17,7 +17,7 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.report import StreamReport
-from tflite_fuse.runtime.over_time import compare_over_time
+from tflite_fuse.runtime.comparing.over_time import compare_over_time
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import keyword_network, one_dimensional_network, temporal_network
 

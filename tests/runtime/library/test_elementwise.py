@@ -11,7 +11,7 @@ from tests.runtime.fused_models import fuse, fuse_outside
 from tflite_fuse.fusion.block.stages import BlockConfig, Storage
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -19,7 +19,7 @@ from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.library.wheel_operator import CUSTOM_CODE, tflm_kind
 from tflite_fuse.runtime.processes import worker as worker_module

@@ -13,7 +13,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.zoo.networks import efficient_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -17,7 +17,7 @@ from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -17,11 +17,11 @@ from tflite_fuse.cli import app
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.mutation import mutation_score
+from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.mutation import mutation_score
-from tflite_fuse.runtime.watched import watched
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import inverted_residual_network
 

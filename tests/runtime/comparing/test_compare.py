@@ -13,7 +13,7 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.compare import compare
+from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.zoo.networks import inverted_residual_network
 

@@ -23,9 +23,9 @@ from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.watched import exposed, watched
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
-from tflite_fuse.runtime.watched import exposed, watched
 
 _CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "DEPTHWISE_CONV_2D": -1}
 

@@ -14,13 +14,13 @@ from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.difference import Difference, Seen, first_difference
-from tflite_fuse.runtime.ends import Ends, check_signatures
-from tflite_fuse.runtime.mutation import MutationScore
+from tflite_fuse.runtime.comparing.difference import Difference, Seen, first_difference
+from tflite_fuse.runtime.comparing.ends import Ends, check_signatures
+from tflite_fuse.runtime.comparing.mutation import MutationScore
+from tflite_fuse.runtime.comparing.watched import Watched, exposed
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
-from tflite_fuse.runtime.watched import Watched, exposed
 
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})

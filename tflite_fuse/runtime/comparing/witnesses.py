@@ -17,13 +17,13 @@ from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import litert, tflm
-from tflite_fuse.runtime.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.over_time import also_over_time, compare_over_time
+from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.over_time import also_over_time, compare_over_time
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
-from tflite_fuse.runtime.watched import watched
 
 NAMES = "model A", "model B"
 
