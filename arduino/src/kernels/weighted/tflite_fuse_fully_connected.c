@@ -1,7 +1,26 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
  * Weights: [output channel][input pixel][input channel]. */
 #include "../../executor/tflite_fuse_checks.h"
-#include "../tflite_fuse_requantize.h"
+#include "../tflite_fuse_packed.h"
+
+/* total + the products of `count` values and weights */
+static inline int32_t add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
+  for (; count >= 4; count -= 4, value += 4, weight += 4) {
+#if TFLITE_FUSE_DSP
+    const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
+    total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
+    total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
+#else
+    for (int32_t k = 0; k < 4; ++k) {
+      total = tflite_fuse_mac(total, value[k], weight[k]);
+    }
+#endif
+  }
+  for (; count > 0; --count) {
+    total = tflite_fuse_mac(total, *value++, *weight++);
+  }
+  return total;
+}
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   int32_t* channel_sum = sums;
@@ -12,10 +31,8 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
     const int8_t* w = weights;
     int32_t total = channel_sum[c];
     for (int32_t i = 0; i < call->count; ++i) {
-      const int8_t* pixel = call->windows[0][i];
-      for (int32_t k = 0; k < depth; ++k) {
-        total = tflite_fuse_mac(total, pixel[k], *w++);
-      }
+      total = add_products(total, call->windows[0][i], w, depth);
+      w += depth;
     }
     channel_sum[c] = total;
   }
