@@ -126,6 +126,12 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
  * and the next run works. */
 tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io);
 
+/* The two halves of tflite_fuse_invoke, for several blocks that are to go on together or not at all: a run that leaves the
+ * state as it was, so that it can be made again, and the step that makes history of what it saw. Between the two the state
+ * must be left alone. */
+tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io);
+void tflite_fuse_commit(const tflite_fuse_block* block, void* state);
+
 /* Number of operands of a kind. */
 int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand);
 

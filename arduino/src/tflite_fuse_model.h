@@ -60,8 +60,8 @@ tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_
 /* Runs a loaded model.
  *
  * arena: aligned to 16. arena_bytes: its size; fewer than model->arena_bytes are refused. outside: what the model reads
- * outside of it, or NULL. After an error outputs are unspecified and the next run works; blocks that ran before the one that
- * failed have gone on a step. */
+ * outside of it, or NULL. After an error outputs are unspecified, all blocks' states are as they were before the run, and the
+ * next run works. */
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                    size_t arena_bytes, const tflite_fuse_outside* outside);
 

@@ -55,6 +55,47 @@ int main(void) {
 }
 """
 
+TWICE = """\
+#include <stdio.h>
+#include <string.h>
+#include "model.h"
+
+static _Alignas(16) uint8_t arena[2 * MODEL_ARENA_BYTES];
+static int8_t step[STEP_BYTES];
+static int good;
+static int read_step(void* user, int y, int x, int count, void* destination, size_t capacity) {
+  (void)user, (void)count;
+  memcpy(destination, step + (y + x) * CHANNELS, capacity);
+  return --good < 0;
+}
+static const tflite_fuse_source sources[] = {
+    {read_step, NULL, STEP_BYTES / CHANNELS, 1, CHANNELS, TFLITE_FUSE_INT8}};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 1, sources};
+
+int main(void) { /* the model's only block twice, one behind the other; the second fails first */
+  tflite_fuse_block blocks[2];
+  tflite_fuse_place second_output = model.steps[0].outputs[0];
+  second_output.offset += MODEL_ARENA_BYTES;
+  tflite_fuse_step steps[2] = {model.steps[0], model.steps[0]};
+  steps[1].outputs = &second_output;
+  steps[1].scratch.offset += MODEL_ARENA_BYTES;
+  steps[1].state.offset += MODEL_ARENA_BYTES;
+  const tflite_fuse_model twice = {steps, 2, sizeof(arena)};
+  int status = MODEL_STEPS == 1 ? (int)tflite_fuse_load(&model, blocks) : 91;
+  blocks[1] = blocks[0];
+  while (status == 0 && fread(step, 1, STEP_BYTES, stdin) == STEP_BYTES) {
+    good = STEP_BYTES / CHANNELS + 1;
+    if (tflite_fuse_run(&twice, blocks, arena, sizeof(arena), &outside) != TFLITE_FUSE_SOURCE_FAILED) return 90;
+    good = 2 * STEP_BYTES;
+    status = (int)tflite_fuse_run(&twice, blocks, arena, sizeof(arena), &outside);
+    if (memcmp(arena + MODEL_OUTPUT_0_OFFSET, arena + second_output.offset, MODEL_OUTPUT_0_BYTES) != 0) return 92;
+    for (int i = 0; i < MODEL_OUTPUT_0_BYTES; ++i) printf("%d ", ((int8_t*)(arena + MODEL_OUTPUT_0_OFFSET))[i]);
+    printf("\\n");
+  }
+  return status;
+}
+"""
+
 
 def small_stream() -> Model:
     """Two windows, of which the first begins with values of its own."""
@@ -76,6 +117,16 @@ def test_a_stream_in_plain_c_computes_what_the_runtime_computes_though_every_ste
     folder = export(rewrite(serialize_model(model), input_mode="streamed", verify=False).model, tmp_path / "exported")
     flags = [*SANITIZED, "-DSTEP_BYTES=12", "-DCHANNELS=4", "-DRESET=11"]
     assert outputs(compile_with(folder, RUNNER, flags), steps) == wanted
+
+
+def test_no_block_has_gone_on_a_step_where_a_later_one_fails(tmp_path: Path) -> None:
+    model = small_stream()
+    steps = [np.random.default_rng(n).integers(-128, 128, (1, 3, 1, 4)).astype(np.int8) for n in range(6)]
+    with tflm.session(serialize_model(model)) as loaded:
+        wanted = [loaded.infer([step], (), reset=False)[0].ravel().tolist() for step in steps]
+    folder = export(rewrite(serialize_model(model), input_mode="streamed", verify=False).model, tmp_path / "exported")
+    flags = [*SANITIZED, "-DSTEP_BYTES=12", "-DCHANNELS=4"]
+    assert outputs(compile_with(folder, TWICE, flags), steps) == wanted
 
 
 def test_the_main_program_of_a_stream_compiles_and_runs(tmp_path: Path) -> None:

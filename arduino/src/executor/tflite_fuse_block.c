@@ -287,7 +287,7 @@ static bool sources_fit(const tflite_fuse_block* block, const tflite_fuse_io* io
   return true;
 }
 
-tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const tflite_fuse_machine m = {block, io, io->scratch};
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];
@@ -313,6 +313,13 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
   }
   run_tail(&m);
   convert(&m, TFLITE_FUSE_STORAGE_OUTPUT);
-  tflite_fuse_commit_states(&m);
   return TFLITE_FUSE_OK;
+}
+
+tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+  const tflite_fuse_status status = tflite_fuse_attempt(block, io);
+  if (status == TFLITE_FUSE_OK) {
+    tflite_fuse_commit(block, io->state);
+  }
+  return status;
 }

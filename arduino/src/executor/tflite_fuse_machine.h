@@ -228,9 +228,6 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
 /* Gives rings that are new or were reset their pixels of earlier runs; they count as such until a run has ended well. */
 void tflite_fuse_fill_states(const tflite_fuse_machine* m);
 
-/* What was new is history now. */
-void tflite_fuse_commit_states(const tflite_fuse_machine* m);
-
 /* For stages that sum: sets the sums to zero, adds `count` pixels of the input, writes the output pixel. */
 void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);
 void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y, int32_t x,

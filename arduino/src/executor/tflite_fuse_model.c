@@ -98,7 +98,7 @@ static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_f
   for (int32_t i = 0; i < step->output_count; ++i) {
     outputs[i] = (int8_t*)(arena + step->outputs[i].offset);
   }
-  return tflite_fuse_invoke(block, &io);
+  return tflite_fuse_attempt(block, &io);
 }
 
 static tflite_fuse_status check_arena(const tflite_fuse_model* model, const void* arena, size_t arena_bytes) {
@@ -127,6 +127,11 @@ tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_
       status = run_block(step, &blocks[s], bytes, outside);
     } else {
       (void)memmove(bytes + step->outputs[0].offset, bytes + step->inputs[0].offset, step->inputs[0].bytes);
+    }
+  }
+  for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
+    if (model->steps[s].options != NULL) {
+      tflite_fuse_commit(&blocks[s], bytes + model->steps[s].state.offset);
     }
   }
   return status;

@@ -40,14 +40,14 @@ void tflite_fuse_fill_states(const tflite_fuse_machine* m) {
   }
 }
 
-void tflite_fuse_commit_states(const tflite_fuse_machine* m) {
-  for (int32_t s = 0; s < m->block->stage_count; ++s) {
-    const tflite_fuse_stage* stage = &m->block->stages[s];
-    const tflite_fuse_tensor* output = &m->block->tensors[stage->output];
+void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    const tflite_fuse_stage* stage = &block->stages[s];
+    const tflite_fuse_tensor* output = &block->tensors[stage->output];
     if (stage->kind == TFLITE_FUSE_KIND_STATE) {
-      const uint32_t oldest = tflite_fuse_start_of(m->io->state, output) +
+      const uint32_t oldest = tflite_fuse_start_of(state, output) +
                               (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
-      *tflite_fuse_mark_of(m->io->state, output) = oldest % (uint32_t)output->capacity + 1;
+      *tflite_fuse_mark_of(state, output) = oldest % (uint32_t)output->capacity + 1;
     }
   }
 }
