@@ -13,6 +13,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Link
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.split.cut.plan import MOST_THRIFT
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edges import EdgeMaker, Mode, cuts
 from tflite_fuse.split.search.estimates import Estimates
@@ -112,6 +113,34 @@ def test_nothing_found_goes_below_the_bound(objective: str) -> None:
         split = found(residual_model(), devices, objective)
         value = split.timeline.seconds if objective == "time" else split.plan.moved
         assert result.bound is not None and value >= result.bound
+
+
+@needs_tflm
+def test_thrifty_blocks_need_less_and_compute_the_same_bytes() -> None:
+    net, devices = network_of(residual_model()), cluster()
+    accountant = Accountant(net)
+    quick = Search(net, devices, accountant, "time").run().plans[0]
+    needed = [max(accountant.ram_of(quick, worker) for worker in range(3))]
+    for thrift in range(1, MOST_THRIFT + 1):
+        phases = tuple(
+            replace(phase, tasks=tuple(replace(task, thrift=thrift) for task in phase.tasks)) for phase in quick.phases
+        )
+        plan = replace(quick, phases=phases)
+        assert verify_plan(net, plan, accountant, inputs=2).bit_exact
+        needed.append(max(accountant.ram_of(plan, worker) for worker in range(3)))
+    assert needed[-1] < needed[0]
+
+
+def test_asked_for_little_ram_workers_need_less_than_asked_for_little_time() -> None:
+    ram = {objective: found(residual_model(), cluster(), objective) for objective in ("ram", "time")}
+    most = {objective: max(needs.ram_bytes for needs in split.needs) for objective, split in ram.items()}
+    assert most["ram"] < most["time"]
+    devices = cluster()
+    limit = (most["ram"] + most["time"]) // 2
+    devices = replace(devices, workers=tuple(replace(worker, ram=limit) for worker in devices.workers))
+    split = found(residual_model(), devices)
+    assert max(needs.ram_bytes for needs in split.needs) <= limit
+    assert split.timeline.seconds <= ram["ram"].timeline.seconds
 
 
 def test_cuts_are_where_one_value_is_alive() -> None:

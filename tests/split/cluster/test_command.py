@@ -157,6 +157,7 @@ def changed(document: str, old: str, new: str) -> str:
         ("plan.json", '"phases": [{', '"phases": [7, {', "it is damaged"),
         ("plan.json", '"value": ', '"value": 9', "a value that the model does not have"),
         ("plan.json", '"node": ', '"node": 9', "a step that the model does not have"),
+        ("plan.json", '"thrift": 0', '"thrift": 4', "it is damaged"),
         ("plan.json", '"model_sha256": "', '"model_sha256": "0', "the plan of another model"),
         ("plan.json", "input", "unput", "other things about the model"),
         ("plan.json", '"to": 0', '"to": 77', "there is no device 77"),

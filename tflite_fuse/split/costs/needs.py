@@ -102,6 +102,10 @@ class Accountant:
                     found[value] = union(found.get(value, ()), region)
         return tuple(Transfer(value, COORDINATOR, task.worker, region) for value, region in found.items())
 
+    def ram_of(self, plan: Plan, worker: int) -> int:
+        """The RAM of ``of_worker``, in a fraction of the time."""
+        return DeviceBuffer(self.network, plan, worker, self.parts).placed().height + WORKER_BYTES
+
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
         """What one worker needs. Raises BlockError: a piece cannot be a block."""
         memory = DeviceBuffer(self.network, plan, worker, self.parts)
@@ -118,4 +122,4 @@ class Accountant:
 
 def _key(task: Task) -> tuple[object, ...]:
     kept = frozenset(value for value, _ in (*task.owned, *task.copies))
-    return task.steps, kept
+    return task.steps, kept, task.thrift

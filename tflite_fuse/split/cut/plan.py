@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from tflite_fuse.split.cut.regions import Region, volume
 
+MOST_THRIFT = 3
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -52,12 +54,14 @@ class Task:
         steps: what, values between them included.
         owned: for each value that leaves the task, the part this worker is the one producer of.
         copies: the part it computes as well although another worker owns it.
+        thrift: 0 for blocks that are quick, up to ``MOST_THRIFT`` for blocks that need less RAM and compute more.
     """
 
     worker: int
     steps: tuple[Step, ...]
     owned: tuple[tuple[int, Region], ...]
     copies: tuple[tuple[int, Region], ...] = ()
+    thrift: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
+from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Region
 
 SCHEMA = "tflite-fuse/plan/1"
@@ -123,6 +123,7 @@ def _task(task: Task) -> dict[str, Any]:
         "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
         "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
         "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],
+        "thrift": task.thrift,
     }
 
 
@@ -141,6 +142,7 @@ def _read_task(document: Any) -> Task:
         tuple(Step(_count(each["node"]), _read_region(each["region"])) for each in document["steps"]),
         tuple((_count(each["value"]), _read_region(each["region"])) for each in document["owned"]),
         tuple((_count(each["value"]), _read_region(each["region"])) for each in document["copies"]),
+        _thrift(document["thrift"]),
     )
 
 
@@ -156,6 +158,12 @@ def _read_region(document: Any) -> Region:
 
 def _device(value: Any) -> int:
     return COORDINATOR if value is None else _count(value)
+
+
+def _thrift(value: Any) -> int:
+    if _count(value) > MOST_THRIFT:
+        raise ValueError(f"{value!r} is beyond {MOST_THRIFT}")
+    return int(value)
 
 
 def _count(value: Any) -> int:

@@ -3,6 +3,9 @@
 A task's steps become one fused block where they can: its inner values are rings then. They cannot where a value is read
 in parts (the skip of a residual needs fewer rows than the window beside it), or leaves the task: such a value lies in
 memory, and a new block begins behind it. A step of several boxes is a block for each box.
+
+A thrifty task's blocks run in strips of columns, one from top to bottom after the other, or few pixels at a time: their
+rings are shorter, and the columns where strips meet are computed twice.
 """
 
 from __future__ import annotations
@@ -24,6 +27,12 @@ CHUNK = 4
 
 WHOLE = 65535
 """Rows and columns of tiles that are as large as what they tile."""
+
+_WIDE = 16
+"""Columns from which on strips save more than short runs do, for the same work."""
+
+_THRIFT = (((2, 4), (4, 4), (8, 2)), ((1, 2), (2, 2), (2, 1)))
+"""Strips and pixels computed in one go, by how thrifty a task is: of what is wide, and of what is not."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ Plans = dict[object, BlockPlan]
 """Blocks by what they compute, wherever in the tensors: inner workers of a split by rows all run the same ones."""
 
 
-def task_parts(network: Network, task: Task, plans: Plans, chunk: int = CHUNK) -> tuple[Part, ...]:
+def task_parts(network: Network, task: Task, plans: Plans) -> tuple[Part, ...]:
     """The blocks of a task, in order; operators without stage are left out. Known ones are taken from ``plans``.
 
     Raises:
@@ -65,13 +74,13 @@ def task_parts(network: Network, task: Task, plans: Plans, chunk: int = CHUNK) -
         kept |= crossing
     for run in runs:
         try:
-            part = _part(run, kept, plans, chunk)
+            part = _part(run, kept, plans, task.thrift)
             _ = part.plan.schedule
             parts.append(part)
         except BlockError:
             if len(run) == 1:
                 raise
-            parts += [_part([piece], {piece.writes[0]}, plans, chunk) for piece in run]
+            parts += [_part([piece], {piece.writes[0]}, plans, task.thrift) for piece in run]
     return tuple(parts)
 
 
@@ -119,7 +128,7 @@ def _runs(network: Network, task: Task, kept: set[int]) -> Iterator[list[Piece]]
         yield run
 
 
-def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, chunk: int) -> Part:
+def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, thrift: int) -> Part:
     tensors: list[BlockTensor] = []
     inputs: list[tuple[int, Box]] = []
     outputs: list[tuple[int, Box]] = []
@@ -139,10 +148,40 @@ def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, chunk: int) -> 
         reads = tuple(place[read] for read in piece.reads)
         stages.append(replace(piece.stage, inputs=reads, output=place[piece.writes]))
     numbers = [tuple(i for i, tensor in enumerate(tensors) if tensor.storage is each) for each in _OPERANDS]
-    key = chunk, *(_likeness(piece, stage, tensors) for piece, stage in zip(pieces, stages, strict=True))
-    if key not in plans:
-        plans[key] = BlockPlan(Block(tuple(tensors), tuple(stages), *numbers), BlockConfig(WHOLE, WHOLE, chunk))
-    return Part(tuple(pieces), tuple(inputs), tuple(outputs), plans[key])
+    key = tuple(_likeness(piece, stage, tensors) for piece, stage in zip(pieces, stages, strict=True))
+    if (0, key) not in plans:
+        block = Block(tuple(tensors), tuple(stages), *numbers)
+        plans[0, key] = BlockPlan(block, BlockConfig(WHOLE, WHOLE, CHUNK))
+    if (thrift, key) not in plans:
+        plans[thrift, key] = _thriftier(plans[0, key], thrift)
+    return Part(tuple(pieces), tuple(inputs), tuple(outputs), plans[thrift, key])
+
+
+def _thriftier(quick: BlockPlan, thrift: int) -> BlockPlan:
+    """The block with less RAM, if being thrifty saves some."""
+    block = quick.block
+    if len(block.stages) == 1:
+        return quick
+    width = block.tensors[quick.schedule.driven].width
+    strips, chunk = _THRIFT[width < _WIDE][thrift - 1]
+    thrifty = BlockPlan(block, BlockConfig(WHOLE, -(-width // strips), chunk))
+    return min(quick, thrifty, key=_room)
+
+
+def _room(plan: BlockPlan) -> int:
+    """Bytes that a block takes, its inputs and outputs included, if all its inputs die there."""
+    block, schedule = plan.block, plan.schedule
+
+    def size(index: int) -> int:
+        tensor = block.tensors[index]
+        return tensor.height * tensor.width * tensor.channels
+
+    together = sum(map(size, (*block.inputs, *block.outputs)))
+    saved = (
+        size(source) + size(target) - max(size(target), size(source) + max(0, distance))
+        for (source, target), distance in schedule.overlaps.items()
+    )
+    return schedule.scratch_bytes + together - max(0, max(saved, default=0))
 
 
 def _likeness(piece: Piece, stage: Stage, tensors: Sequence[BlockTensor]) -> object:

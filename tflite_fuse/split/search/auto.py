@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tflite_fuse.errors import LimitError
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
+from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
+from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
+from tflite_fuse.split.search.memory import EdgeMemory
 
 OBJECTIVES = ("time", "ram", "traffic")
 
@@ -23,6 +24,9 @@ LONGEST = 6
 
 CANDIDATES = 4
 """Ways to the end whose plans are worked out."""
+
+_UNLIMITED = 1 << 62
+"""Bytes."""
 
 MANY = 16
 """Workers: of more, fewer groups and shorter blocks are looked at."""
@@ -63,13 +67,13 @@ class Search:
         key: Key = {
             "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
-            "ram": lambda label: (float(label.ram), label.seconds, float(label.moved)),
+            "ram": lambda label: (label.seconds, float(label.moved), float(label.ram)),  # within the least limit
         }[objective]
         self.kinds = [self._kind(worker) for worker in range(len(cluster.workers))]
         limits = any(worker.ram is not None for worker in cluster.workers)
         self._asks_ram = objective == "ram" or limits
-        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers), self._asks_ram)
-        self._ram: dict[int, int] = {}
+        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers))
+        self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
     def _kind(self, worker: int) -> object:
@@ -82,17 +86,36 @@ class Search:
 
     def run(self) -> Found:
         """Raises LimitError: no plan fits the workers' memory."""
+        if self.objective != "ram":
+            return self._run(_UNLIMITED)
+        limit = self.memory.least(self.places, self._between)
+        while True:
+            try:
+                return self._run(limit)
+            except LimitError:  # no such way within the flash
+                if not any(ram > limit for ram, _ in self._rejected):
+                    raise
+                limit += limit // 8
+
+    def _between(self, first: int, last: int) -> Iterator[Edge]:
+        """Edges between two of the places, by their positions."""
+        if last - first <= self.longest:
+            yield from self._edges(self.places[first], self.places[last], last - first)
+
+    def _run(self, most: int) -> Found:
+        """Within so many bytes of RAM each, beside what the workers have."""
+        self._rejected = []
         start = Label(None, None, 0.0, 0, 0, (0,) * len(self.cluster.workers), {})
         labels: dict[int, list[Label]] = {0: [start]}
         complete = True
         for number, place in enumerate(self.places[1:], 1):
             found: list[Label] = []
             for first in range(number - 1, max(-1, number - 1 - self.longest), -1):
-                for edge in self._edges(self.places[first], place, number - first):
-                    ram = self._ram_of(edge) if self._asks_ram else 0
-                    if self._too_large(edge, ram):
-                        if labels[self.places[first]]:
-                            self._rejected.append((ram, edge))
+                for quick in self._between(first, number) if labels[self.places[first]] else ():
+                    limit = self._limit(quick, most)
+                    edge, ram = self.memory.within(quick, limit) if self._asks_ram else (quick, 0)
+                    if ram > limit:
+                        self._rejected.append((ram, edge))
                         continue
                     for label in labels[self.places[first]]:
                         if self._is_next(label, edge):
@@ -145,25 +168,10 @@ class Search:
         for count in sorted(counts - {1}):
             yield tuple(sorted(self.order[:count]))
 
-    def _ram_of(self, edge: Edge) -> int:
-        """RAM of the worker that is given most, from its blocks."""
-        if id(edge) not in self._ram:
-            given = dict.fromkeys(edge.workers, 0)
-            for parts in edge.needs.values():
-                given.update({w: given[w] + volume(region) for w, region in parts.items() if w != COORDINATOR})
-            worker = max(given, key=given.__getitem__)
-            brought = tuple(
-                Transfer(value, COORDINATOR, worker, parts[worker])
-                for value, parts in edge.needs.items()
-                if worker in parts
-            )
-            alone = Plan(len(self.cluster.workers), (Phase("", brought), *edge.phases), "")
-            self._ram[id(edge)] = self.accountant.of_worker(alone, self.cluster, worker).ram_bytes
-        return self._ram[id(edge)]
-
-    def _too_large(self, edge: Edge, ram: int) -> bool:
-        limits = [self.cluster.workers[worker].ram for worker in edge.workers]
-        return any(limit is not None and ram > limit for limit in limits)
+    def _limit(self, edge: Edge, most: int) -> int:
+        """RAM each worker of an edge has."""
+        limits = (self.cluster.workers[worker].ram for worker in edge.workers)
+        return min(most, *(_UNLIMITED if limit is None else limit for limit in limits))
 
     def _stored(self, label: Label) -> bool:
         workers = zip(label.flash, self.cluster.workers, strict=True)

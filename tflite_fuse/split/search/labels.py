@@ -196,7 +196,8 @@ def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
                 if value in network.outputs or any(reader > last for reader in network.readers[value])
             )
             returned = (*waiting.returned, *phase.returned)
-            waiting = Phase(phase.name, waiting.transfers, (Task(first.worker, steps, owned),), returned)
+            task = Task(first.worker, steps, owned, thrift=max(first.thrift, second.thrift))
+            waiting = Phase(phase.name, waiting.transfers, (task,), returned)
             continue
         if waiting is not None:
             yield waiting
@@ -235,12 +236,12 @@ class Beam:
 
     Attributes:
         key: the objective, then what decides between equals.
-        by_flash, by_ram: whether these are limited, so that a way that uses less may reach farther.
+        by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
+            edge: what fits there does.
     """
 
     key: Key
     by_flash: bool
-    by_ram: bool
 
     def unbeaten(self, labels: Sequence[Label]) -> tuple[list[Label], bool]:
         """The labels to keep, best first, and whether some were dropped that nothing beats."""
@@ -261,10 +262,6 @@ class Beam:
 
     def _beats(self, one: Label, other: Label) -> bool:
         """Of two that hold the same, the first being not worse by the objective."""
-        if self.by_ram and one.ram > other.ram:
-            return False
-        if self.by_ram and one.seconds > other.seconds:
-            return False
         return not self.by_flash or all(a <= b for a, b in zip(one.flash, other.flash, strict=True))
 
 
