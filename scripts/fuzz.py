@@ -9,7 +9,8 @@
 Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), guided (the same by what they reach, with atheris),
 differential (random models and options, both models run), executor64 and executor32 (damaged blocks through the C
 library, sanitized), worker64 and worker32 (damaged fragments through its worker), link (damaged streams of messages
-through its parser), kill and interrupt (rewrite and export ended at random moments). Exit code 1 if a defect showed.
+through its parser), serial (whatever may come over a serial line), kill and interrupt (rewrite and export ended at
+random moments). Exit code 1 if a defect showed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.fuzzing import counts, differential, executor, guided, kills, link, reader, worker
+from scripts.fuzzing import counts, differential, executor, guided, kills, link, reader, serial, worker
 from scripts.fuzzing.bounded import Budget, Case, run_cases
 
 Run = Callable[[int, float], tuple[int, Counter[str], list[str]]]
@@ -87,6 +88,7 @@ FUZZERS: dict[str, Run] = {
     "executor64": _driven("executor64", lambda first, seconds: executor.run(64, first, seconds)),
     "executor32": _driven("executor32", lambda first, seconds: executor.run(32, first, seconds)),
     "link": _driven("link", lambda first, seconds: link.run(first, seconds)),
+    "serial": _driven("serial", lambda first, seconds: serial.run(first, seconds)),
     "worker64": _driven("worker64", lambda first, seconds: worker.run(64, first, seconds)),
     "worker32": _driven("worker32", lambda first, seconds: worker.run(32, first, seconds)),
     "kill": _deaths(signal.SIGKILL),

@@ -110,9 +110,6 @@ typedef struct {
   uint32_t (*microseconds)(void* user);
   /* Unpredictable bytes; 0 if that worked. NULL where there are none: then there can be no key. */
   int (*random)(void* user, void* data, size_t bytes);
-  /* Whether there is one stream, which is always open (a serial line): what is no message while nobody is served is noise
-   * there, and whoever begins anew just says hello. */
-  bool is_line;
 } tflite_fuse_transport;
 
 #define TFLITE_FUSE_NO_STREAM (-1)

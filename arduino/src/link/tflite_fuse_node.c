@@ -97,11 +97,8 @@ static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflit
 static void greet(tflite_fuse_node* node, int stream) {
   tflite_fuse_message_head head;
   tflite_fuse_session guest = {stream, 0, 0, 0, true};
-  tflite_fuse_fault fault;
   start_reading(node);
-  do { /* what is left of somebody before is noise on a line */
-    fault = tflite_fuse_session_read(node, &guest, &head, TFLITE_FUSE_HANDSHAKE_MS);
-  } while (node->transport->is_line && fault == TFLITE_FUSE_LINK_DAMAGED);
+  tflite_fuse_fault fault = tflite_fuse_session_read(node, &guest, &head, TFLITE_FUSE_HANDSHAKE_MS);
   if (fault == TFLITE_FUSE_LINK_OK) {
     guest.peer = head.sender;
     fault = tflite_fuse_session_check(node, &guest, &head);
@@ -111,18 +108,6 @@ static void greet(tflite_fuse_node* node, int stream) {
   } else {
     tflite_fuse_session_refuse(node, &guest, own(fault == TFLITE_FUSE_LINK_MORE ? TFLITE_FUSE_LINK_LATE : fault));
   }
-}
-
-/* On a line nobody sees that the other end begins anew: a first message in the place of a later one says so. */
-static bool begins_anew(tflite_fuse_node* node, tflite_fuse_session* session, const tflite_fuse_message_head* head) {
-  if (!node->transport->is_line || head->kind != TFLITE_FUSE_HELLO || head->sequence != 0 ||
-      head->plan != node->identity.plan) {
-    return false;
-  }
-  const tflite_fuse_session guest = {session->stream, head->sender, 0, 1, true};
-  session->open = false;
-  admit(node, guest, head);
-  return true;
 }
 
 /* Lets in who is waiting, if no message is half read. */
@@ -197,9 +182,6 @@ static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* eve
         return own(TFLITE_FUSE_LINK_BUSY);
       }
     }
-  }
-  if (fault == TFLITE_FUSE_LINK_OK && begins_anew(node, session, &head)) {
-    return own(TFLITE_FUSE_LINK_BUSY);
   }
   if (fault == TFLITE_FUSE_LINK_OK) {
     fault = tflite_fuse_session_check(node, session, &head);
@@ -297,9 +279,6 @@ tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t millis
     if (found.fault == TFLITE_FUSE_LINK_MORE) {
       let_in(node, 0);
       continue;
-    }
-    if (found.fault == TFLITE_FUSE_LINK_OK && begins_anew(node, coordinator, &head)) {
-      return TFLITE_FUSE_LINK_OK;
     }
     if (found.fault == TFLITE_FUSE_LINK_OK) {
       found = of_session(coordinator, tflite_fuse_session_check(node, coordinator, &head));

@@ -160,7 +160,7 @@ int tflite_fuse_tcp_listen(tflite_fuse_tcp* tcp, tflite_fuse_transport* transpor
   const int yes = 1;
   tcp->listener = found == NULL ? -1 : socket(found->ai_family, found->ai_socktype, found->ai_protocol);
   *transport = (tflite_fuse_transport){tcp,          open_stream,  send_all,    receive_some,
-                                       close_stream, microseconds, random_bytes, false};
+                                       close_stream, microseconds, random_bytes};
   if (tcp->listener >= 0 &&
       (setsockopt(tcp->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
        bind(tcp->listener, found->ai_addr, found->ai_addrlen) != 0 || listen(tcp->listener, 16) != 0)) {

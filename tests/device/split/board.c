@@ -2,7 +2,7 @@
  *
  * The generated fragment.h defines `fragment`, `fragment_end` and `buffer`. */
 #include "device.h"
-#include "tflite_fuse_link.h"
+#include "link/tflite_fuse_serial.h"
 
 #include "fragment.h"
 
@@ -18,7 +18,6 @@ static volatile uint32_t* const tick = (volatile uint32_t*)0xE000E010; /* contro
 static volatile uint32_t* const enable_interrupts = (volatile uint32_t*)0xE000E100;
 static volatile uint32_t* const forget_interrupts = (volatile uint32_t*)0xE000E280;
 static volatile uint32_t* const forget_tick = (volatile uint32_t*)0xE000ED04;
-static bool is_open;
 
 /* Interrupts are never taken: what is pending ends the core's sleep, every 10 ms or when a byte came. */
 static void prepare_to_sleep(void) {
@@ -30,7 +29,8 @@ static void prepare_to_sleep(void) {
 }
 
 /* So that several boards on few cores of a computer do not keep each other from running. */
-static void sleep(void) {
+static void sleep(void* user) {
+  (void)user;
   __asm__ volatile("dsb\n\twfi");
   line->interrupt = RECEIVED_TOLD;
   *forget_interrupts = 1;
@@ -42,55 +42,22 @@ static uint32_t microseconds(void* user) {
   return (uint32_t)(device_instructions() / 1000); /* nanoseconds: the emulator's clock is the wall's here */
 }
 
-static bool is_late(uint32_t start, uint32_t milliseconds) {
-  return microseconds(NULL) - start >= milliseconds * UINT32_C(1000);
-}
-
-/* A line is there from the beginning: it counts as opened when something arrives. */
-static int open_line(void* user, const char* address, size_t address_bytes, uint32_t milliseconds) {
-  const uint32_t start = microseconds(user);
-  (void)address_bytes;
-  if (address != NULL) return TFLITE_FUSE_NO_STREAM;
-  do {
-    if (!is_open && (line->state & RECEIVED) != 0) {
-      is_open = true;
-      return 0;
-    }
-    sleep();
-  } while (!is_late(start, milliseconds));
-  return TFLITE_FUSE_NO_STREAM;
-}
-
-static int send_bytes(void* user, int stream, const void* data, size_t bytes, uint32_t milliseconds) {
-  const uint32_t start = microseconds(user);
-  (void)stream;
-  for (size_t i = 0; i < bytes; ++i) {
-    while ((line->state & SENDING_FULL) != 0) {
-      if (is_late(start, milliseconds)) return -1;
-    }
-    line->data = ((const uint8_t*)data)[i];
-  }
-  return 0;
-}
-
-static int receive_bytes(void* user, int stream, void* data, size_t bytes, uint32_t milliseconds) {
-  const uint32_t start = microseconds(user);
+static int read_line(void* user, void* data, size_t bytes) {
   size_t count = 0;
-  (void)stream;
-  while ((line->state & RECEIVED) == 0) {
-    if (is_late(start, milliseconds)) return 0;
-    sleep();
-  }
+  (void)user;
   while (count < bytes && (line->state & RECEIVED) != 0) {
     ((uint8_t*)data)[count++] = (uint8_t)line->data;
   }
   return (int)count;
 }
 
-static void close_line(void* user, int stream) {
+static int write_line(void* user, const void* data, size_t bytes) {
+  size_t count = 0;
   (void)user;
-  (void)stream;
-  is_open = false;
+  while (count < bytes && (line->state & SENDING_FULL) == 0) {
+    line->data = ((const uint8_t*)data)[count++];
+  }
+  return (int)count;
 }
 
 int main(void) {
@@ -98,12 +65,10 @@ int main(void) {
   static tflite_fuse_session session;
   static tflite_fuse_worker worker;
   static tflite_fuse_node node;
-  const tflite_fuse_transport transport = {.open = open_line,
-                                           .send = send_bytes,
-                                           .receive = receive_bytes,
-                                           .close = close_line,
-                                           .microseconds = microseconds,
-                                           .is_line = true};
+  static _Alignas(4) uint8_t packets[TFLITE_FUSE_SERIAL_BYTES(240)];
+  static tflite_fuse_serial serial;
+  static tflite_fuse_transport transport;
+  const tflite_fuse_uart uart = {NULL, read_line, write_line, microseconds, sleep, NULL};
   line->divider = FASTEST;
   line->control = SEND_RECEIVE_AND_TELL;
   prepare_to_sleep();
@@ -113,6 +78,7 @@ int main(void) {
     device_write(tflite_fuse_worker_message(status));
     return 1;
   }
+  (void)tflite_fuse_serial_open(&serial, &uart, packets, sizeof(packets), &transport);
   tflite_fuse_node_open(&node, &worker, &transport, frame, &session, 1);
   for (;;) {
     (void)tflite_fuse_node_serve(&node, 1000);

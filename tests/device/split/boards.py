@@ -64,7 +64,7 @@ def running(fragments: Fragments, folder: Path) -> Iterator[Boards]:
             command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
             stack.callback(_end, process)
-            processes[number], addresses[number] = process, f"127.0.0.1:{port}"
+            processes[number], addresses[number] = process, f"socket://127.0.0.1:{port}"
         for number, address in addresses.items():
             _wait_for(address, processes[number])
         yield Boards(addresses, processes)
@@ -83,7 +83,7 @@ def _free_port() -> int:
 
 def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     """Until the emulator listens."""
-    host, port = address.rsplit(":", 1)
+    host, port = address.removeprefix("socket://").rsplit(":", 1)
     while True:
         try:
             socket.create_connection((host, int(port)), timeout=10).close()

@@ -10,28 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.arduino.fake_runtime import build, compiler
 from tests.split.cluster import cases
 from tests.split.cluster.test_running import same
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.library.sources import library_directory, library_sources
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact
 from tflite_fuse.split.cluster.running.status import ask_all
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 Process = subprocess.Popen[str]
-SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("worker") / "worker"
-    source = Path(__file__).parent / "c" / "worker.c"
-    build([compiler("gcc"), *STRICT, *SANITIZE, f"-I{library_directory()}", source, *library_sources(), "-o", path])
-    return path
 
 
 @contextmanager

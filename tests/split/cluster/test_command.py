@@ -126,7 +126,7 @@ def test_a_simulation_that_cannot_be_ends_in_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--at", "left"), "--at is NAME=HOST:PORT"),
+        (("--at", "left"), "--at is NAME=ADDRESS"),
         (("--at", "lefd=localhost:1"), "did you mean 'left'?"),
         ((), "no address of 'left' is known"),
         (("--at", "left=somewhere", "--at", "right=x:1"), "is host:port"),

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.split.cluster.campaign import WORDS, bad, campaign
-from tests.split.cluster.test_c_worker import program
 from tflite_fuse.runtime import tflm
-
-__all__ = ["program"]
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

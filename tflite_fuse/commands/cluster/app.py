@@ -37,7 +37,7 @@ STATUS_SCHEMA = "tflite-fuse/cluster-status/1"
 
 At = Annotated[
     list[str] | None,
-    typer.Option("--at", metavar="NAME=HOST:PORT", help="Where a worker listens, if workers.toml does not say."),
+    typer.Option("--at", metavar="NAME=ADDRESS", help="A worker's host:port or serial line, if workers.toml has none."),
 ]
 
 
@@ -125,7 +125,7 @@ def _contacts(deployment: Deployment, at: Sequence[str] | None) -> dict[int, Con
     for text in at or ():
         name, equals, address = text.rpartition("=")
         if not equals:
-            raise UsageError(f"--at is NAME=HOST:PORT, not {text!r}")
+            raise UsageError(f"--at is NAME=ADDRESS, like left=127.0.0.1:7001 or left=/dev/ttyACM0, not {text!r}")
         given[name] = address
     names = deployment.cluster.workers
     return {device: Contact(names[device].name, address) for device, address in addresses(deployment, given).items()}

@@ -6,7 +6,7 @@ target = "cortex-m7"
 mhz = 600
 ram = "512kB"
 flash = "1500kB"
-address = "192.168.1.5:7000"         # optional: where it listens, or a serial device
+address = "192.168.1.5:7000"         # optional: where it listens, or a serial line: "/dev/ttyACM0@115200"
 [worker.link]
 kilobytes_per_second = 12500
 delay_ms_per_message = 0.2
@@ -108,7 +108,7 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
 def _address(table: Mapping[str, Any], name: str) -> str:
     value = table.get("address", "")
     if not isinstance(value, str):
-        raise UsageError(f'the address of {name!r} is "host:port" or the path of a serial device, not {value!r}')
+        raise UsageError(f'the address of {name!r} is "host:port" or a serial line like "/dev/ttyACM0", not {value!r}')
     return value
 
 

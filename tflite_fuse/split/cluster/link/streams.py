@@ -1,4 +1,4 @@
-"""Streams of bytes between devices, found by an address: ``host:port``."""
+"""Streams of bytes between devices, found by an address: ``host:port``, or a serial line (``ports``)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 from typing import Protocol
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.split.cluster.link import ports
 
 _READ = 1 << 16
 
@@ -54,6 +55,14 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
 
 
 async def connect(address: str) -> Stream:
-    """A stream to who listens there. Raises OSError: nobody does; UsageError: it is no address."""
+    """A stream to who listens there.
+
+    Raises:
+        OSError: nobody does.
+        UsageError: it is no address.
+        RuntimeUnavailableError: it is a serial line, and pyserial is not installed.
+    """
+    if ports.is_serial(address):
+        return await ports.dial(address)
     host, port = parse_address(address, "an address")
     return TcpStream(*await asyncio.open_connection(host, port))

@@ -1,0 +1,174 @@
+"""A connection over a serial line: packets, each sent again until the other end took it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from typing import Protocol
+
+from tflite_fuse.split.cluster.link.packets import (
+    LEAST_BYTES,
+    MOST_BYTES,
+    Packet,
+    PacketKind,
+    PacketParser,
+    encode_packet,
+)
+
+_ANSWER_SECONDS = 0.1
+_BYTE_SECONDS = 0.002
+_LONGEST_SECONDS = 1.6
+_GAP_SECONDS = 0.05
+"""After which the rest of a packet is not waited for."""
+
+_MOST_KEPT = 1 << 16
+"""Bytes nobody asked for yet, beyond which no packet is taken."""
+
+
+class Port(Protocol):
+    """The line itself. What comes is handed to whoever opened it, in the event loop."""
+
+    def write(self, data: bytes) -> None:
+        """Does not wait for long. Raises OSError."""
+
+    def close(self) -> None:
+        """What was written still goes out."""
+
+
+class SerialStream:
+    """The end of a line that dials. ``feed`` and ``lose`` are for the port, which ``attach`` names."""
+
+    def __init__(self) -> None:
+        self._port: Port | None = None
+        self._parser = PacketParser()
+        self._connection = secrets.randbelow(256)
+        self._sent = self._received = self._room = 0
+        self._kept = bytearray()
+        self._dropped = False
+        self._error: OSError | None = None
+        self._came, self._answer = asyncio.Event(), asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._answered = self._again = False
+        self._gap: asyncio.TimerHandle | None = None
+
+    def attach(self, port: Port) -> None:
+        """Where packets go."""
+        self._port = port
+
+    async def dial(self) -> None:
+        """Ask until somebody answers. Raises OSError: the line is gone."""
+        await self._deliver(PacketKind.OPEN, bytes([MOST_BYTES]))
+
+    async def read(self) -> bytes:
+        """Some bytes. Raises OSError: the line is gone, or the other end closed."""
+        while not self._kept:
+            if self._error is not None:
+                raise self._error
+            self._came.clear()
+            await self._came.wait()
+        data = bytes(self._kept)
+        self._kept.clear()
+        if self._dropped:
+            self._dropped = False
+            self._write(PacketKind.AGAIN, self._received)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the other end took all. Raises OSError: the line is gone, or the other end closed."""
+        async with self._turn:
+            for start in range(0, len(data), self._room):
+                self._sent = (self._sent + 1) % 256
+                await self._deliver(PacketKind.DATA, data[start : start + self._room])
+
+    def close(self) -> None:
+        """Tell the other end."""
+        if self._error is None:
+            self._write(PacketKind.CLOSE, self._sent)
+        self.lose(ConnectionAbortedError("the line was closed"))
+        if self._port is not None:
+            self._port.close()
+
+    # ---- What the port says ----
+
+    def feed(self, data: bytes) -> None:
+        """Bytes that came."""
+        self._parser.feed(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        harmed = self._parser.harmed
+        while self._error is None and (packet := self._parser.next()) is not None:
+            if packet.connection == self._connection:
+                self._take(packet)
+        self._ask_again(harmed)
+        if self._gap is not None:
+            self._gap.cancel()
+        self._gap = None
+        if self._error is None and self._parser.is_waiting:
+            self._gap = asyncio.get_running_loop().call_later(_GAP_SECONDS, self._skip)
+
+    def _skip(self) -> None:
+        harmed = self._parser.harmed
+        self._parser.skip()
+        self._ask_again(harmed)
+        self._go_on()
+
+    def _ask_again(self, harmed: int) -> None:
+        if self._error is None and self._parser.harmed > harmed:
+            self._write(PacketKind.AGAIN, self._received)
+
+    def lose(self, error: OSError) -> None:
+        """Nothing more comes."""
+        self._error = self._error or error
+        self._came.set()
+        self._answer.set()
+
+    # ---- Packets ----
+
+    def _take(self, packet: Packet) -> None:
+        if packet.kind is PacketKind.DATA:
+            self._take_data(packet)
+        elif packet.kind is PacketKind.TAKEN:
+            if not self._room and len(packet.payload) == 1 and packet.payload[0] >= LEAST_BYTES:
+                self._room = min(packet.payload[0], MOST_BYTES)
+            if packet.number == self._sent and self._room:
+                self._answered = True
+                self._answer.set()
+        elif packet.kind is PacketKind.AGAIN:
+            self._again = True
+            self._answer.set()
+        elif packet.kind is PacketKind.CLOSE:
+            self.lose(ConnectionResetError("the other end of the line closed"))
+
+    def _take_data(self, packet: Packet) -> None:
+        if packet.number == (self._received + 1) % 256 and packet.payload:
+            if len(self._kept) > _MOST_KEPT:
+                self._dropped = True
+                return
+            self._received = packet.number
+            self._kept += packet.payload
+            self._came.set()
+        if packet.number == self._received:
+            self._write(PacketKind.TAKEN, packet.number)
+
+    def _write(self, kind: PacketKind, number: int, payload: bytes = b"") -> None:
+        assert self._port is not None
+        try:
+            self._port.write(encode_packet(Packet(kind, self._connection, number, payload)))
+        except OSError as error:
+            self.lose(error)
+
+    async def _deliver(self, kind: PacketKind, payload: bytes) -> None:
+        patience = _ANSWER_SECONDS + _BYTE_SECONDS * len(payload)
+        self._answered = False
+        while not self._answered:
+            self._answer.clear()
+            self._again = False
+            self._write(kind, self._sent, payload)
+            if self._error is None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._answer.wait(), patience)
+            if self._error is not None and not self._answered:
+                raise self._error
+            patience = patience if self._again else min(2 * patience, _LONGEST_SECONDS)
