@@ -177,30 +177,37 @@ class Reading:
     result: Extent
     fill: Fill | None
 
-    def moments(self) -> Iterator[int]:
-        """Output rows near which the output's lead stops growing or shrinking evenly."""
-        fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
-        for row in (rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead):
-            yield from range(row // fill.scale - 2, row // fill.scale + 4)
-
-    def lead(self, source: Extent, output: Extent, row: int, chunk: int) -> int:
-        """The most bytes of an output row written before the first input byte that the stage then still needs.
+    def leads(self, source: Extent, output: Extent, chunk: int) -> Iterator[int]:
+        """Bytes written before the first input byte that the stage then still needs, where that may be the most.
 
         A stage about to write a pixel of its result needs the input from under the window there on, or from the row
         under the next row of windows if that comes first. Runs of the output differ: some begin no row of the result,
         some fill part of a row of it, some all.
         """
-        reached = row if self.fill is None else self.fill.filled(row)
-        if reached is None:
-            return -_FAR
-        if reached < 0:
-            return output[1] * output[2]
+        row_bytes, above, window = output[1] * output[2], source[1] * source[2], self.windows[0]
         begun, part, late = _across(self, source[2], output[1], output[2], chunk)
-        here, below = (max(self.windows[0].first(at), 0) * source[1] * source[2] for at in (reached, reached + 1))
-        return max(late, part - here, begun - below if reached + 1 < self.result[0] else -_FAR)
+        for row in self._moments(output[0]):
+            written = row * row_bytes
+            reached = row if self.fill is None else self.fill.filled(row)
+            if reached is None:
+                continue
+            if reached < 0:
+                yield written + row_bytes
+                continue
+            yield written + max(late, part - max(window.first(reached), 0) * above)
+            if reached + 1 < self.result[0]:
+                yield written + begun - max(window.first(reached + 1), 0) * above
+
+    def _moments(self, height: int) -> set[int]:
+        """Output rows near which the output's lead stops growing or shrinking evenly, the first and the last."""
+        fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
+        turns = rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead
+        found = {0, height - 1}
+        for turn in {turn // fill.scale for turn in turns}:
+            found.update(range(max(turn - 2, 0), min(turn + 4, height)))
+        return found
 
 
-@lru_cache(maxsize=1 << 14)
 def _across(reading: Reading, pixel: int, width: int, channels: int, chunk: int) -> tuple[int, int, int]:
     """Most bytes of an output row written by runs for which the stage has begun to fill its row.
 
@@ -227,11 +234,7 @@ def one_tile_distance(source: Extent, output: Extent, readings: tuple[Reading, .
         readings: the stages that read the input.
         chunk: output pixels per run.
     """
-    height, width, channels = output
-    moments = {0, height - 1, *(row for reading in readings for row in reading.moments())}
-    rows = [row for row in moments if 0 <= row < height]
-    leads = (reading.lead(source, output, row, chunk) + row * width * channels for reading in readings for row in rows)
-    return max(-prod(source), *leads)
+    return max(-prod(source), *(lead for reading in readings for lead in reading.leads(source, output, chunk)))
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:

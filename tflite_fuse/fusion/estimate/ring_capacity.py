@@ -61,6 +61,8 @@ class Rings:
 
 def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
     """The reaches of a tensor: what all its consumers need."""
+    if len(consumers) == 1:
+        return consumers[0].asked
     rows, columns = (_joint(asked) for asked in zip(*(consumer.asked for consumer in consumers), strict=True))
     return rows, columns
 

@@ -15,6 +15,7 @@ operators is taken, of those the one with the fewest blocks: what need not chang
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -218,12 +219,17 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     """
     if not tail.any():
         return pareto(ram, cost)
-    left = np.lexsort((ram, tail, cost))
+    order = np.lexsort((ram, tail, cost))
     kept: list[int] = []
-    while len(left):
-        best = left[0]
-        kept.append(int(best))
-        left = left[(ram[left] < ram[best]) | (tail[left] < tail[best])]
+    tails, least = [-1], [1 << 62]  # the least RAM of all that is kept so far with a tail of at most so much
+    for index, own_tail, own_ram in zip(order.tolist(), tail[order].tolist(), ram[order].tolist(), strict=True):
+        if least[bisect_right(tails, own_tail) - 1] <= own_ram:
+            continue
+        kept.append(index)
+        first = end = bisect_left(tails, own_tail)
+        while end < len(least) and least[end] >= own_ram:
+            end += 1
+        tails[first:end], least[first:end] = [own_tail], [own_ram]
     return np.array(kept, dtype=np.int64)
 
 
