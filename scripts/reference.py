@@ -87,7 +87,8 @@ def commands() -> str:
         "Exit codes: 0 done, 1 the model does not meet what was asked (differs, does not fit), 2 bad usage or input.",
         "",
     ]
-    for name, command in _leaves(group.commands):
+    found = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    for name, command in _leaves(found):
         lines += [f"## {name}", "", _sentence(command.help), "", f"`tflite-fuse {name} {_usage(command)}`", ""]
         rows = [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
         lines += ["| option | default | |", "|---|---|---|", *rows, ""]

@@ -235,7 +235,8 @@ def options_of(command: str) -> dict[str, Any]:
     """A command's parameters by name."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    return {parameter.name or "": parameter for parameter in group.commands[command].params}
+    found: Any = group.get_command(typer.Context(group), command)
+    return {parameter.name or "": parameter for parameter in found.params}
 
 
 def test_colour_is_never_forced_on_a_pipe(model: Path) -> None:

@@ -9,36 +9,54 @@ from __future__ import annotations
 import io
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import tflite_fuse
-from tflite_fuse.commands.boards import boards
-from tflite_fuse.commands.check import check
-from tflite_fuse.commands.cluster.app import cluster
-from tflite_fuse.commands.export import export
-from tflite_fuse.commands.inspect import inspect
-from tflite_fuse.commands.pareto import pareto
-from tflite_fuse.commands.report import report
-from tflite_fuse.commands.rewrite import rewrite
-from tflite_fuse.commands.split import split
-from tflite_fuse.commands.sweep import sweep
-from tflite_fuse.commands.verify import verify
 from tflite_fuse.console import log_file
+
+ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
+COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster.app"}
+"""Where the function, or the ``typer.Typer``, of a command's name is."""
+
+
+class Commands(TyperGroup):
+    """All commands; the module of one is imported when it is asked for, because all together take most of a second."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            found = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+            if not isinstance(found, typer.Typer):
+                alone = typer.Typer(add_completion=False)
+                alone.command()(found)
+                found = alone
+            self.commands[cmd_name] = typer.main.get_command(found)
+            self.commands[cmd_name].name = cmd_name
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is meant. Of a misspelt one all others are looked at, to say which is near."""
+        if args[0] not in COMMANDS:
+            for name in COMMANDS:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="tflite-fuse",
+    cls=Commands,
     help="Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-for _command in (rewrite, inspect, verify, pareto, report, sweep, check, export, boards, split):
-    app.command()(_command)
-app.add_typer(cluster, name="cluster")
 
 
 def _version(requested: bool) -> None:

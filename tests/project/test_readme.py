@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -35,10 +36,12 @@ def test_tables_that_scripts_write_are_there(name: str) -> None:
 def known_options() -> set[str]:
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    inner = [each for command in group.commands.values() for each in getattr(command, "commands", {}).values()]
+    context = typer.Context(group)
+    outer: list[Any] = [group.get_command(context, name) for name in group.list_commands(context)]
+    inner = [each for command in outer for each in getattr(command, "commands", {}).values()]
     return {
         option
-        for command in (*group.commands.values(), *inner)
+        for command in (*outer, *inner)
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }

@@ -29,7 +29,7 @@ from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, 
 from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 
-cluster = typer.Typer(help="Run a split model on its workers.", no_args_is_help=True)
+cluster = typer.Typer(help="Run a split model on its workers.", no_args_is_help=True, add_completion=False)
 cluster.command()(simulate)
 
 SCHEMA = "tflite-fuse/cluster-run/1"
