@@ -163,25 +163,14 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         title: above it.
         top: bytes the axis reaches to, for two charts of one scale; None for what there is.
     """
-    from matplotlib.patches import Rectangle
-
     with _drawing((4.6, 3.1), title) as (chart, axes):
         boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)[:MOST_BOXES]
         boxes.sort(key=lambda box: (box.kind == "ring", -box.nbytes))
         for number, box in enumerate(boxes):
             inset = 0.12 if box.kind == "ring" else 0.0
             left, width = box.first - 0.5 + inset, box.last - box.first + 1 - 2 * inset
-            patch = Rectangle(
-                (left, box.offset),
-                width,
-                box.nbytes,
-                facecolor=COLOURS[box.kind],
-                edgecolor=COLOURS["ink"],
-                linewidth=0.25,
-                alpha=0.8,
-                gid=f"box{number}",
-            )
-            axes.add_patch(patch)
+            edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25, "alpha": 0.8}
+            _box(axes, (left, box.offset), width, box.nbytes, f"box{number}", facecolor=COLOURS[box.kind], **edge)
             chart.told[f"box{number}"] = _told(box, shown.steps)
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
@@ -189,6 +178,13 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
     return chart
+
+
+def _box(axes: Axes, corner: tuple[float, float], width: float, height: float, gid: str, **look: Any) -> None:
+    """A rectangle within limits that are set by hand: axes that look for them take longer than to draw it."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_artist(Rectangle(corner, width, height, gid=gid, **look))
 
 
 def _told(box: Box, steps: Sequence[str]) -> str:
@@ -207,12 +203,10 @@ def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = No
         if len(steps) > MOST_BOXES:
             axes.fill_between(range(len(sizes)), sizes, step="mid", color=COLOURS["tensor"], linewidth=0)
         else:
-            bars = axes.bar(range(len(sizes)), sizes, width=0.9, color=COLOURS["tensor"])
-            for number, (bar, step) in enumerate(zip(bars, steps, strict=True)):
-                bar.set_gid(f"bar{number}")
+            for number, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+                colour = COLOURS["peak" if step["bottleneck"] else "tensor"]
+                _box(axes, (number - 0.45, 0), 0.9, size, f"bar{number}", color=colour)
                 chart.told[f"bar{number}"] = f"{step['name']}: {step['working_set_bytes']:,} bytes live"
-                if step["bottleneck"]:
-                    bar.set_facecolor(COLOURS["peak"])
         axes.set_xlim(-0.7, max(len(sizes) - 0.3, 0.7))
         axes.set_ylim(0, (top or max(sizes, default=1) or 1) * 1.04)
         axes.set_title(title, loc="left")
