@@ -16,12 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, channels_of, moved
+from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, channels_of, moves_in
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation
-from tflite_fuse.fusion.block.operators.view import OperatorView
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.operators import make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
@@ -75,16 +74,8 @@ class _Ways:
     found: dict[int, list[tuple[Activation, Indices]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for operator in self.model.main.operators:
-            name, outputs = operator_name(self.model, operator), operator.outputs or ()
-            if name not in MOVES or not outputs:
-                continue
-            view = OperatorView(self.model, operator.inputs or (), outputs[0], get_options(operator))
-            try:
-                source, parts = moved(name, view, outputs)
-            except BlockError:
-                continue
-            for tensor, indices in zip(outputs, parts, strict=True):
+        for source, parts in moves_in(self.model):
+            for tensor, indices in parts:
                 further = [(start, way.ravel()[indices]) for start, way in self.found.get(source.index, ())]
                 self.found[tensor] = [(source, indices), *further]
 

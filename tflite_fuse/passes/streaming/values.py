@@ -7,10 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, moved
-from tflite_fuse.fusion.block.operators.view import OperatorView
-from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.fusion.block.operators.movement import Indices, moves_in
 from tflite_fuse.model.schema import Model
 
 
@@ -23,17 +20,9 @@ class Moves:
     @cached_property
     def _found(self) -> dict[int, tuple[int, Indices]]:
         found: dict[int, tuple[int, Indices]] = {}
-        for operator in self.model.main.operators:
-            name, outputs = operator_name(self.model, operator), operator.outputs or ()
-            if name not in MOVES or not outputs:
-                continue
-            view = OperatorView(self.model, operator.inputs or (), outputs[0], get_options(operator))
-            try:
-                source, parts = moved(name, view, outputs)
-            except BlockError:
-                continue
+        for source, parts in moves_in(self.model):
             start, way = found.get(source.index, (source.index, None))
-            for tensor, indices in zip(outputs, parts, strict=True):
+            for tensor, indices in parts:
                 found[tensor] = start, indices if way is None else way.ravel()[indices]
         return found
 

@@ -8,7 +8,7 @@ the last of them holds of the first's input; a channel shuffle is recognised by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape, read_activation, read_constant
 from tflite_fuse.fusion.block.operators.view import OperatorView
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
 
 Indices = npt.NDArray[np.int32]
@@ -205,3 +207,17 @@ MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
     "UNPACK": _unpack,
 }
 """The operators that are followed, by their names in TFLite's schema."""
+
+
+def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indices], ...]]]:
+    """Of each operator of a model's first subgraph that moves values: from where, and what to which tensor."""
+    for operator in model.main.operators:
+        name, outputs = operator_name(model, operator), operator.outputs or ()
+        if name not in MOVES or not outputs:
+            continue
+        view = OperatorView(model, operator.inputs or (), outputs[0], get_options(operator))
+        try:
+            source, parts = moved(name, view, outputs)
+        except BlockError:
+            continue
+        yield source, tuple(zip(outputs, parts, strict=True))
