@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from scripts.graphs import read_graph, tangle
+from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
@@ -49,21 +50,6 @@ class Row:
     seconds: float
 
 
-def read_graph(path: Path) -> MemoryGraph:
-    """A graph from JSON: ``ops`` (name, inputs, outputs), ``tensors`` (bytes by name), ``inputs``, ``outputs``."""
-    try:
-        content = json.loads(path.read_text())
-        number = {name: index for index, name in enumerate(content["tensors"])}
-        ops = tuple(
-            MemoryOp(op["name"], tuple(number[t] for t in op["inputs"]), tuple(number[t] for t in op["outputs"]))
-            for op in content["ops"]
-        )
-        inputs, outputs = (tuple(number[t] for t in content[key]) for key in ("inputs", "outputs"))
-        return MemoryGraph(tuple(content["tensors"].values()), ops, inputs, outputs, names=tuple(number))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is not a graph description: {error!r}") from error
-
-
 def branches(count: int, length: int, seed: int) -> MemoryGraph:
     """Chains of random sizes from one input, joined by a last operator."""
     generator = random.Random(seed)
@@ -87,21 +73,6 @@ def equal_branches(count: int) -> MemoryGraph:
     last = 2 * count + 1
     ops.append(MemoryOp("join", tuple(range(2, last, 2)), (last,)))
     return MemoryGraph((1000, *[30, 10] * count, 5), tuple(ops), (0,), (last,))
-
-
-def tangle(count: int, fan_in: int, window: int, seed: int) -> MemoryGraph:
-    """Operators that each read some of the last ``window`` tensors."""
-    generator = random.Random(seed)
-    sizes = [100]
-    ops = []
-    for index in range(count):
-        recent = list(range(len(sizes)))[-window:]
-        inputs = sorted({generator.choice(recent) for _ in range(generator.randrange(1, fan_in + 1))})
-        ops.append(MemoryOp(f"op_{index}", tuple(inputs), (len(sizes),)))
-        sizes.append(generator.randrange(1, 100))
-    read = {tensor for op in ops for tensor in op.inputs}
-    ops.append(MemoryOp("join", tuple(t for t in range(len(sizes)) if t not in read), (len(sizes),)))
-    return MemoryGraph((*sizes, 10), tuple(ops), (0,), (len(sizes),))
 
 
 def graphs(data: Path) -> Iterator[tuple[str, MemoryGraph]]:

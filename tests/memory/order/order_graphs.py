@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,23 +12,6 @@ from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.working_set import peak
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
-
-
-def read_graph(path: Path) -> MemoryGraph:
-    """A graph from a JSON file with named tensors."""
-    content = json.loads(path.read_text())
-    number = {name: index for index, name in enumerate(content["tensors"])}
-    ops = tuple(
-        MemoryOp(op["name"], tuple(number[t] for t in op["inputs"]), tuple(number[t] for t in op["outputs"]))
-        for op in content["ops"]
-    )
-    return MemoryGraph(
-        sizes=tuple(content["tensors"].values()),
-        ops=ops,
-        inputs=tuple(number[t] for t in content["inputs"]),
-        outputs=tuple(number[t] for t in content["outputs"]),
-        names=tuple(number),
-    )
 
 
 def chain(count: int, seed: int = 0) -> MemoryGraph:
@@ -54,21 +36,6 @@ def branches(count: int, length: int, seed: int = 0, sizes: tuple[int, ...] | No
         ends.append(last)
     ops.append(MemoryOp("join", tuple(ends), (len(drawn) - 1,)))
     return MemoryGraph(tuple(drawn), tuple(ops), (0,), (len(drawn) - 1,))
-
-
-def tangle(count: int, fan_in: int, window: int, seed: int = 0) -> MemoryGraph:
-    """Operators that each read some of the last few tensors; far harder than any network."""
-    generator = random.Random(seed)
-    sizes = [100]
-    ops = []
-    for index in range(count):
-        recent = list(range(len(sizes)))[-window:]
-        inputs = sorted({generator.choice(recent) for _ in range(generator.randrange(1, fan_in + 1))})
-        ops.append(MemoryOp(f"op_{index}", tuple(inputs), (len(sizes),)))
-        sizes.append(generator.randrange(1, 100))
-    read = {tensor for op in ops for tensor in op.inputs}
-    ops.append(MemoryOp("join", tuple(t for t in range(len(sizes)) if t not in read), (len(sizes),)))
-    return MemoryGraph((*sizes, 10), tuple(ops), (0,), (len(sizes),))
 
 
 @st.composite

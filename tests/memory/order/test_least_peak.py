@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scripts.graphs import read_graph, tangle
 from tests.memory.order.order_graphs import (
     SHARED,
     branches,
@@ -13,9 +14,7 @@ from tests.memory.order.order_graphs import (
     is_valid,
     least_peak,
     least_peak_by_sets,
-    read_graph,
     small_graphs,
-    tangle,
     twin_graphs,
 )
 from tflite_fuse.memory.budget import Budget

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.memory.order.order_graphs import tangle
+from scripts.graphs import tangle
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.order.merging import merge_units

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from hypothesis import strategies as st
 
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.overlap import Overlap
-
-
-def read_graph(path: Path) -> MemoryGraph:
-    """A graph of the JSON files: tensor name to bytes, operators by tensor names."""
-    content = json.loads(path.read_text())
-    index = {name: number for number, name in enumerate(content["tensors"])}
-
-    def numbers(names: list[str]) -> tuple[int, ...]:
-        return tuple(index[name] for name in names)
-
-    return MemoryGraph(
-        sizes=tuple(content["tensors"].values()),
-        ops=tuple(MemoryOp(op["name"], numbers(op["inputs"]), numbers(op["outputs"])) for op in content["ops"]),
-        inputs=numbers(content["inputs"]),
-        outputs=numbers(content["outputs"]),
-        names=tuple(content["tensors"]),
-    )
 
 
 @st.composite

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.graphs import read_graph
 from tests.memory.place.brute_force import least_height
-from tests.memory.place.placement_graphs import chain, memory_graphs, read_graph, sharing_graphs, without_sharing
+from tests.memory.place.placement_graphs import chain, memory_graphs, sharing_graphs, without_sharing
 from tflite_fuse.errors import PlanError
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.from_model import memory_graph
