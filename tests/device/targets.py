@@ -201,13 +201,28 @@ def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
 
 def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[StageKind]) -> int:
     """Bytes of code and constants that programs with blocks of these kinds link; of all kinds if none is given."""
-    for name, content in with_kinds(flat_sources(), kinds).items():
-        (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    parts = [path.name for path in sorted(directory.glob("*.c"))]
-    roots = "-nostdlib -r -Wl,--gc-sections,-u,tflite_fuse_prepare,-u,tflite_fuse_invoke"
-    command = f"{target.prefix}gcc -std=gnu11 {target.flags} {flags} {roots} -I. -o linked.o".split()
-    call([*command, *parts], directory)
+    folder = _flat_objects(target, flags)
+    objects = {path.stem: path for path in folder.glob("*.o")}
+    compiler = f"{target.prefix}gcc -std=gnu11 {target.flags} {flags}".split()
+    for name, content in with_kinds(files := flat_sources(), kinds).items():
+        if content != files[name]:
+            (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            call([*compiler, f"-I{folder}", "-c", name], directory)
+            objects[Path(name).stem] = directory / f"{Path(name).stem}.o"
+    roots = ["-nostdlib", "-r", "-Wl,--gc-sections,-u,tflite_fuse_prepare,-u,tflite_fuse_invoke", "-o", "linked.o"]
+    call([*compiler, *roots, *map(str, objects.values())], directory)
     return int(call([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
+
+
+@cache
+def _flat_objects(target: Target, flags: str) -> Path:
+    """Sources and objects of the library with all kinds, once per target and flags."""
+    folder = Path(mkdtemp(prefix=f"{target.name}-flat-", dir=_objects.name))
+    for name, content in flat_sources().items():
+        (folder / name).write_bytes(content)
+    sources = [path.name for path in sorted(folder.glob("*.c"))]
+    call([f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c".split(), *sources], folder)
+    return folder
 
 
 def library_size(target: Target, directory: Path, flags: str, worker: bool = False) -> dict[str, int]:

@@ -65,7 +65,7 @@ def least_of_all(graph: LayerGraph, moved: bool = False) -> int:
     return min(peak + tail for peak, tail in labels[len(graph.layers)]) + graph.tail.fixed
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SEEDS, st.booleans(), st.booleans())
 def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, moved: bool) -> None:
     random = Random(seed)
