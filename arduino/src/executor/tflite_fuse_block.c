@@ -199,34 +199,28 @@ static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
   return status;
 }
 
-/* Sums at once over the rows that are whole before a tile starts: those of a block's input, and of a state the earlier
- * steps', of which there may be many of a single pixel. Returns the row behind them. */
-static int32_t sum_rows_there(const tflite_fuse_machine* m, int32_t producer, span rows, span columns) {
-  const int32_t width = m->block->tensors[m->block->header->driven].width;
-  const int32_t there = producer == TFLITE_FUSE_NONE ? rows.to : tflite_fuse_min(m->cursors[producer].y, rows.to);
-  if (columns.to - columns.from < width || there <= rows.from) {
-    return rows.from;
-  }
-  sum_driven(m, rows.from, 0, (there - rows.from) * width);
-  return there;
-}
-
 static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span columns) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_header* header = block->header;
-  const int32_t producer = block->tensors[header->driven].producer;
+  const tflite_fuse_tensor* driven = &block->tensors[header->driven];
+  const tflite_fuse_cursor* made = driven->producer == TFLITE_FUSE_NONE ? NULL : &m->cursors[driven->producer];
+  const int32_t width = columns.to - columns.from;
   start_tile(m, rows, columns);
-  for (int32_t y = sum_rows_there(m, producer, rows, columns); y < rows.to; ++y) {
-    for (int32_t x = columns.from, count; x < columns.to; x += count) {
-      count = tflite_fuse_min(header->chunk, columns.to - x);
-      const tflite_fuse_cursor* made = producer == TFLITE_FUSE_NONE ? NULL : &m->cursors[producer];
-      if (made != NULL && made->y == y && made->x < x + count) {
-        const tflite_fuse_status status = pull(m, producer, x + count - made->x);
-        if (status != TFLITE_FUSE_OK) {
-          return status;
-        }
+  for (int32_t y = rows.from, x = columns.from; y < rows.to;) {
+    const int32_t there = made == NULL ? rows.to : tflite_fuse_min(made->y, rows.to);
+    int32_t count = tflite_fuse_min(header->chunk, columns.to - x);
+    if (there > y && width == driven->width) {
+      /* All rows that are whole at once: an input's, and of a state the earlier steps, many of a single pixel. */
+      count = (there - y) * width - x;
+    } else if (there == y && made->x < x + count) {
+      const tflite_fuse_status status = pull(m, driven->producer, x + count - made->x);
+      if (status != TFLITE_FUSE_OK) {
+        return status;
       }
-      sum_driven(m, y, x, count);
+    }
+    sum_driven(m, y, x, count);
+    for (x += count; x >= columns.to; x -= width) {
+      ++y;
     }
   }
   for (int32_t s = 0; s < header->spatial_stages; ++s) {

@@ -24,18 +24,24 @@ void tflite_fuse_fill_states(const tflite_fuse_machine* m) {
     if (stage->kind != TFLITE_FUSE_KIND_STATE) {
       continue;
     }
-    const uint32_t mark = *tflite_fuse_mark_of(m->io->state, output);
+    uint32_t* const ring = tflite_fuse_mark_of(m->io->state, output);
+    const uint32_t mark = *ring;
     const size_t channels = (size_t)output->channels, bytes = (size_t)tflite_fuse_history(stage, output) * channels;
-    int8_t* pixels = tflite_fuse_memory_of(m->io, output);
-    if (mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !m->block->zeros_mean_reset) {
-      memcpy(pixels, m->block->constants + stage->table_offset, bytes);
-    } else if (mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET) {
-      const bool has_step = stage->weights_offset != TFLITE_FUSE_NONE;
-      const uint8_t* from = m->block->constants + (has_step ? stage->weights_offset : stage->pad_offset);
-      const size_t each = has_step ? (size_t)tflite_fuse_step_bytes(stage, output) : channels;
-      for (size_t i = 0; i < bytes; i += each) {
-        memcpy(pixels + i, from, each);
-      }
+    int8_t* const pixels = (int8_t*)(ring + 1);
+    const bool as_first =
+        mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !m->block->zeros_mean_reset;
+    int32_t from = stage->pad_offset;
+    size_t each = channels;
+    if (as_first) {
+      from = stage->table_offset;
+      each = bytes;
+    } else if (stage->weights_offset != TFLITE_FUSE_NONE) {
+      from = stage->weights_offset;
+      each = (size_t)tflite_fuse_step_bytes(stage, output);
+    }
+    const bool is_new = mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET;
+    for (size_t i = 0; is_new && i < bytes; i += each) {
+      memcpy(pixels + i, m->block->constants + from, each);
     }
   }
 }
@@ -45,9 +51,10 @@ void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
     const tflite_fuse_stage* stage = &block->stages[s];
     const tflite_fuse_tensor* output = &block->tensors[stage->output];
     if (stage->kind == TFLITE_FUSE_KIND_STATE) {
-      const uint32_t oldest = tflite_fuse_start_of(state, output) +
-                              (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
-      *tflite_fuse_mark_of(state, output) = oldest % (uint32_t)output->capacity + 1;
+      uint32_t oldest = tflite_fuse_start_of(state, output) +
+                        (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
+      oldest -= oldest >= (uint32_t)output->capacity ? (uint32_t)output->capacity : 0;
+      *tflite_fuse_mark_of(state, output) = oldest + 1;
     }
   }
 }

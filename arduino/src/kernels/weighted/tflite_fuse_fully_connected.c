@@ -1,23 +1,23 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
  * Weights: [output channel][input pixel][input channel]. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_packed.h"
 
 /* total + the products of `count` values and weights */
 static inline int32_t add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
-  for (; count >= 4; count -= 4, value += 4, weight += 4) {
+  while (count > 0) {
 #if TFLITE_FUSE_DSP
-    const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
-    total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
-    total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
-#else
-    for (int32_t k = 0; k < 4; ++k) {
-      total = tflite_fuse_mac(total, value[k], weight[k]);
+    if (count >= 4) {
+      const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
+      total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
+      total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
+      count -= 4, value += 4, weight += 4;
+      continue;
     }
 #endif
-  }
-  for (; count > 0; --count) {
     total = tflite_fuse_mac(total, *value++, *weight++);
+    --count;
   }
   return total;
 }
