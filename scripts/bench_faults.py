@@ -32,14 +32,26 @@ def main() -> int:
     parser.add_argument("--inferences", type=int, default=1000, help="shared out over 1 to 8 workers")
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
-    source = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c" / "worker.c"
+    sources = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c"
     ends: Counter[tuple[str, str]] = Counter()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = folder / "worker"
         include = f"-I{library_directory()}"
-        build([compiler("gcc"), "-std=c11", "-O2", include, source, *library_sources(), "-o", program])
+        build(
+            [
+                compiler("gcc"),
+                "-std=c11",
+                "-O2",
+                include,
+                sources / "worker.c",
+                sources / "host.c",
+                *library_sources(),
+                "-o",
+                program,
+            ]
+        )
         for workers in WORKERS:
             count = wanted.inferences * workers // len(WORKERS) - wanted.inferences * (workers - 1) // len(WORKERS)
             ends += asyncio.run(campaign(program, folder, workers, count, wanted.seed))

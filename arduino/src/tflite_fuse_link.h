@@ -37,11 +37,14 @@ typedef enum {
   TFLITE_FUSE_WELCOME = 2, /* the answer; item: inferences done, payload: a nonce of 16 bytes */
   TFLITE_FUSE_PEERS = 3,   /* from the coordinator; item: a worker to connect to, payload: where it listens */
   TFLITE_FUSE_READY = 4,   /* from the coordinator, and back when there are so many connections (item) to workers */
-  TFLITE_FUSE_START = 5,   /* from the coordinator: an inference; payload: u32 milliseconds it may take */
+  TFLITE_FUSE_START = 5,   /* from the coordinator: an inference; item: 0, or QUIET; payload: u32 milliseconds it may take */
   TFLITE_FUSE_DATA = 6,    /* values; item: number among the sender's messages to the receiver in one inference */
   TFLITE_FUSE_STEP = 7,    /* to the coordinator; item: a step that was computed, payload: u32 microseconds */
   TFLITE_FUSE_ERROR = 8    /* the sender gives up; item: a fault, and above 16 bits whose, 0xFFFE for its own */
 } tflite_fuse_message_kind;
+
+/* START's item: the coordinator does not ask for STEP messages. */
+#define TFLITE_FUSE_QUIET 1
 
 /* What a connection is for. */
 typedef enum { TFLITE_FUSE_RUN = 1, TFLITE_FUSE_PEER = 2, TFLITE_FUSE_STATUS = 3 } tflite_fuse_wish;
@@ -134,6 +137,7 @@ typedef struct {
   uint32_t inference;  /* the last one's number on this connection */
   uint32_t inferences; /* done in all */
   uint16_t session_count;
+  bool is_quiet;
 } tflite_fuse_node;
 
 /* worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this

@@ -90,6 +90,9 @@ typedef struct {
 tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment, size_t fragment_bytes,
                                            void* buffer, size_t buffer_bytes);
 
+/* After TFLITE_FUSE_NO_OPERATOR, and only then: the number of that operator in the model. */
+uint32_t tflite_fuse_worker_operator(const tflite_fuse_worker* worker);
+
 /* One sentence for people. */
 const char* tflite_fuse_worker_message(tflite_fuse_status status);
 

@@ -17,6 +17,9 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 
 HERE = Path(__file__).parent
 
+NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several")
+"""Files of the link that only a coordinator has."""
+
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
 _CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections"
@@ -230,7 +233,7 @@ def library_size(target: Target, directory: Path, flags: str, worker: bool = Fal
     the worker of a split has beside that, its link included."""
     sizes: dict[str, int] = {}
     for source in library_sources():
-        if (source.parent.name in ("worker", "link")) is not worker:
+        if (source.parent.name in ("worker", "link")) is not worker or source.stem in NOT_OF_A_WORKER:
             continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
         call(command, directory)

@@ -22,8 +22,8 @@ def cluster(speeds: tuple[float, ...] = (600.0, 600.0, 600.0), direct: bool = Tr
 
 
 @cache
-def branching_model(seed: int = 0) -> Model:
-    """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and LOG_SOFTMAX."""
+def branching_model(seed: int = 0, tail: bool = True) -> Model:
+    """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and, as tail, LOG_SOFTMAX."""
     builder = ModelBuilder(seed)
     x = builder.input((1, 17, 13, 3), name="input")
     x = builder.conv(x, 8, 3, 2, "SAME", "RELU6")
@@ -33,10 +33,11 @@ def branching_model(seed: int = 0) -> Model:
     x = builder.concat([builder.max_pool(x, 3, 1, "SAME", "NONE"), builder.average_pool(x, 3, 1, "SAME", "NONE")])
     x = builder.depthwise(x, (3, 5), (2, 1), "SAME", "RELU")
     x = builder.mean(builder.conv(x, 12, 1, 1, "SAME", "RELU6"))
-    return builder.build([builder.log_softmax(builder.fully_connected(x, 7))])
+    scores = builder.fully_connected(x, 7)
+    return builder.build([builder.log_softmax(scores) if tail else scores])
 
 
 @cache
-def network(seed: int = 0) -> Network:
+def network(seed: int = 0, tail: bool = True) -> Network:
     """The branching model's."""
-    return network_of(branching_model(seed))
+    return network_of(branching_model(seed, tail))

@@ -3,7 +3,7 @@
 
 #include "tflite_fuse_session.h"
 
-enum { NONCE_BYTES = 16, SLICE_MS = 20 };
+enum { SLICE_MS = 20 };
 
 /* ---- All connections ---- */
 
@@ -54,19 +54,11 @@ static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
   return found;
 }
 
-static tflite_fuse_fault send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind, uint32_t item) {
-  memset(payload_of(node), 0, NONCE_BYTES);
-  if (node->transport->random != NULL) {
-    (void)node->transport->random(node->transport->user, payload_of(node), NONCE_BYTES);
-  }
-  return tflite_fuse_session_send(node, session, kind, 0, item, NONCE_BYTES, TFLITE_FUSE_HANDSHAKE_MS);
-}
-
 /* Whoever said hello is served, or told why not. The message is the guest's first and is checked but for its kind. */
 static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflite_fuse_message_head* hello) {
   tflite_fuse_fault fault = TFLITE_FUSE_LINK_OK;
   tflite_fuse_session* place = NULL;
-  if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != NONCE_BYTES) {
+  if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != TFLITE_FUSE_NONCE_BYTES) {
     fault = TFLITE_FUSE_LINK_ORDER;
   } else if (hello->item == TFLITE_FUSE_PEER) {
     place = node->sessions[0].open && guest.peer != TFLITE_FUSE_COORDINATOR ? room_for(node, guest.peer) : NULL;
@@ -84,7 +76,7 @@ static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflit
     tflite_fuse_session_refuse(node, &guest, own(fault));
     return;
   }
-  fault = send_nonce(node, &guest, TFLITE_FUSE_WELCOME, node->inferences);
+  fault = tflite_fuse_session_send_nonce(node, &guest, TFLITE_FUSE_WELCOME, node->inferences);
   if (place == NULL || fault != TFLITE_FUSE_LINK_OK) {
     tflite_fuse_session_close(node, &guest);
     return;
@@ -135,14 +127,7 @@ static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* orde
   }
   *place = (tflite_fuse_session){stream, peer, 0, 0, true};
   tflite_fuse_message_head head;
-  tflite_fuse_fault fault = send_nonce(node, place, TFLITE_FUSE_HELLO, TFLITE_FUSE_PEER);
-  if (fault == TFLITE_FUSE_LINK_OK) {
-    fault = tflite_fuse_session_receive(node, place, &head, TFLITE_FUSE_HANDSHAKE_MS);
-  }
-  if (fault == TFLITE_FUSE_LINK_OK && head.kind != TFLITE_FUSE_WELCOME) {
-    fault = head.kind == TFLITE_FUSE_ERROR ? TFLITE_FUSE_LINK_STRANGER : TFLITE_FUSE_LINK_ORDER;
-  }
-  return of_session(place, fault);
+  return of_session(place, tflite_fuse_session_hello(node, place, TFLITE_FUSE_PEER, &head));
 }
 
 static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
@@ -216,6 +201,9 @@ static outcome compute(tflite_fuse_node* node, const tflite_fuse_event* event, u
   if (tflite_fuse_worker_compute(node->worker) != TFLITE_FUSE_OK) {
     return own(TFLITE_FUSE_LINK_COMPUTE);
   }
+  if (node->is_quiet) {
+    return own(TFLITE_FUSE_LINK_OK);
+  }
   const uint32_t took = now(node) - start;
   for (int i = 0; i < 4; ++i) {
     payload_of(node)[i] = (uint8_t)(took >> 8 * i);
@@ -259,6 +247,7 @@ static outcome obey(tflite_fuse_node* node, const tflite_fuse_message_head* head
   }
   if (head->kind == TFLITE_FUSE_START && head->inference > node->inference && head->bytes == 4) {
     node->inference = head->inference;
+    node->is_quiet = head->item == TFLITE_FUSE_QUIET;
     const uint32_t high = (uint32_t)payload[2] | (uint32_t)payload[3] << 8;
     return infer(node, (uint32_t)payload[0] | (uint32_t)payload[1] << 8 | high << 16);
   }

@@ -1,6 +1,8 @@
 /* One connection: messages out and in, each checked for its place among the others. */
 #include "tflite_fuse_session.h"
 
+#include <string.h>
+
 void tflite_fuse_session_close(tflite_fuse_node* node, tflite_fuse_session* session) {
   if (session->open) {
     session->open = false;
@@ -70,4 +72,25 @@ void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* ses
     (void)tflite_fuse_session_send(node, session, TFLITE_FUSE_ERROR, 0, item, 0, TFLITE_FUSE_HANDSHAKE_MS);
     tflite_fuse_session_close(node, session);
   }
+}
+
+tflite_fuse_fault tflite_fuse_session_send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
+                                                 uint32_t item) {
+  memset(payload_of(node), 0, TFLITE_FUSE_NONCE_BYTES);
+  if (node->transport->random != NULL) {
+    (void)node->transport->random(node->transport->user, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
+  }
+  return tflite_fuse_session_send(node, session, kind, 0, item, TFLITE_FUSE_NONCE_BYTES, TFLITE_FUSE_HANDSHAKE_MS);
+}
+
+tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
+                                            tflite_fuse_message_head* answer) {
+  tflite_fuse_fault fault = tflite_fuse_session_send_nonce(node, session, TFLITE_FUSE_HELLO, wish);
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    fault = tflite_fuse_session_receive(node, session, answer, TFLITE_FUSE_HANDSHAKE_MS);
+  }
+  if (fault == TFLITE_FUSE_LINK_OK && answer->kind != TFLITE_FUSE_WELCOME) {
+    fault = answer->kind == TFLITE_FUSE_ERROR ? TFLITE_FUSE_LINK_STRANGER : TFLITE_FUSE_LINK_ORDER;
+  }
+  return fault;
 }

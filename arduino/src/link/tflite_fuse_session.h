@@ -4,7 +4,7 @@
 
 #include "../tflite_fuse_link.h"
 
-enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE };
+enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE, TFLITE_FUSE_NONCE_BYTES = 16 };
 
 /* What ended something, and whose fault it is. */
 typedef struct {
@@ -48,6 +48,13 @@ tflite_fuse_fault tflite_fuse_session_check(const tflite_fuse_node* node, tflite
 /* A whole message, checked. */
 tflite_fuse_fault tflite_fuse_session_receive(tflite_fuse_node* node, tflite_fuse_session* session,
                                               tflite_fuse_message_head* head, uint32_t milliseconds);
+
+tflite_fuse_fault tflite_fuse_session_send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
+                                                 uint32_t item);
+
+/* Opens a connection over a stream that is there: HELLO, then WELCOME. */
+tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
+                                            tflite_fuse_message_head* answer);
 
 /* Says why, and closes. */
 void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* session, outcome why);

@@ -246,6 +246,11 @@ tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const voi
   status = check_blocks(worker);
   for (uint32_t s = 0; s < header->step_count && status == TFLITE_FUSE_OK; ++s) {
     status = check_step(worker, s);
+    worker->step = status == TFLITE_FUSE_OK ? header->step_count : s;
   }
   return status;
+}
+
+uint32_t tflite_fuse_worker_operator(const tflite_fuse_worker* worker) {
+  return tflite_fuse_steps_of(worker)[worker->step].number;
 }

@@ -24,21 +24,23 @@ from tflite_fuse.split.splitting import SplitOptions, split_model
 
 
 @cache
-def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto") -> Deployment:
-    """The branching model over equal workers."""
+def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto", tail: bool = True) -> Deployment:
+    """The branching model over equal workers; with its tail, which only the coordinator in Python runs."""
     devices = cluster((600.0,) * workers, direct)
     if strategy == "auto":
-        plan = split_model(branching_model(), devices, SplitOptions()).plan
+        plan = split_model(branching_model(tail=tail), devices, SplitOptions()).plan
     else:
-        plan = paper_plan(network(), (1.0,) * workers, "")
-    return Deployment(network(), plan, devices, encode_plan(network(), plan, Accountant(network()).parts))
+        plan = paper_plan(network(tail=tail), (1.0,) * workers, "")
+    found = network(tail=tail)
+    return Deployment(found, plan, devices, encode_plan(found, plan, Accountant(found).parts))
 
 
 @cache
-def samples(count: int = 3) -> tuple[tuple[list[Int8Array], list[Int8Array]], ...]:
+def samples(count: int = 3, tail: bool = True) -> tuple[tuple[list[Int8Array], list[Int8Array]], ...]:
     """Inputs, and what TFLM computes of them, both as bytes."""
-    given = generate_inputs(branching_model(), count, 7)
-    wanted = tflm.run(serialize_model(branching_model()), given).outputs
+    model = branching_model(tail=tail)
+    given = generate_inputs(model, count, 7)
+    wanted = tflm.run(serialize_model(model), given).outputs
     return tuple((as_bytes(inputs), as_bytes(outputs)) for inputs, outputs in zip(given, wanted, strict=True))
 
 

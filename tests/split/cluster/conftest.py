@@ -13,10 +13,19 @@ HERE = Path(__file__).parent
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
+def _built(name: str, folder: Path) -> Path:
+    own = [HERE / "c" / f"{name}.c", HERE / "c" / "host.c", *library_objects()]
+    build([compiler("gcc"), "-std=c11", *WARNINGS, *SANITIZE, f"-I{library_directory()}", *own, "-o", folder / name])
+    return folder / name
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A worker as a process: FRAGMENT ADDRESS."""
-    path = tmp_path_factory.mktemp("worker") / "worker"
-    own = [HERE / "c" / "worker.c", *library_objects()]
-    build([compiler("gcc"), "-std=c11", *WARNINGS, *SANITIZE, f"-I{library_directory()}", *own, "-o", path])
-    return path
+    return _built("worker", tmp_path_factory.mktemp("worker"))
+
+
+@pytest.fixture(scope="session")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The coordinator as a process."""
+    return _built("coordinator", tmp_path_factory.mktemp("coordinator"))

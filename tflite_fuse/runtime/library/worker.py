@@ -17,6 +17,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.runtime.library.host import host_library
 
 SEND, RECEIVE, COMPUTE, FINISHED = 1, 2, 3, 4
+_NO_OPERATOR = 17
 _ALIGNMENT = 16
 _JUNK = 0xA5
 _HEADER_BYTES = 32
@@ -73,6 +74,9 @@ class HostWorker:
         status = self._library.tflite_fuse_worker_open(
             ctypes.byref(self._worker), data.address, len(fragment), buffer.address, size
         )
+        if status == _NO_OPERATOR:
+            number = self._library.tflite_fuse_worker_operator(ctypes.byref(self._worker))
+            raise BlockError(f"{self._words(status)}: operator {number} of the model")
         self._check(status)
 
     def begin(self) -> None:
@@ -124,7 +128,10 @@ class HostWorker:
 
     def _check(self, status: int) -> None:
         if status:
-            raise BlockError(self._library.tflite_fuse_worker_message(status).decode())
+            raise BlockError(self._words(status))
+
+    def _words(self, status: int) -> str:
+        return str(self._library.tflite_fuse_worker_message(status).decode())
 
 
 class _Aligned:

@@ -42,13 +42,17 @@ class Kind(IntEnum):
     READY = 4
     """From the coordinator, and back as soon as there are so many connections (item) to other workers."""
     START = 5
-    """From the coordinator: an inference begins; payload: u32 milliseconds until the worker may give it up."""
+    """From the coordinator: an inference begins; item: 0, or ``QUIET``; payload: u32 milliseconds it may take."""
     DATA = 6
     """Values; item: number of the message among those from its sender to its receiver in one inference."""
     STEP = 7
     """From a worker: it has computed something; item: the step of its fragment, payload: u32 microseconds."""
     ERROR = 8
     """The sender gives up and closes; item: a ``Fault``, payload: a sentence."""
+
+
+QUIET = 1
+"""Item of START: the coordinator does not ask for STEP messages."""
 
 
 class Fault(IntEnum):

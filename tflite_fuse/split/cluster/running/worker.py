@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
-from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
+from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 
@@ -128,7 +128,7 @@ class Worker:
             elif message.kind == Kind.START and message.inference > number and len(message.payload) == 4:
                 number = message.inference
                 seconds = int.from_bytes(message.payload, "little") / 1000
-                await in_time(self._infer(coordinator, number), seconds)
+                await in_time(self._infer(coordinator, number, message.item != QUIET), seconds)
                 self.inferences += 1
             else:
                 raise LinkError(Fault.ORDER)
@@ -143,8 +143,10 @@ class Worker:
             raise broken.of(peer) from None
         self._add(peer, connection)
 
-    async def _infer(self, coordinator: Incoming, number: int) -> None:
+    async def _infer(self, coordinator: Incoming, number: int, tells: bool) -> None:
         async def computed(step: int, seconds: float) -> None:
+            if not tells:
+                return
             payload = min(round(seconds * 1e6), 0xFFFFFFFF).to_bytes(4, "little")
             await coordinator.connection.send(Kind.STEP, inference=number, item=step, payload=payload)
 
