@@ -100,6 +100,13 @@ class RawStream(RawModel):
         self.operator("CONCATENATION", (earlier, new), (output,), make_options("ConcatenationOptions", axis=self.axis))
         return output
 
+    def side_by_side(self, one: int, other: int) -> int:
+        """Their channels."""
+        dims = self.tensors[one].dims
+        joined = self.tensor((*dims[:3], dims[3] + self.tensors[other].dims[3]), *_affine(self.tensors[one]))
+        self.operator("CONCATENATION", (one, other), (joined,), make_options("ConcatenationOptions", axis=3))
+        return joined
+
     def convolution(
         self,
         x: int,
@@ -228,6 +235,13 @@ def streams(draw: st.DrawFn) -> Model:
             continue
         kernel, dilation = ((taps, 1), (apart, 1)) if axis == 1 else ((1, taps), (1, apart))
         depthwise, channels = draw(st.booleans()), draw(st.sampled_from([2, 4, 5]))
+        if draw(st.integers(0, 3)) == 0:  # beside it a look further back, into a variable of its own
+            shorter = model.convolution(window, channels, kernel, dilation, rng, quantization=(0.2, 3))
+            further = model.window(x, 2 * earlier, 2 * earlier, draw(st.sampled_from(CUTS)))
+            wider = (2 * apart, 1) if axis == 1 else (1, 2 * apart)
+            longer = model.convolution(further, channels, kernel, wider, rng, quantization=(0.2, 3))
+            x = model.side_by_side(shorter, longer)
+            continue
         x = model.convolution(window, channels, kernel, dilation, rng, depthwise=depthwise)
         if draw(st.integers(0, 3)) == 0:
             outputs.append(window)

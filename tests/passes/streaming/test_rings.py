@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.raw_streams import RawStream, streams
+from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model, load_model
@@ -44,10 +45,27 @@ def kinds(data: bytes) -> set[str]:
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(model=streams(), seed=st.integers(0, 1000))
 def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Model, seed: int) -> None:
-    data = serialize_model(model)
-    result = rewrite(data, verify=False).model
+    """And what rings hold after each step, read in order of time, is the end of what the variables hold."""
+    result = rewrite(serialize_model(model), verify=False).model
     assert BLOCK in kinds(result) and "READ_VARIABLE" not in kinds(result)
-    assert run_steps(data, model, 50, seed, (20, 33)) == run_steps(result, model, 50, seed, (20, 33))
+    original, assigned = with_variables(model)
+    fused, rings = with_rings(load_model(result))
+    rng, count = np.random.default_rng(seed), len(model.main.outputs)
+    stands_for = [set(assigned)] * len(rings)
+    with tflm.session(original) as one, tflm.session(fused, sanitize=True) as other:
+        for step in range(50):
+            given_ = [rng.integers(-128, 128, model.main.tensors[t].dims).astype(np.int8) for t in model.main.inputs]
+            wanted, found = (
+                [np.asarray(each).tobytes() for each in session.infer(given_, (), reset=step in (20, 33))]
+                for session in (one, other)
+            )
+            assert wanted[:count] == found[:count]
+            held = [ring.in_time_order(found) for ring in rings]
+            stands_for = [
+                {number for number in numbers if wanted[number].endswith(steps)}
+                for numbers, steps in zip(stands_for, held, strict=True)
+            ]
+    assert rings and all(stands_for)
 
 
 def ring_of_one(first: bytes | None, held: int = 3) -> Model:
@@ -111,11 +129,16 @@ def test_a_state_larger_than_its_buffer_or_in_another_tensor_is_refused(fields: 
             pass
 
 
-@pytest.mark.parametrize("what", ["assigned before it is read", "read twice", "read by others"])
-def test_what_is_no_ring_stays_as_it_is_and_says_why(what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["assigned before it is read", "read twice", "read by others", "assigned twice", "used elsewhere"]
+)
+def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str) -> None:
     model = RawStream()
+    if what == "used elsewhere":
+        model.call_once()
     source = model.tensor((1, 1, 1, 4), 0.1, -5)
-    window = model.window(source, 3, 3, "STRIDED_SLICE")
+    first = bytes(range(12)) if what == "used elsewhere" else None
+    window = model.window(source, 3, 3, "STRIDED_SLICE", first)
     outputs = [window]
     read = next(number for number, op in enumerate(model.operators) if model.codes[op.opcode_index] == "READ_VARIABLE")
     if what == "assigned before it is read":
@@ -124,10 +147,19 @@ def test_what_is_no_ring_stays_as_it_is_and_says_why(what: str) -> None:
     elif what == "read twice":
         outputs.append(model.like(source, 3))
         handle = model.operators[read].inputs or ()
-        model.operator("READ_VARIABLE", handle, (outputs[-1],), None)
-    else:
+        model.operator("READ_VARIABLE", handle, (outputs[-1],), None)  # behind the assignment: other values
+    elif what == "assigned twice":
+        assign = model.operators[-1]
+        model.operators.append(replace(assign, inputs=((assign.inputs or ())[0], model.cut(window, 1, "SLICE"))))
+    elif what == "read by others":
         outputs.append(
             model.convolution((model.operators[read].outputs or ())[0], 2, (3, 1), (1, 1), np.random.default_rng(0))
         )
-    done = Rings().run(model.stream([source], outputs))
+    made = model.stream([source], outputs)
+    if what == "used elsewhere":  # the subgraph that initializes the variable does so twice
+        once = made.subgraphs[1]
+        made = replace(made, subgraphs=(made.main, replace(once, operators=(*once.operators, once.operators[-1]))))
+    done = Rings().run(made)
     assert not done.changed and len(done.notes) == 1 and "is no state of a block: " in done.notes[0]
+    result = rewrite(serialize_model(made), verify=False).model
+    assert run_steps(serialize_model(made), made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))

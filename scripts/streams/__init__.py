@@ -1,0 +1,1 @@
+"""Models that go along with time, before and after: what ``bench_streams.py`` measures."""

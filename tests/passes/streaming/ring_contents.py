@@ -1,0 +1,70 @@
+"""What variables and rings hold after each step, read in the runtime: as further outputs of copies of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES, history_pixels, state_offsets
+from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.model import Model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.operators import operator_name
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Where a state lies among a model's outputs.
+
+    Attributes:
+        output: number of the output that holds the block's state.
+        offset: of the ring's mark in it.
+        slots, slot_bytes: of the ring.
+        history: slots that hold earlier steps between two calls.
+    """
+
+    output: int
+    offset: int
+    slots: int
+    slot_bytes: int
+    history: int
+
+    def in_time_order(self, outputs: Sequence[bytes]) -> bytes:
+        """The earlier steps, oldest first."""
+        state = outputs[self.output][self.offset :]
+        oldest = int.from_bytes(state[:MARK_BYTES], "little") - 1
+        slots = [state[MARK_BYTES + n * self.slot_bytes :][: self.slot_bytes] for n in range(self.slots)]
+        return b"".join(slots[(oldest + n) % self.slots] for n in range(self.history))
+
+
+def with_variables(model: Model) -> tuple[bytes, list[int]]:
+    """A copy that also gives out what is assigned to its variables, and which outputs these are."""
+    operators = model.main.operators
+    assigned = [(op.inputs or ())[1] for op in operators if operator_name(model, op) == "ASSIGN_VARIABLE"]
+    return _giving_out(model, assigned)
+
+
+def with_rings(model: Model) -> tuple[bytes, list[Ring]]:
+    """A copy of a fused model that also gives out the states of its blocks, and where the rings lie in them."""
+    found, variables = [], []
+    for index, plan in blocks_in(model).items():
+        tensors, offsets = plan.block.tensors, state_offsets(plan.block.tensors)[0]
+        inputs = model.main.operators[index].inputs or ()
+        for stage in plan.block.stages:
+            if stage.kind is StageKind.STATE:
+                variable = next(t for t in inputs if model.main.tensors[t].is_variable)
+                variables.append(variable)
+                output = tensors[stage.output]
+                history = history_pixels(stage, output)
+                found.append((offsets[stage.output], output.pixels, output.channels, history))
+    data, numbers = _giving_out(model, variables)
+    return data, [Ring(number, *numbers_) for number, numbers_ in zip(numbers, found, strict=True)]
+
+
+def _giving_out(model: Model, tensors: Sequence[int]) -> tuple[bytes, list[int]]:
+    outputs = list(model.main.outputs)
+    outputs += [tensor for tensor in dict.fromkeys(tensors) if tensor not in outputs]
+    copy = replace(replace_main(model, replace(model.main, outputs=tuple(outputs))), signature_defs=None)
+    return serialize_model(copy), [outputs.index(tensor) for tensor in tensors]
