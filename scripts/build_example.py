@@ -45,13 +45,13 @@ def stripes_model() -> s.Model:
     edges[4:] *= -1
     pairs = 100 * np.concatenate([np.eye(4, dtype=np.int8)] * 2, axis=1)
     tensors = (
-        _activation("picture", (1, SIZE, SIZE, 1), 1.0, 0),
-        _constant("filters", edges, 1, 1 / 8),
-        _activation("edges", (1, SIZE // 2, SIZE // 2, 8), _STEEPEST / 255, -128),
-        _constant("rows and columns", np.array([1, 2], np.int32), 2),
-        _activation("strengths", (1, 8), 1.0, -128),
-        _constant("opposite directions", pairs, 3, 1 / 100),
-        _activation("directions", (1, 4), 2.0, -128),
+        activation("picture", (1, SIZE, SIZE, 1), 1.0, 0),
+        constant("filters", edges, 1, 1 / 8),
+        activation("edges", (1, SIZE // 2, SIZE // 2, 8), _STEEPEST / 255, -128),
+        constant("rows and columns", np.array([1, 2], np.int32), 2),
+        activation("strengths", (1, 8), 1.0, -128),
+        constant("opposite directions", pairs, 3, 1 / 100),
+        activation("directions", (1, 4), 2.0, -128),
     )
     same, relu = 0, 1
     convolution = make_options("Conv2DOptions", padding=same, stride_w=2, stride_h=2, fused_activation_function=relu)
@@ -60,22 +60,25 @@ def stripes_model() -> s.Model:
         s.Operator(1, (2, 3), (4,), make_options("ReducerOptions", keep_dims=False)),
         s.Operator(2, (4, 5), (6,), make_options("FullyConnectedOptions")),
     )
-    codes = tuple(_code(name) for name in ("CONV_2D", "MEAN", "FULLY_CONNECTED"))
+    codes = tuple(code(name) for name in ("CONV_2D", "MEAN", "FULLY_CONNECTED"))
     data = (s.Buffer(), *(s.Buffer(each.tobytes()) for each in (edges, np.array([1, 2], np.int32), pairs)))
     return s.Model(3, codes, (s.SubGraph(tensors, (0,), (6,), operators, "stripes"),), "stripes", data)
 
 
-def _activation(name: str, shape: tuple[int, ...], scale: float, zero_point: int) -> s.Tensor:
+def activation(name: str, shape: tuple[int, ...], scale: float, zero_point: int) -> s.Tensor:
+    """An int8 tensor in the arena."""
     return s.Tensor(shape, TensorType.INT8, 0, name, s.Quantization(scale=(scale,), zero_point=(zero_point,)))
 
 
-def _constant(name: str, values: npt.NDArray[np.integer], buffer: int, scale: float | None = None) -> s.Tensor:
+def constant(name: str, values: npt.NDArray[np.integer], buffer: int, scale: float | None = None) -> s.Tensor:
+    """A tensor of a model file: its values are in that buffer."""
     kind = TensorType.INT8 if values.dtype == np.int8 else TensorType.INT32
     quantization = None if scale is None else s.Quantization(scale=(scale,), zero_point=(0,))
     return s.Tensor(values.shape, kind, buffer, name, quantization)
 
 
-def _code(name: str) -> s.OperatorCode:
+def code(name: str) -> s.OperatorCode:
+    """An operator of the runtime."""
     number = BUILTIN_CODES[name]
     return s.OperatorCode(min(number, 127), None, 1, number)
 

@@ -18,6 +18,7 @@ from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMED = ROOT / "arduino" / "examples" / "StreamedInput"
+WAKE_WORD = ROOT / "arduino" / "examples" / "WakeWord"
 
 # As much of the Arduino API as the sketch uses. `loop` runs eight times.
 ARDUINO = """
@@ -43,6 +44,16 @@ int main() {
   return 0;
 }
 """
+STEPS = """
+int main() {
+  setup();
+  for (int i = 0; i < 128; ++i) {
+    loop();
+    std::printf("%d\\n", *reinterpret_cast<const int8_t*>(arena + MODEL_OUTPUT_0_OFFSET));
+  }
+  return 0;
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +67,9 @@ def stripes() -> Iterator[Model]:
         sys.path.pop(0)
 
 
-def run_sketch(sketch: str, name: str, folder: Path = STREAMED) -> list[str]:
+def run_sketch(sketch: str, name: str, folder: Path = STREAMED, main: str = MAIN) -> list[str]:
     source, program = workshop() / f"{name}.cpp", workshop() / name
-    source.write_text(ARDUINO + sketch + MAIN)
+    source.write_text(ARDUINO + sketch + main)
     model = workshop() / f"{name}_model.o"
     include = [f"-I{library_directory()}", f"-I{folder}"]
     build([compiler("gcc"), "-std=c11", *SANITIZERS, *include, "-c", folder / "model.c", "-o", model])
@@ -114,3 +125,36 @@ def test_the_script_writes_a_model_that_does_the_same(tmp_path: Path) -> None:
     assert "streams it through" in done.stdout
     sketch = (STREAMED / "StreamedInput.ino").read_text()
     assert run_sketch(sketch, "written", tmp_path) == run_sketch(sketch, "streamed")
+
+
+def bands(number: int) -> np.ndarray:
+    """What the sketch's microphone hears in a step, worked out anew."""
+    turn, at = divmod(number, 32)
+    loud = np.arange(8) if turn % 2 == 0 else np.arange(8)[::-1]
+    return np.where(loud == at // 2, 110, -110).astype(np.int8)
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_a_stream_hears_rising_tones_once_each_with_the_bytes_of_the_window() -> None:
+    from scripts.build_wake_word import sweep_model
+
+    window, expected, heard = [np.full(8, -128, np.int8)] * 16, [], []
+    with tflm.session(serialize_model(sweep_model())) as loaded:
+        for number in range(128):
+            window = [*window[1:], bands(number)]
+            (found,) = loaded.infer([np.stack(window)[None, ..., None]], (), reset=False)
+            expected.append(int(found.ravel()[0]))
+            if expected[-1] + 128 >= 200:
+                heard.append(number)
+                window = [np.full(8, -128, np.int8)] * 16
+    lines = run_sketch((WAKE_WORD / "WakeWord.ino").read_text(), "wake_word", WAKE_WORD, STEPS)
+    assert [int(line) for line in lines if line != "a rising tone"] == expected
+    assert len(heard) == lines.count("a rising tone") == 2
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_the_wake_words_model_is_what_its_script_writes(tmp_path: Path) -> None:
+    from scripts.build_wake_word import write_example
+
+    write_example(tmp_path)
+    assert (tmp_path / "model.c").read_text() == (WAKE_WORD / "model.c").read_text()

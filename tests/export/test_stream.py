@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.arduino.fake_runtime import GENERATIONS
 from tests.export.exported import run
+from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
 from tests.export.test_plain_c import SANITIZED, compile_with, export, outputs
 from tests.fusion.raw_streams import RawStream
 from tflite_fuse.api import rewrite
+from tflite_fuse.export import export_model
 from tflite_fuse.model import Model
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.runtime import tflm
@@ -133,3 +136,13 @@ def test_the_main_program_of_a_stream_compiles_and_runs(tmp_path: Path) -> None:
     folder = export(rewrite(serialize_model(small_stream()), verify=False).model, tmp_path / "exported")
     run(["sh", "-c", "gcc -Wall -Wextra -Wconversion -Werror *.c -o program"], cwd=folder)
     assert "output 0[0] = " in run([folder / "program"])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_main_program_for_a_runtime_runs_a_stream_step_by_step(format: str, tmp_path: Path) -> None:
+    export_model(rewrite(serialize_model(small_stream()), verify=False).model, tmp_path / "model", format)
+    program = tmp_path / "model" / FORMATS[format]
+    text = main_of(program).read_text()
+    assert "a step of a model every 20 ms" in text and "Your new time steps go here" in text
+    assert "MicroResourceVariables" not in text
+    assert run_with_stand_ins(program, format, max(GENERATIONS), tmp_path).count("output 0[0] = 7") == 2

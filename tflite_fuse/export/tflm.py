@@ -13,6 +13,9 @@ from tflite_fuse.memory.tflm.tail import resource_variables
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 
+STEP_PAUSE, PAUSE = 20, 5000
+"""Milliseconds between two runs of a main program: of a model that remembers earlier steps, and of any other."""
+
 SHOWN_ELEMENTS = 16
 """Elements of an output that a main program prints."""
 
@@ -170,6 +173,7 @@ class TflmModel:
         outside: inputs its blocks read from elsewhere.
         operators: names, each once.
         variables: resource variables it has.
+        remembers: whether a run depends on those before it.
     """
 
     title: str
@@ -181,6 +185,18 @@ class TflmModel:
     outside: tuple[OutsideInput, ...]
     operators: tuple[str, ...]
     variables: int
+    remembers: bool
+
+    @property
+    def pause(self) -> int:
+        """Milliseconds from run to run."""
+        return STEP_PAUSE if self.remembers else PAUSE
+
+    @property
+    def run(self) -> str:
+        """What a main program runs, and how often, for a comment."""
+        title = comment(self.title)
+        return f"a step of {title} every {STEP_PAUSE} ms" if self.remembers else f"{title} every five seconds"
 
 
 def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmModel:
@@ -194,7 +210,8 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
     arenas = declared_arenas(model, runtime)
     outside, operators = checked_outside(model), used_operators(model)
     variables = len(resource_variables(model))
-    return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables)
+    remembers = variables > 0 or any(tensor.is_variable for tensor in model.main.tensors)
+    return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers)
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
@@ -279,7 +296,8 @@ def setup(model: TflmModel, print_line: str) -> str:
         model: what is run.
         print_line: C++ that prints the char array ``line``.
     """
-    fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{_HERE}\n" for p in model.inputs]
+    here = _STEPS_HERE if model.remembers else _HERE
+    fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{here}\n" for p in model.inputs]
     built = _BUILT_WITH_VARIABLES if model.variables else _BUILT
     return _SETUP.substitute(
         allocator=", typename Allocator = MicroAllocator" if model.variables else "",
@@ -293,6 +311,7 @@ def setup(model: TflmModel, print_line: str) -> str:
 
 
 _HERE = "  // Your data goes here."
+_STEPS_HERE = "  // Your new time steps go here: earlier ones are remembered. interpreter->Reset() forgets them."
 
 
 def _print(port: Port, print_line: str) -> str:

@@ -9,14 +9,13 @@ from string import Template
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.text import comment
 from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
 
 RUNTIME_HEADER = "Chirale_TensorFlowLite.h"
 """Main header of the TFLM library that sketches include unless the user changes it."""
 
 SKETCH = Template("""\
-// Runs $title every five seconds and prints its outputs. Written by tflite-fuse; yours to change.
+// Runs $run and prints its outputs. Written by tflite-fuse; yours to change.
 $first
 // The header of your TensorFlow Lite Micro library. It has to come before the others.
 #include <$runtime>
@@ -42,7 +41,7 @@ void loop() {
   } else {
     Serial.println("Invoke failed");
   }
-  delay(5000);
+  delay($pause);
 }
 """)
 
@@ -78,7 +77,8 @@ def files(model: TflmModel, directory: Path) -> Files:
 def sketch(model: TflmModel, first: str = "") -> str:
     """The main program for the Arduino API; ``first`` goes before all other includes."""
     return SKETCH.substitute(
-        title=comment(model.title),
+        run=model.run,
+        pause=model.pause,
         first=first,
         runtime=RUNTIME_HEADER,
         includes=includes(model),

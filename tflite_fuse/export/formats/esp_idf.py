@@ -8,11 +8,10 @@ from string import Template
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.text import comment
 from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
 
 _MAIN = Template("""\
-// Runs $title every five seconds and prints its outputs. Written by tflite-fuse; yours to change.
+// Runs $run and prints its outputs. Written by tflite-fuse; yours to change.
 #include "esp_timer.h"
 #include "freertos/FreeRTOS.h"
 #include "freertos/task.h"
@@ -34,7 +33,7 @@ extern "C" void app_main(void) {
     } else {
       printf("Invoke failed\\n");
     }
-    vTaskDelay(pdMS_TO_TICKS(5000));
+    vTaskDelay(pdMS_TO_TICKS($pause));
   }
 }
 """)
@@ -77,7 +76,10 @@ def files(model: TflmModel, directory: Path) -> Files:
         "main/CMakeLists.txt": _COMPONENT,
         "main/idf_component.yml": _MANIFEST,
         "main/main.cpp": _MAIN.substitute(
-            title=comment(model.title), includes=includes(model), setup=setup(model, 'printf("%s\\n", line);')
+            run=model.run,
+            pause=model.pause,
+            includes=includes(model),
+            setup=setup(model, 'printf("%s\\n", line);'),
         ),
         **model_files(model, "main/", "tflite_fuse_tflm.h"),
         **library.package("components/tflite_fuse/"),
