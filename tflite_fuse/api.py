@@ -21,7 +21,8 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.passes.pipeline import prepared
-from tflite_fuse.passes.placed_front import placed_front
+from tflite_fuse.passes.placed_front import as_it_was, keeps_states, placed_front
+from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.pipelines.metrics import model_metrics
 from tflite_fuse.pipelines.verifying import Pair, verify_pair
 from tflite_fuse.report.front import FrontReport
@@ -179,16 +180,19 @@ def pareto(
     overlap: bool = True,
     strips: bool = True,
     int8_io: bool = False,
+    stream_time: int | None = None,
+    stream_axis: str | None = None,
     target: str = Target.GENERIC.value,
     cost: str = "macs",
 ) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
-    RAM is the arena, head and tail on a 32-bit target, as ``rewrite`` places it. Arguments are those of ``rewrite``.
+    RAM is the arena, head and tail on a 32-bit target, as ``rewrite`` places it; what is kept from call to call is in
+    it. Arguments are those of ``rewrite``. Compute is that of the model as it is: of a stream, the windowed one.
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
-        LimitError: no input can leave the arena.
+        LimitError: no input can leave the arena, or the model can be no stream.
     """
     options = read_options(
         goal=Goal(least_ram=True),
@@ -199,13 +203,17 @@ def pareto(
         overlap=overlap,
         strips=strips,
         int8_io=int8_io,
+        stream=hop_of(stream_time, stream_axis),
         target=target,
         cost=cost,
     )
     model = remove_plan(load_model(source))
     model = Int8Borders().run(model).model if int8_io else model
+    meant = model if options.stream is None else to_stream(model, options.stream).model
+    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options)
     name = "model" if isinstance(source, bytes) else str(source)
-    return front_report(name, placed_front(prepared(model), options), options.counted)
+    as_it_is = as_it_was(model, options) if keeps_states(found) else None
+    return front_report(name, found, options.counted, as_it_is)
 
 
 def metrics(

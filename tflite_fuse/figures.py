@@ -29,6 +29,7 @@ from tflite_fuse.memory.working_set import bytes_before_start, covered_bytes, wo
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.placed_front import FACTORS, PlacedFront, PlacedPoint, common_limits
 from tflite_fuse.report.front import FrontReport, FrontRow
 from tflite_fuse.report.inspection import OperatorRow
@@ -154,11 +155,20 @@ def expected_instructions(model: Model, target: Target, known: KnownBlocks | Non
     return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)
 
 
-def front_report(name: str, front: PlacedFront, target: Target | None = None) -> FrontReport:
-    """A front with the points marked that answer the usual questions."""
+def front_report(
+    name: str, front: PlacedFront, target: Target | None = None, as_it_is: tuple[int, int] | None = None
+) -> FrontReport:
+    """A front with the points marked that answer the usual questions.
+
+    Args:
+        name: of the model.
+        front: what was found.
+        target: the core whose instructions are counted.
+        as_it_is: arena and compute of the model, where what was searched is not it but what keeps its states.
+    """
     marks: dict[int, list[str]] = {0: ["least RAM"]}
-    whole = front.unfused.compute
-    for factor in reversed(FACTORS):
+    ram, whole = as_it_is or (front.unfused.arena, front.unfused.compute)
+    for factor in reversed(FACTORS) if as_it_is is None else ():
         text = "no recompute" if factor == 1.0 and target is None else f"F <= {factor:g}"
         allowed = [at for at, point in enumerate(front.points) if point.candidate.compute <= factor * whole]
         # Under a scheme that always recomputes, no point may be so cheap.
@@ -169,7 +179,8 @@ def front_report(name: str, front: PlacedFront, target: Target | None = None) ->
         marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
     rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
     core, error = (None, None) if target is None else (target.value, prediction_error(target))
-    return FrontReport(name, front.unfused.arena, whole, rows, front.claim, core, error)
+    state = sum(tensor_nbytes(t) for t in front.points[0].candidate.draft.main.tensors if t.is_variable)
+    return FrontReport(name, ram, whole, rows, front.claim, core, error, state)
 
 
 def _rounded_up(factor: float) -> float:

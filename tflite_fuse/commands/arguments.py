@@ -82,10 +82,28 @@ MetricsFile = Annotated[
     Path | None,
     typer.Option("--metrics", help="Where to write the figures as one flat JSON object.", show_default=False),
 ]
+StreamTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="H[,axis=height|width]",
+        help="Make a stream of a model over a window of steps, called again every H new ones: it takes only those.",
+    ),
+]
 PlotFile = Annotated[
     Path | None,
     typer.Option("--plot", help="Where to draw it, a .svg or .png (extra report).", show_default=False),
 ]
+
+
+def stream_time_of(typed: str | None) -> tuple[int | None, str | None]:
+    """The hop and the axis of ``H[,axis=...]``. Raises UsageError."""
+    if typed is None:
+        return None, None
+    steps, _, rest = typed.partition(",")
+    name, _, axis = rest.partition("=")
+    if not steps.isdecimal() or len(steps) > 9 or (rest and name != "axis"):
+        raise UsageError(f"--stream-time takes H or H,axis=height or H,axis=width, not {typed!r}")
+    return int(steps), axis if rest else None
 
 
 def tiles_of(text: str | None) -> tuple[int, int] | None:

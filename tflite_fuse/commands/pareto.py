@@ -18,9 +18,11 @@ from tflite_fuse.commands.arguments import (
     NoStrips,
     PlotFile,
     SchemeName,
+    StreamTime,
     TargetName,
     Tiles,
     TileSize,
+    stream_time_of,
     tile_size_of,
     tiles_of,
 )
@@ -40,6 +42,7 @@ def pareto(
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
+    stream_time: StreamTime = None,
     core: TargetName = "generic",
     cost: CostName = "macs",
     as_json: JsonFlag = False,
@@ -51,6 +54,7 @@ def pareto(
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     require_plottable(plot)
+    hop, axis = stream_time_of(stream_time)
     with Status("searching", as_json or as_csv):
         front = tflite_fuse.pareto(
             model,
@@ -61,6 +65,8 @@ def pareto(
             overlap=not no_overlap,
             strips=not no_strips,
             int8_io=int8_io,
+            stream_time=hop,
+            stream_axis=axis,
             target=core,
             cost=cost,
         )

@@ -23,11 +23,13 @@ from tflite_fuse.commands.arguments import (
     Reserve,
     SchemeName,
     Seed,
+    StreamTime,
     TargetName,
     Tiles,
     TileSize,
     refuse_dash,
     reserved,
+    stream_time_of,
     tile_size_of,
     tiles_of,
 )
@@ -94,13 +96,7 @@ def rewrite(
     no_overlap: NoOverlap = False,
     no_strips: NoStrips = False,
     int8_io: Int8Flag = False,
-    stream_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="H[,axis=height|width]",
-            help="Make a stream of a model over a window of steps, called again every H new ones: it takes only those.",
-        ),
-    ] = None,
+    stream_time: StreamTime = None,
     core: TargetName = "generic",
     cost: CostName = "macs",
     metrics: MetricsFile = None,
@@ -118,7 +114,7 @@ def rewrite(
     goal = tflite_fuse.Goal(_arena_limit(max_ram, chosen, reserve), max_compute, least_ram)
     if chosen is not None and core == "generic":
         core = chosen.target.value
-    hop, axis = _stream_time(stream_time)
+    hop, axis = stream_time_of(stream_time)
     with Status("rewriting", as_json) as report_progress:
         result = tflite_fuse.rewrite(
             source,
@@ -176,17 +172,6 @@ def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) 
 def _time(board: Board, report: Report) -> Time | None:
     """Of one inference; None where no block was made."""
     return None if report.prediction is None else board_time(board, report.prediction.instructions)
-
-
-def _stream_time(typed: str | None) -> tuple[int | None, str | None]:
-    """The hop and the axis of ``H[,axis=...]``."""
-    if typed is None:
-        return None, None
-    steps, _, rest = typed.partition(",")
-    name, _, axis = rest.partition("=")
-    if not steps.isdecimal() or len(steps) > 9 or (rest and name != "axis"):
-        raise UsageError(f"--stream-time takes H or H,axis=height or H,axis=width, not {typed!r}")
-    return int(steps), axis if rest else None
 
 
 def _same_file(a: Path, b: Path) -> bool:

@@ -55,6 +55,9 @@ def make_passes(
     return borders + [step for name in options.passes for step in made[name]]
 
 
-def prepared(model: Model) -> Model:
-    """What the fuse pass sees of a model: constants folded, chains straight, transposes sunk."""
-    return SinkTranspose().run(Straighten().run(FoldConstants().run(model).model).model).model
+def prepared(model: Model, *, states: bool = False) -> Model:
+    """What the fuse pass sees of a model: constants folded, chains straight, transposes sunk; variables made states."""
+    streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
+    for step in (FoldConstants(), *streaming, Straighten(), SinkTranspose()):
+        model = step.run(model).model
+    return model

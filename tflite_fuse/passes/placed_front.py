@@ -15,6 +15,7 @@ from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import prepared
 
 FACTORS = (1.0, 1.1, 1.3, 1.5)
 """Compute factors whose least arena is looked for."""
@@ -72,6 +73,19 @@ def placed_front(model: Model, options: FuseOptions) -> PlacedFront:
     claim = fusion_claim(least, points[0].candidate, options)
     resident = replace(best.site, maker=BlockMaker(best.site.maker.model), fronts={}, placed={})
     return PlacedFront(points, resident.realise(best.front.unfused), claim)
+
+
+def keeps_states(front: PlacedFront) -> bool:
+    """Whether its blocks remember something from run to run: then the model they were made of runs in no other form."""
+    return any(block.plan.block.keeps_state for point in front.points for block in point.candidate.blocks)
+
+
+def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
+    """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
+    model = prepared(model)
+    plain = replace(options, goal=Goal(least_ram=True), stream=None)
+    start = Fuse(plain).starts(model)[0]
+    return start.site.arena(model).total, start.site.unfused_compute
 
 
 def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class FrontReport:
         claim: what is proven about the point of least RAM.
         target: the core whose predicted instructions are counted; None: multiply-accumulates are.
         error: how far such predictions are off; None without a target.
+        state_bytes: of the RAM of every point, what outlives a run.
     """
 
     model: str
@@ -51,6 +52,7 @@ class FrontReport:
     claim: Claim
     target: str | None = None
     error: PredictionError | None = None
+    state_bytes: int = 0
 
     @property
     def unit(self) -> str:
@@ -65,6 +67,7 @@ class FrontReport:
             "optimal": asdict(self.claim),
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
+            "state_bytes": self.state_bytes,
             "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_work},
             "points": [
                 {
@@ -103,6 +106,7 @@ class FrontReport:
         from rich.table import Table
 
         caption = f"RAM is the placed arena. The least RAM is {self.claim}."
+        caption += f"\n{self.state_bytes:,} bytes of it are kept from run to run." if self.state_bytes else ""
         caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
         for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):

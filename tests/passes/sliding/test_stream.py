@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tflite_fuse.api import rewrite, verify
+from tflite_fuse.api import pareto, rewrite, verify
 from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.fusion.encoding.stream_time import STREAM_METADATA, stream_time
 from tflite_fuse.model import Model, load_model
@@ -158,3 +158,14 @@ def test_hops_and_axes_are_checked_where_they_enter() -> None:
             replace(Hop(1), steps=steps, axis=axis)
     with pytest.raises(UsageError, match="an axis of time"):
         rewrite(serialize_model(dense()), stream_axis="height")
+
+
+@pytest.mark.parametrize("cost", ["macs", "instructions"])
+def test_the_front_of_a_stream_is_beside_the_window_and_counts_the_state(cost: str) -> None:
+    data = serialize_model(keyword_network(25, 6, 8, 2, 4))
+    made, front = rewrite(data, stream_time=2, verify=False).report, pareto(data, stream_time=2, cost=cost)
+    assert made.stream is not None and front.state_bytes == made.stream.state_bytes
+    assert front.rows[-1].ram_bytes < front.unfused_ram_bytes <= made.before.arena_bytes  # planned
+    assert cost != "macs" or front.unfused_work == made.before.macs
+    assert front.state_bytes < front.rows[0].ram_bytes <= made.after.arena_bytes
+    assert all(row.compute_factor < 1 for row in front.rows) and "least RAM" in front.rows[0].marks
