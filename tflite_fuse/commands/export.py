@@ -10,7 +10,9 @@ import typer
 from tflite_fuse.commands.arguments import JsonFlag, ModelPath, refuse_dash
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, print_json, say
+from tflite_fuse.errors import UsageError
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export.split.project import export_split
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 
 
@@ -33,8 +35,14 @@ def export(
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
-    """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles."""
+    """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles.
+
+    MODEL may be what `tflite-fuse split -o` wrote: the project then has a program for each of its devices.
+    """
     refuse_dash(directory)
+    if model.is_dir():
+        _export_split(model, directory, kind, force=force, runtime=kernels or tflm, as_json=as_json)
+        return
     written = export_model(model, directory, kind, force=force, kernels=kernels, tflm=tflm)
     if as_json:
         print_json(written.to_json(kind, directory))
@@ -42,3 +50,16 @@ def export(
     for note in written.notes:
         say(f"- {note}")
     say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
+
+
+def _export_split(folder: Path, directory: Path, kind: str, *, force: bool, runtime: str | None, as_json: bool) -> None:
+    if runtime:
+        raise UsageError("a split has no TensorFlow Lite Micro: leave out which one")
+    written = export_split(folder, directory, kind, force=force)
+    if as_json:
+        print_json(written.to_json(kind, directory))
+        return
+    for note in written.notes:
+        say(f"- {note}")
+    envs = ", ".join(each.env for each in written.places)
+    say(f"{directory}: {len(written.files)} files for {kind}, an environment for each of {envs}")

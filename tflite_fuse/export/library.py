@@ -12,7 +12,7 @@ from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _INCLUDED_PATH = re.compile(rb'(?<=#include ")[./a-z]+/(?=tflite_fuse)')
-_OF_SPLITS = ("worker/", "tflite_fuse_worker.", "link/", "tflite_fuse_link.")
+_OF_SPLITS = ("worker/", "link/", *(f"tflite_fuse_{name}." for name in ("worker", "link", "coordinator", "arduino")))
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
@@ -71,6 +71,11 @@ def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
+
+
+def without_tflm(where: str) -> dict[str, bytes]:
+    """``package`` for projects that have no TensorFlow Lite Micro, without what registers the operator there."""
+    return {name: content for name, content in package(where).items() if _GLUE not in name}
 
 
 def licence(where: str) -> dict[str, bytes]:

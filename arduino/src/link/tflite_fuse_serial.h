@@ -60,8 +60,8 @@ typedef struct {
   bool answered, again, dropped;
 } tflite_fuse_serial;
 
-/* Makes the transport; 0 if the memory suffices. All must outlive it. memory: aligned to 4. Whoever opens with an address, whatever it says, dials; a line
- * has one connection at a time, and a new one ends the one before. */
+/* Makes the transport; 0 if the memory suffices. All must outlive it. memory: aligned to 4. Whoever opens with an address,
+ * whatever it says, dials; a line has one connection at a time, and a new one ends the one before. */
 int tflite_fuse_serial_open(tflite_fuse_serial* serial, const tflite_fuse_uart* uart, void* memory, size_t memory_bytes,
                             tflite_fuse_transport* transport);
 

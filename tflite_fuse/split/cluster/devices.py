@@ -51,7 +51,8 @@ class Device:
         mhz: million instructions per second, taken as one per cycle.
         ram, flash: bytes there are for the model; None where nothing was said.
         link: to the others.
-        address: where it listens, ``host:port`` or a serial device; empty where nothing was said.
+        address: where it listens, ``host:port`` or a serial line; empty where nothing was said.
+        board: which one an exported project is for; empty where nothing was said.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Device:
     flash: int | None = None
     link: Link = Link()
     address: str = ""
+    board: str = ""
 
     def seconds(self, instructions: float) -> float:
         """To execute so many."""

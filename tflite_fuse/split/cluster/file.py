@@ -7,6 +7,7 @@ mhz = 600
 ram = "512kB"
 flash = "1500kB"
 address = "192.168.1.5:7000"         # optional: where it listens, or a serial line: "/dev/ttyACM0@115200"
+board = "teensy41"                   # optional: which one an exported project is for
 [worker.link]
 kilobytes_per_second = 12500
 delay_ms_per_message = 0.2
@@ -40,7 +41,7 @@ _LINK_KEYS = (
     "delay_ms_per_kilobyte",
     "occupancy_ms_per_message",
 )
-_DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address")
+_DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address", "board")
 _PAIR_KEYS = ("between", "direct", "shared")
 
 
@@ -101,14 +102,15 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
         _size(table, "ram", name),
         _size(table, "flash", name),
         _link(link, name),
-        _address(table, name),
+        _text(table, "address", name, '"host:port" or a serial line like "/dev/ttyACM0"'),
+        _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"'),
     )
 
 
-def _address(table: Mapping[str, Any], name: str) -> str:
-    value = table.get("address", "")
+def _text(table: Mapping[str, Any], key: str, name: str, what: str) -> str:
+    value = table.get(key, "")
     if not isinstance(value, str):
-        raise UsageError(f'the address of {name!r} is "host:port" or a serial line like "/dev/ttyACM0", not {value!r}')
+        raise UsageError(f"the {key} of {name!r} is {what}, not {value!r}")
     return value
 
 

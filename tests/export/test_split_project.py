@@ -1,0 +1,223 @@
+"""Projects of a split: every environment compiled against stand-ins of its board, and run together on this machine."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.arduino.fake_runtime import WARNINGS, build, compiler, library_objects
+from tests.split.cluster.noise import Noise, Wire
+from tests.split.networks import branching_model
+from tflite_fuse.cli import app
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export.split.project import export_split
+from tflite_fuse.model import serialize_model
+from tflite_fuse.runtime import tflm
+
+HERE = Path(__file__).parent / "boards"
+SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+WORKER = '[[worker]]\nname = "{}"\ntarget = "{}"\nmhz = 100\n'
+NAMES = {"left": "cortex-m7", "in the middle": "xtensa", "right": "cortex-m4"}
+ENVS = {"left": "left", "in the middle": "in_the_middle", "right": "right"}
+
+
+def split(folder: Path, devices: str, *options: str, tail: bool = False) -> Path:
+    """What ``split -o`` writes of the branching model."""
+    (folder / "model.tflite").write_bytes(serialize_model(branching_model(tail=tail)))
+    (folder / "workers.toml").write_text(devices)
+    call = ["split", folder / "model.tflite", "--workers", folder / "workers.toml", "-o", folder / "plan", *options]
+    assert run_main(*call) == 0
+    return folder / "plan"
+
+
+def run_main(*arguments: object) -> int:
+    return CliRunner().invoke(app, [str(each) for each in arguments]).exit_code
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("left", "in the middle")}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Path:
+    folder = tmp_path_factory.mktemp("split")
+    devices = "".join(
+        WORKER.format(name, target) + (f'address = "127.0.0.1:{ports[name]}"\n' if name in ports else "")
+        for name, target in NAMES.items()
+    )
+    plan = split(folder, devices, "--strategy", "paper")
+    assert run_main("export", plan, folder / "project", "--format", "platformio") == 0
+    return folder / "project"
+
+
+def environments(project: Path) -> dict[str, dict[str, str]]:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(project / "platformio.ini")
+    assert parser["env"]["framework"] == "arduino"
+    return {name[4:]: dict(parser[name]) for name in parser.sections() if name.startswith("env:")}
+
+
+def test_each_device_has_an_environment_by_its_name(project: Path) -> None:
+    found = environments(project)
+    assert list(found) == [*ENVS.values(), "coordinator"]
+    boards = {name: (each["board"], each.get("lib_deps", "").strip()) for name, each in found.items()}
+    assert boards["left"] == ("teensy41", "ssilverman/QNEthernet")
+    assert boards["in_the_middle"] == ("esp32dev", "") and boards["right"] == ("nano33ble", "")
+    for name, each in found.items():
+        assert each["build_src_filter"] == f"+<{name}/>"
+        assert {path.name for path in (project / "src" / name).iterdir()} == {"main.cpp", "fragment.c", "fragment.h"}
+    assert not list(project.rglob("*tflm*"))
+    steps = re.findall(r"^(\d)\. ", (project / "README.md").read_text(), re.MULTILINE)
+    assert steps == ["1", "2", "3", "4", "5"]
+
+
+def test_platformio_reads_the_project(project: Path) -> None:
+    call = [sys.executable, "-m", "platformio", "project", "config", "-d", str(project)]
+    environment = {**os.environ, "PLATFORMIO_CORE_DIR": str(project.parent / "core")}
+    for option, wanted in (("--lint", "free from linting errors"), ("--json-output", '["env:coordinator", ')):
+        done = subprocess.run([*call, option], capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0 and wanted in done.stdout, done.stdout + done.stderr
+
+
+def test_the_fragment_lies_in_flash_and_the_buffer_is_the_plans(project: Path) -> None:
+    plan = project.parent / "plan"
+    for number, env in enumerate(ENVS.values()):
+        fragment = (plan / "fragments" / f"{number}.fragment").read_bytes()
+        header = (project / "src" / env / "fragment.h").read_text()
+        size = int.from_bytes(fragment[28:32], "little")
+        assert f"FRAGMENT_BYTES {len(fragment)}\n" in header and f"BUFFER_BYTES {size}\n" in header
+        source = (project / "src" / env / "fragment.c").read_text()
+        values = source[source.index("= {") :]
+        assert bytes(int(byte) for byte in re.findall(r"\d+", values)) == fragment
+        assert 'section(".progmem")' in source and "const unsigned char fragment[FRAGMENT_BYTES] IN_FLASH" in source
+
+
+@pytest.fixture(scope="module")
+def programs(project: Path) -> dict[str, Path]:
+    """Every environment, compiled as its board's compiler would but for the headers that stand for the board's."""
+    found = {}
+    library = project / "lib" / "tflite_fuse" / "src"
+    for name in environments(project):
+        folder, out = project / "src" / name, project.parent / f"{name}.out"
+        (project.parent / f"{name}.cpp").write_text(
+            f'#include "{folder / "main.cpp"}"\nint main() {{\n  setup();\n  for (;;) loop();\n}}\n'
+        )
+        build([compiler("gcc"), "-c", "-Wall", "-Werror", folder / "fragment.c", "-o", project.parent / f"{name}.o"])
+        include = [f"-I{each}" for each in (HERE, folder, project / "include", library)]
+        flags = ["-std=c++11", *WARNINGS, "-Wno-unused-variable", *SANITIZE, *include]
+        own = [project.parent / f"{name}.cpp", project.parent / f"{name}.o", *library_objects()]
+        build([compiler("g++"), *flags, *own, "-o", out])
+        found[name] = out
+    return found
+
+
+@contextmanager
+def started(programs: dict[str, Path], wire: Wire) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    processes = dict[str, subprocess.Popen[str]]()
+    try:
+        for name, program in programs.items():
+            environment = {**os.environ, "SERIAL1": wire.left if name == "coordinator" else wire.right}
+            processes[name] = subprocess.Popen([program], stdout=subprocess.PIPE, text=True, env=environment)
+        yield processes
+    finally:
+        for each in processes.values():
+            each.kill()
+            each.wait()
+
+
+def said(process: subprocess.Popen[str], wanted: str) -> str:
+    """The next line that begins so."""
+    assert process.stdout is not None
+    while select.select([process.stdout], [], [], 60)[0]:
+        line = process.stdout.readline()
+        if line.startswith(wanted):
+            return line
+        assert line, "it ended"
+    raise AssertionError(f"it says nothing that begins with {wanted}")
+
+
+def test_the_boards_compute_the_bytes_of_tflm_and_name_who_is_lost(programs: dict[str, Path]) -> None:
+    model = serialize_model(branching_model(tail=False))
+    ((output,),) = tflm.run(model, [[np.zeros((1, 17, 13, 3), np.int8)]]).outputs
+    wanted = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
+    with Wire(Noise()) as wire, started(programs, wire) as processes:
+        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
+        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
+        processes["in_the_middle"].kill()
+        processes["in_the_middle"].wait()
+        assert "is lost" in said(processes["coordinator"], "in the middle")
+
+
+def test_a_computer_may_be_the_coordinator(tmp_path: Path) -> None:
+    devices = WORKER.format("a", "cortex-m4") + WORKER.format("b", "cortex-m7") + '[coordinator]\nboard = "computer"\n'
+    found = export_split(split(tmp_path, devices, "--strategy", "paper", tail=True), tmp_path / "project", "platformio")
+    assert list(environments(tmp_path / "project")) == ["a", "b"]
+    assert "the coordinator is tflite-fuse cluster run on a computer" in found.notes
+    assert any("192.168.1.11:7000" in note for note in found.notes)
+    assert "cluster run" in (tmp_path / "project" / "README.md").read_text()
+    assert "tflite_fuse_line<48> line(Serial);" in (tmp_path / "project" / "src" / "a" / "main.cpp").read_text()
+
+
+DIRECT = '[[link]]\nbetween = ["a", "b"]\n'
+
+
+@pytest.mark.parametrize(
+    ("devices", "tail", "sentence"),
+    [
+        (WORKER.format("a", "cortex-m7"), True, "LOG_SOFTMAX_11 runs at the coordinator, and only the one in Python"),
+        (WORKER.format("a", "cortex-m7") + 'board = "uno"\n', False, "'a' is a board 'uno', which is not known"),
+        (
+            WORKER.format("a", "cortex-m4") + 'address = "10.0.0.1:7000"\n',
+            False,
+            "an Arduino Nano 33 BLE has no network",
+        ),
+        (
+            WORKER.format("a", "cortex-m7") + '[coordinator]\nboard = "pico"\n',
+            False,
+            "the coordinator is a Raspberry Pi Pico, which has no network, and 'a' has",
+        ),
+        (
+            "".join(WORKER.format(each, "cortex-m4") for each in "abc") + '[coordinator]\nboard = "esp32dev"\n',
+            False,
+            "an ESP32 as the coordinator has 2 serial lines, and more workers are joined by one",
+        ),
+        (
+            WORKER.format("a", "cortex-m4") + WORKER.format("b", "cortex-m7") + DIRECT,
+            False,
+            "'a' is joined by a serial line, and the plan has it talk to 'b' directly",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(devices: str, tail: bool, sentence: str, tmp_path: Path) -> None:
+    plan = split(tmp_path, devices, "--strategy", "auto" if DIRECT in devices else "paper", tail=tail)
+    with pytest.raises(UsageError) as refused:
+        export_split(plan, tmp_path / "project", "platformio")
+    assert sentence in str(refused.value)
+    assert not (tmp_path / "project").exists()
+
+
+def test_other_formats_and_folders_are_refused(tmp_path: Path) -> None:
+    plan = split(tmp_path, WORKER.format("a", "cortex-m7"))
+    assert run_main("export", plan, tmp_path / "x", "--format", "arduino") == 2
+    assert run_main("export", plan, tmp_path / "x", "--format", "platformio", "--tflm", "2024") == 2
+    assert run_main("export", tmp_path, tmp_path / "x", "--format", "platformio") == 2
+    assert not (tmp_path / "x").exists()

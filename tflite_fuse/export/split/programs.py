@@ -1,0 +1,309 @@
+"""The programs of a split's devices, as C++ on the Arduino API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Template
+
+from tflite_fuse.export.split.boards import Place, Way
+from tflite_fuse.export.text import byte_array, comment
+
+_FRAGMENT_HEADER = Template("""\
+/* What $title does in an inference, as it lies in flash. Written by tflite-fuse; export again rather than change it. */
+#ifndef FRAGMENT_H_
+#define FRAGMENT_H_
+
+#define FRAGMENT_BYTES $bytes
+
+/* Of the buffer it needs. */
+#define BUFFER_BYTES $buffer
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const unsigned char fragment[FRAGMENT_BYTES];
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+
+_FRAGMENT = """\
+#include "fragment.h"
+
+#if defined(__IMXRT1062__) /* a Teensy 4 copies constants into RAM unless it is told not to */
+#define IN_FLASH __attribute__((section(".progmem"), aligned(16)))
+#else
+#define IN_FLASH __attribute__((aligned(16)))
+#endif
+
+"""
+
+_NETWORKS = {
+    Way.ETHERNET: (
+        "#include <QNEthernet.h>\n",
+        "EthernetServer",
+        "EthernetClient",
+        "using namespace qindesign::network;\n\n",
+    ),
+    Way.WIFI: ("#include <WiFi.h>\n", "WiFiServer", "WiFiClient", ""),
+    Way.SERIAL: ("", "", "", ""),
+}
+
+_HOOKS = {
+    Way.ETHERNET: """\
+static void Opened(EthernetClient& client) { client.setNoDelay(true); }
+
+static void Written(EthernetClient& client) { client.flush(); }
+
+static const Network::Hooks hooks = {Opened, Written, nullptr};
+""",
+    Way.WIFI: """\
+static void Opened(WiFiClient& client) { client.setNoDelay(true); }
+
+static int Random(void*, void* data, size_t bytes) {
+  esp_fill_random(data, bytes);
+  return 0;
+}
+
+static const Network::Hooks hooks = {Opened, nullptr, Random};
+""",
+}
+
+_JOIN = {
+    Way.ETHERNET: Template("""\
+static void Join() {
+$begin  while (!Ethernet.waitForLink(5000)) {
+    Serial.println("no cable");
+  }
+  Serial.println(Ethernet.localIP());
+}
+"""),
+    Way.WIFI: Template("""\
+static void Join() {
+$begin  WiFi.setSleep(false);
+  WiFi.begin(WIFI_NAME, WIFI_PASSWORD);
+  while (WiFi.status() != WL_CONNECTED) {
+    delay(500);
+  }
+  Serial.println(WiFi.localIP());
+}
+"""),
+}
+
+_BEGIN = {
+    (Way.ETHERNET, True): "  Ethernet.begin(IPAddress($host), IPAddress(NETWORK_MASK), IPAddress(NETWORK_GATEWAY));\n",
+    (Way.ETHERNET, False): "  Ethernet.begin();\n",
+    (Way.WIFI, True): "  WiFi.config(IPAddress($host), IPAddress(NETWORK_GATEWAY), IPAddress(NETWORK_MASK));\n",
+    (Way.WIFI, False): "",
+}
+
+_WORKER = Template("""\
+// $name, a worker of $title, on $board, over $way. Written by tflite-fuse; export again rather than change it.
+#include <Arduino.h>
+$include
+#include "fragment.h"
+#include "network.h"
+#include "tflite_fuse_arduino.h"
+
+$using$transport
+alignas(16) static uint8_t buffer[BUFFER_BYTES];
+alignas(4) static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
+static tflite_fuse_session sessions[$sessions];
+static tflite_fuse_worker worker;
+static tflite_fuse_node node;
+$join
+void setup() {
+  Serial.begin(115200);
+$begin  const tflite_fuse_status status =
+      tflite_fuse_worker_open(&worker, fragment, FRAGMENT_BYTES, buffer, sizeof(buffer));
+  while (status != TFLITE_FUSE_OK) {
+    Serial.println(tflite_fuse_worker_message(status));
+    delay(5000);
+  }
+  tflite_fuse_node_open(&node, &worker, $which.transport(), frame, sessions, $sessions);
+}
+
+// Serves whoever comes: the coordinator$others.
+void loop() {
+$serve}
+""")
+
+_COORDINATOR = Template("""\
+// The coordinator of $title, on $board. Written by tflite-fuse; yours to change.
+#include <Arduino.h>
+$include
+#include "fragment.h"
+#include "network.h"
+#include "link/tflite_fuse_several.h"
+#include "tflite_fuse_arduino.h"
+#include "tflite_fuse_coordinator.h"
+
+$using$transport
+static const tflite_fuse_transport* const ways[] = {$ways};
+static const tflite_fuse_contact contacts[] = {
+$contacts};
+static const char* const names[] = {$names};
+$dials
+enum { WORKERS = $workers, MILLISECONDS = 10000 };
+
+alignas(16) static uint8_t buffer[BUFFER_BYTES];
+alignas(4) static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
+static tflite_fuse_session sessions[WORKERS];
+static tflite_fuse_worker machine;
+static tflite_fuse_several several;
+static tflite_fuse_transport transport;
+static tflite_fuse_coordinator coordinator;
+$join
+void setup() {
+  Serial.begin(115200);
+$begin  const tflite_fuse_status status =
+      tflite_fuse_worker_open(&machine, fragment, FRAGMENT_BYTES, buffer, sizeof(buffer));
+  while (status != TFLITE_FUSE_OK) {
+    Serial.println(tflite_fuse_worker_message(status));
+    delay(5000);
+  }
+  tflite_fuse_several_open(&several, ways, $way_count, &transport);
+  tflite_fuse_coordinator_open(&coordinator, &machine, &transport, frame, sessions, contacts, WORKERS, $dial_list);
+}
+
+static void FillInputs() {
+  uint32_t bytes;
+  for (uint32_t i = 0; void* input = tflite_fuse_worker_input(&machine, i, &bytes); ++i) {
+    memset(input, 0, bytes);  // Your data goes here.
+  }
+}
+
+static void PrintOutputs() {
+  uint32_t bytes;
+  for (uint32_t i = 0; const void* output = tflite_fuse_worker_output(&machine, i, &bytes); ++i) {
+    for (uint32_t b = 0; b < bytes && b < 16; ++b) {
+      Serial.print(b == 0 ? "output: " : " ");
+      Serial.print(static_cast<int>(static_cast<const int8_t*>(output)[b]));
+    }
+    Serial.println("");
+  }
+}
+
+void loop() {
+  FillInputs();
+  const unsigned long start = millis();
+  const tflite_fuse_verdict end = tflite_fuse_coordinator_infer(&coordinator, MILLISECONDS);
+  if (end.fault == TFLITE_FUSE_LINK_OK) {
+    Serial.print("milliseconds: ");
+    Serial.println(millis() - start);
+    PrintOutputs();
+  } else {
+    Serial.print(end.worker < 0 ? "the coordinator" : names[end.worker]);
+    Serial.print(" ");
+    Serial.println(tflite_fuse_link_message(end.fault));
+  }
+  delay(1000);
+}
+""")
+
+
+def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -> dict[str, str]:
+    """``fragment.h`` and ``fragment.c`` below ``where``."""
+    header = _FRAGMENT_HEADER.substitute(title=comment(title), bytes=len(fragment), buffer=max(1, buffer_bytes))
+    array = byte_array("const unsigned char fragment[FRAGMENT_BYTES] IN_FLASH", fragment)
+    return {f"{where}fragment.h": header, f"{where}fragment.c": _FRAGMENT + array}
+
+
+def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool) -> str:
+    """``main.cpp`` of a worker that talks to so many others."""
+    include, server, client, using = _NETWORKS[place.way]
+    sessions = peers + 1
+    if place.way is Way.SERIAL:
+        line = "Serial1" if coordinator_is_board else "Serial"
+        transport = f"// Joined to the coordinator by {line}.\nstatic tflite_fuse_line<48> line({line});\n"
+        begin = "  Serial1.begin(LINE_SPEED);\n" if line == "Serial1" else ""
+    else:
+        transport = (
+            f"typedef tflite_fuse_network<{server}, {client}, {sessions + 1}> Network;\n\n{_HOOKS[place.way]}"
+            f"static {server} server({place.port});\nstatic Network network(&server, hooks);\n"
+        )
+        begin = "  Join();\n  server.begin();\n"
+    quiet = place.way is Way.SERIAL and not coordinator_is_board
+    return _WORKER.substitute(
+        name=comment(place.name),
+        title=comment(title),
+        board=place.board.title,
+        way=place.way.value,
+        include=include,
+        using=using,
+        transport=transport,
+        sessions=sessions,
+        join=_join(place.way, place.host if place.is_numeric else ""),
+        begin=begin,
+        which="line" if place.way is Way.SERIAL else "network",
+        others=" and other workers" if peers else "",
+        serve="  (void)tflite_fuse_node_serve(&node, 1000);\n" if quiet else _SERVE,
+    )
+
+
+_SERVE = """\
+  const tflite_fuse_fault fault = tflite_fuse_node_serve(&node, 1000);
+  if (fault != TFLITE_FUSE_LINK_OK) {
+    Serial.print("a connection ended with fault ");
+    Serial.println(static_cast<int>(fault));
+  }
+"""
+
+
+def _join(way: Way, host: str) -> str:
+    if way is Way.SERIAL:
+        return ""
+    begin = Template(_BEGIN[way, bool(host)]).substitute(host=host.replace(".", ", "))
+    return "\n" + _JOIN[way].substitute(begin=begin)
+
+
+def coordinator_program(
+    place: Place, title: str, workers: Sequence[Place], dials: Sequence[tuple[int, int]], all_names: Sequence[str]
+) -> str:
+    """``main.cpp`` of the coordinator."""
+    lines = [each for each in workers if each.way is Way.SERIAL]
+    networked = [each for each in workers if each.way is not Way.SERIAL]
+    way = place.way if networked else Way.SERIAL
+    include, server, client, using = _NETWORKS[way]
+    parts = [
+        f"static tflite_fuse_line<48> line_{each.number}({each.line});  // {comment(each.name)}\n" for each in lines
+    ]
+    ways = [f"line_{each.number}.transport()" for each in lines]
+    begin = [f"  {each.line}.begin(LINE_SPEED);\n" for each in lines]
+    if networked:
+        parts.append(
+            f"typedef tflite_fuse_network<{server}, {client}, {len(networked)}> Network;\n\n{_HOOKS[way]}"
+            "static Network network(nullptr, hooks);\n"
+        )
+        ways.append("network.transport()")
+        begin.append("  Join();\n")
+    contacts = [_contact(each, lines) for each in workers]
+    pairs = ", ".join(f"{{{a}, {b}}}" for a, b in dials)
+    return _COORDINATOR.substitute(
+        title=comment(title),
+        board=place.board.title,
+        include=include,
+        using=using,
+        transport="".join(parts),
+        ways=", ".join(ways),
+        contacts="".join(contacts),
+        names=", ".join(f'"{comment(name)}"' for name in all_names),
+        dials=f"static const tflite_fuse_dial dials[] = {{{pairs}}};\n" if dials else "",
+        workers=len(workers),
+        join=_join(way, ""),
+        begin="".join(begin),
+        way_count=len(ways),
+        dial_list=f"dials, {len(dials)}" if dials else "nullptr, 0",
+    )
+
+
+def _contact(place: Place, lines: Sequence[Place]) -> str:
+    if place.way is Way.SERIAL:
+        address, listens = f"{lines.index(place)}/{place.line}", "nullptr"
+    else:
+        address, listens = f"{len(lines)}/{place.host}:{place.port}", f'"{place.host}:{place.port}"'
+    return f'    {{{place.number}, "{address}", {listens}}},  // {comment(place.name)}\n'

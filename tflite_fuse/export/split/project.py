@@ -1,0 +1,209 @@
+"""A PlatformIO project of a split: an environment for every device, the library, and how to go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export import library
+from tflite_fuse.export.folder import Files, require_usable, write_folder
+from tflite_fuse.export.split.boards import Place, Way, places_of
+from tflite_fuse.export.split.programs import coordinator_program, fragment_files, worker_program
+from tflite_fuse.export.text import comment
+from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.folder import Deployment, read_deployment
+from tflite_fuse.split.fragments.decode import decode
+
+EXPORT_SCHEMA = "tflite-fuse/export-split/1"
+FORMATS = ("platformio",)
+
+_PROJECT = Template("""\
+; $count devices of one model, each an environment by its name: pio run -e NAME -t upload
+[platformio]
+default_envs = $envs
+
+[env]
+framework = arduino
+monitor_speed = 115200
+build_flags = -O2
+build_unflags = -Os
+""")
+
+_ENVIRONMENT = Template("""\
+
+; $name: $board, over $way
+[env:$env]
+platform = $platform
+board = $id
+build_src_filter = +<$env/>
+""")
+
+_NETWORK = """\
+// The network all boards are in. Yours to change.
+#ifndef NETWORK_H_
+#define NETWORK_H_
+
+#define WIFI_NAME "name"
+#define WIFI_PASSWORD "password"
+#define NETWORK_MASK 255, 255, 255, 0
+#define NETWORK_GATEWAY 192, 168, 1, 1
+
+// Bits a second on serial lines between boards.
+#define LINE_SPEED 1000000
+
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class SplitExport:
+    """What an export of a split wrote.
+
+    Attributes:
+        files: paths of all files, sorted.
+        places: the devices there are programs for.
+        notes: what the user should know, one sentence each.
+    """
+
+    files: tuple[Path, ...]
+    places: tuple[Place, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self, format: str, directory: Path) -> dict[str, Any]:
+        """The object that ``export --json`` prints."""
+        devices = [{"name": each.name, "env": each.env, "board": each.board.board} for each in self.places]
+        return {
+            "schema": EXPORT_SCHEMA,
+            "format": format,
+            "directory": str(directory),
+            "files": [str(path) for path in self.files],
+            "devices": devices,
+            "notes": list(self.notes),
+        }
+
+
+def export_split(
+    source: str | os.PathLike[str], directory: str | os.PathLike[str], format: str, *, force: bool = False
+) -> SplitExport:
+    """Write a project with a program for every device of a split.
+
+    Args:
+        source: what ``split -o`` wrote.
+        directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
+        format: ``platformio``.
+        force: write into a directory that is not empty. Other files in it stay.
+
+    Raises:
+        UsageError: another format; a folder that cannot be used or is none of a split; a device that
+            cannot do its part.
+        RuntimeUnavailableError: this installation lacks the library's sources.
+    """
+    target = Path(directory)
+    if format not in FORMATS:
+        raise UsageError(f"a split is exported for {', '.join(FORMATS)}, not {format!r}")
+    require_usable(target, force=force)
+    deployment = read_deployment(Path(source))
+    places = places_of(deployment)
+    files = {**_devices(deployment, places), **library.without_tflm("lib/tflite_fuse/")}
+    files["platformio.ini"] = _ini(places)
+    files["include/network.h"] = _NETWORK
+    files["README.md"] = _readme(places)
+    return SplitExport(write_folder(target, files, force=force), places, tuple(_notes(deployment, places)))
+
+
+def _devices(deployment: Deployment, places: Sequence[Place]) -> Files:
+    title = "a split model"
+    workers = [each for each in places if each.number != COORDINATOR]
+    names = [worker.name for worker in deployment.cluster.workers]
+    found: dict[str, str | bytes] = {}
+    for place in places:
+        where = f"src/{place.env}/"
+        is_worker = place.number != COORDINATOR
+        fragment = deployment.fragments.workers[place.number] if is_worker else deployment.fragments.coordinator
+        found |= fragment_files(where, place.name, fragment, decode(fragment).header.buffer_bytes)
+        found[f"{where}main.cpp"] = (
+            worker_program(place, title, len(deployment.peers(place.number)), len(places) > len(workers))
+            if is_worker
+            else coordinator_program(place, title, workers, deployment.dials, names)
+        )
+    return found
+
+
+def _ini(places: Sequence[Place]) -> str:
+    text = _PROJECT.substitute(count=len(places), envs=", ".join(each.env for each in places))
+    for each in places:
+        text += _ENVIRONMENT.substitute(
+            name=comment(each.name),
+            board=each.board.title,
+            way=each.way.value,
+            env=each.env,
+            platform=each.board.platform,
+            id=each.board.board,
+        )
+        if each.way is not Way.SERIAL and each.board.libraries:
+            text += "lib_deps =\n" + "".join(f"    {name}\n" for name in each.board.libraries)
+    return text
+
+
+def _readme(places: Sequence[Place]) -> str:
+    workers = [each for each in places if each.number != COORDINATOR]
+    coordinator = next((each for each in places if each.number == COORDINATOR), None)
+    lines = [each for each in workers if each.line]
+    wires = [f"   - {comment(each.name)}: {_where(each)}" for each in workers]
+    last = [
+        "5. `tflite-fuse cluster run SPLIT --input x.npy --output y.npy`, SPLIT being the folder this came from, with",
+        "   `--at NAME=ADDRESS` for workers whose address is another: outputs, or who failed.",
+    ]
+    if coordinator:
+        env = coordinator.env
+        last = [
+            f"5. Fill the input in `src/{env}/main.cpp` where it says *Your data goes here*, then",
+            f"   `pio run -e {env} -t upload` and `pio device monitor -e {env}`: outputs, or who failed.",
+        ]
+    crossed = " Cross the wires (TX to RX), and join the grounds." if lines else ""
+    first = workers[0]
+    return "\n".join(
+        [
+            "# A model on several boards",
+            "",
+            "1. `pip install platformio`, and say in `include/network.h` what network the boards are in.",
+            "2. Join the boards; each has its own program below `src/`." + crossed,
+            *wires,
+            f"3. Connect one board after another and flash it by its name: `pio run -e {first.env} -t upload`"
+            + (f", then {', '.join(f'`{each.env}`' for each in workers[1:])}." if len(workers) > 1 else "."),
+            f"4. `pio device monitor -e {first.env}` shows what a board in a network says: its address, then nothing.",
+            *last,
+            "",
+            "There is no authentication: keep the boards in a network of their own.",
+            "",
+        ]
+    )
+
+
+def _where(place: Place) -> str:
+    """Where a worker is, for people."""
+    if place.line:
+        return f"{place.board.title}, its Serial1 joined to {place.line} of the coordinator"
+    if place.way is Way.SERIAL:
+        return f"{place.board.title}, by USB to the computer"
+    return f"{place.board.title}, {place.way.value}, {place.host}:{place.port}"
+
+
+def _notes(deployment: Deployment, places: Sequence[Place]) -> list[str]:
+    found = []
+    guessed = [
+        each
+        for each in places
+        if each.number != COORDINATOR and each.host and not deployment.cluster.workers[each.number].address
+    ]
+    if guessed:
+        told = ", ".join(f"{each.name} {each.host}:{each.port}" for each in guessed)
+        found.append(f"workers.toml gives no address, so these were chosen: {told}")
+    if all(each.number != COORDINATOR for each in places):
+        found.append("the coordinator is tflite-fuse cluster run on a computer")
+    return found
