@@ -28,7 +28,8 @@ extern "C" {
 
 #define TFLITE_FUSE_LINK_VERSION 1
 #define TFLITE_FUSE_HEADER_BYTES 32
-#define TFLITE_FUSE_FRAME_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_PAYLOAD_BYTES)
+#define TFLITE_FUSE_SIGNATURE_BYTES 16 /* behind the payload, and counted with it, where there is a key */
+#define TFLITE_FUSE_FRAME_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_PAYLOAD_BYTES + TFLITE_FUSE_SIGNATURE_BYTES)
 
 /* ---- Messages ---- */
 
@@ -46,8 +47,13 @@ typedef enum {
 /* START's item: the coordinator does not ask for STEP messages. */
 #define TFLITE_FUSE_QUIET 1
 
-/* What a connection is for. */
-typedef enum { TFLITE_FUSE_RUN = 1, TFLITE_FUSE_PEER = 2, TFLITE_FUSE_STATUS = 3 } tflite_fuse_wish;
+/* What a connection is for. Whoever opens it with a key adds TFLITE_FUSE_KEYED. */
+typedef enum {
+  TFLITE_FUSE_RUN = 1,
+  TFLITE_FUSE_PEER = 2,
+  TFLITE_FUSE_STATUS = 3,
+  TFLITE_FUSE_KEYED = 256
+} tflite_fuse_wish;
 
 /* Why a connection ends. The numbers travel. */
 typedef enum {
@@ -125,7 +131,11 @@ typedef struct {
   int16_t peer;
   uint32_t sent, received;
   bool open;
+  bool is_signed;
 } tflite_fuse_session;
+
+/* Signs and checks messages (tflite_fuse_key.h). */
+typedef struct tflite_fuse_guard tflite_fuse_guard;
 
 /* Fields are the library's own. */
 typedef struct {
@@ -136,11 +146,14 @@ typedef struct {
   tflite_fuse_identity identity;
   uint32_t inference;  /* the last one's number on this connection */
   uint32_t inferences; /* done in all */
+  tflite_fuse_guard* guard; /* NULL without a key */
   uint16_t session_count;
   bool is_quiet;
 } tflite_fuse_node;
 
-/* worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this
+/* Without a key (tflite_fuse_key.h) whoever reaches the node can use it: say so to whoever sets it up.
+ *
+ * worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this
  * one talks to. All must outlive the node. */
 void tflite_fuse_node_open(tflite_fuse_node* node, tflite_fuse_worker* worker, const tflite_fuse_transport* transport,
                            uint8_t* frame, tflite_fuse_session* sessions, uint16_t session_count);

@@ -17,8 +17,8 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 
 HERE = Path(__file__).parent
 
-NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several")
-"""Files of the link that only a coordinator has."""
+NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several", "tflite_fuse_key")
+"""Files of the link that only a coordinator has, or who has a key."""
 
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"

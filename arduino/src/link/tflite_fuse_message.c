@@ -58,7 +58,7 @@ static tflite_fuse_fault start_fault(const uint8_t* frame) {
     return TFLITE_FUSE_LINK_OTHER;
   }
   const bool is_known = frame[3] >= TFLITE_FUSE_HELLO && frame[3] <= TFLITE_FUSE_ERROR;
-  const bool is_sound = is_known && get(frame + LENGTH_AT, 2) <= TFLITE_FUSE_PAYLOAD_BYTES;
+  const bool is_sound = is_known && get(frame + LENGTH_AT, 2) <= TFLITE_FUSE_FRAME_BYTES - TFLITE_FUSE_HEADER_BYTES;
   return is_sound ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_DAMAGED;
 }
 

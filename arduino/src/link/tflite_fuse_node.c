@@ -54,41 +54,54 @@ static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
   return found;
 }
 
-/* Whoever said hello is served, or told why not. The message is the guest's first and is checked but for its kind. */
-static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflite_fuse_message_head* hello) {
-  tflite_fuse_fault fault = TFLITE_FUSE_LINK_OK;
-  tflite_fuse_session* place = NULL;
+/* What a guest may not have, before it is answered. */
+static tflite_fuse_fault objection(tflite_fuse_node* node, int16_t peer, const tflite_fuse_message_head* hello) {
+  const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
   if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != TFLITE_FUSE_NONCE_BYTES) {
-    fault = TFLITE_FUSE_LINK_ORDER;
-  } else if (hello->item == TFLITE_FUSE_PEER) {
-    place = node->sessions[0].open && guest.peer != TFLITE_FUSE_COORDINATOR ? room_for(node, guest.peer) : NULL;
-    fault = place == NULL ? TFLITE_FUSE_LINK_STRANGER : TFLITE_FUSE_LINK_OK;
-  } else if (guest.peer != TFLITE_FUSE_COORDINATOR) {
-    fault = TFLITE_FUSE_LINK_STRANGER;
-  } else if (hello->item == TFLITE_FUSE_RUN) {
-    /* It was restarted, or somebody else takes over. */
-    tflite_fuse_session_refuse(node, &node->sessions[0], own(TFLITE_FUSE_LINK_BUSY));
-    close_all(node);
-    node->inference = 0;
-    place = &node->sessions[0];
+    return TFLITE_FUSE_LINK_ORDER;
+  }
+  if ((hello->item != wish) != (node->guard != NULL)) {
+    return TFLITE_FUSE_LINK_KEY;
+  }
+  if (wish == TFLITE_FUSE_PEER) {
+    const bool is_awaited = node->sessions[0].open && peer != TFLITE_FUSE_COORDINATOR && room_for(node, peer) != NULL;
+    return is_awaited ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
+  }
+  return peer == TFLITE_FUSE_COORDINATOR ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
+}
+
+/* Whoever said hello is served, or told why not. The message is the guest's first and is checked but for its kind. Nobody is
+ * disturbed before the guest has shown that it has the key, if there is one. */
+static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflite_fuse_message_head* hello) {
+  const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
+  tflite_fuse_fault fault = objection(node, guest.peer, hello);
+  tflite_fuse_session* place = &node->sessions[0];
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    fault = tflite_fuse_session_welcome(node, &guest, wish);
   }
   if (fault != TFLITE_FUSE_LINK_OK) {
     tflite_fuse_session_refuse(node, &guest, own(fault));
     return;
   }
-  fault = tflite_fuse_session_send_nonce(node, &guest, TFLITE_FUSE_WELCOME, node->inferences);
-  if (place == NULL || fault != TFLITE_FUSE_LINK_OK) {
+  if (wish == TFLITE_FUSE_RUN) {
+    /* It was restarted, or somebody else takes over. */
+    tflite_fuse_session_refuse(node, place, own(TFLITE_FUSE_LINK_BUSY));
+    close_all(node);
+    node->inference = 0;
+  } else if (wish == TFLITE_FUSE_PEER) {
+    place = room_for(node, guest.peer);
+    tflite_fuse_session_close(node, place);
+  } else {
     tflite_fuse_session_close(node, &guest);
     return;
   }
-  tflite_fuse_session_close(node, place);
-  *place = guest;
+  tflite_fuse_session_move(node, &guest, place);
 }
 
 /* Somebody opened a stream. The frame is free. */
 static void greet(tflite_fuse_node* node, int stream) {
   tflite_fuse_message_head head;
-  tflite_fuse_session guest = {stream, 0, 0, 0, true};
+  tflite_fuse_session guest = {stream, 0, 0, 0, true, false};
   start_reading(node);
   tflite_fuse_fault fault = tflite_fuse_session_read(node, &guest, &head, TFLITE_FUSE_HANDSHAKE_MS);
   if (fault == TFLITE_FUSE_LINK_OK) {
@@ -125,8 +138,9 @@ static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* orde
   if (stream < 0) {
     return (outcome){TFLITE_FUSE_LINK_LOST, (uint16_t)peer};
   }
-  *place = (tflite_fuse_session){stream, peer, 0, 0, true};
+  *place = (tflite_fuse_session){stream, peer, 0, 0, true, false};
   tflite_fuse_message_head head;
+  start_reading(node);
   return of_session(place, tflite_fuse_session_hello(node, place, TFLITE_FUSE_PEER, &head));
 }
 

@@ -12,8 +12,14 @@ void tflite_fuse_session_close(tflite_fuse_node* node, tflite_fuse_session* sess
 
 tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
                                            uint32_t inference, uint32_t item, uint16_t bytes, uint32_t milliseconds) {
-  const tflite_fuse_message_head head = {node->identity.plan, inference, session->sent++, item,
-                                         node->identity.device, bytes,    kind};
+  tflite_fuse_message_head head = {node->identity.plan, inference, session->sent++, item,
+                                   node->identity.device, bytes,    kind};
+  if (session->is_signed) {
+    head.bytes = (uint16_t)(bytes + TFLITE_FUSE_SIGNATURE_BYTES);
+    if (!node->guard->sign(node, session, &head)) {
+      return TFLITE_FUSE_LINK_KEY;
+    }
+  }
   const size_t size = tflite_fuse_frame_write(node->parser.frame, &head);
   node->parser.held = 0; /* the frame holds one message, whichever way it goes */
   node->parser.used = 0;
@@ -22,13 +28,19 @@ tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_s
   return sent < 0 ? TFLITE_FUSE_LINK_LOST : TFLITE_FUSE_LINK_OK;
 }
 
-tflite_fuse_fault tflite_fuse_session_check(const tflite_fuse_node* node, tflite_fuse_session* session,
-                                    const tflite_fuse_message_head* head) {
+tflite_fuse_fault tflite_fuse_session_check(tflite_fuse_node* node, tflite_fuse_session* session,
+                                            tflite_fuse_message_head* head) {
   if (head->sequence != session->received++) {
     return TFLITE_FUSE_LINK_ORDER;
   }
   if (head->sender != session->peer) {
     return TFLITE_FUSE_LINK_STRANGER;
+  }
+  if (session->is_signed) {
+    if (!node->guard->is_sound(node, session, head)) {
+      return TFLITE_FUSE_LINK_KEY;
+    }
+    head->bytes = (uint16_t)(head->bytes - TFLITE_FUSE_SIGNATURE_BYTES);
   }
   return head->plan == node->identity.plan ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_PLAN;
 }
@@ -74,23 +86,85 @@ void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* ses
   }
 }
 
-tflite_fuse_fault tflite_fuse_session_send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
-                                                 uint32_t item) {
-  memset(payload_of(node), 0, TFLITE_FUSE_NONCE_BYTES);
-  if (node->transport->random != NULL) {
-    (void)node->transport->random(node->transport->user, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
-  }
+/* ---- How it begins ---- */
+
+/* 16 bytes that were never used before. Without a key nothing depends on them. */
+static bool draw(const tflite_fuse_node* node, uint8_t* nonce) {
+  const tflite_fuse_transport* from = node->transport;
+  memset(nonce, 0, TFLITE_FUSE_NONCE_BYTES);
+  const bool drawn = from->random != NULL && from->random(from->user, nonce, TFLITE_FUSE_NONCE_BYTES) == 0;
+  return drawn || node->guard == NULL;
+}
+
+static tflite_fuse_fault send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind, uint32_t item,
+                                    const uint8_t* nonce) {
+  memcpy(payload_of(node), nonce, TFLITE_FUSE_NONCE_BYTES);
   return tflite_fuse_session_send(node, session, kind, 0, item, TFLITE_FUSE_NONCE_BYTES, TFLITE_FUSE_HANDSHAKE_MS);
+}
+
+/* What the answer to HELLO is, if it is not as it must be. */
+static tflite_fuse_fault fault_of(const tflite_fuse_message_head* answer) {
+  if (answer->kind == TFLITE_FUSE_ERROR) {
+    const uint32_t why = answer->item & 0xFFFF;
+    return why == TFLITE_FUSE_LINK_KEY || why == TFLITE_FUSE_LINK_PLAN ? (tflite_fuse_fault)why
+                                                                        : TFLITE_FUSE_LINK_STRANGER;
+  }
+  return answer->kind == TFLITE_FUSE_WELCOME && answer->bytes >= TFLITE_FUSE_NONCE_BYTES ? TFLITE_FUSE_LINK_OK
+                                                                                          : TFLITE_FUSE_LINK_ORDER;
 }
 
 tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
                                             tflite_fuse_message_head* answer) {
-  tflite_fuse_fault fault = tflite_fuse_session_send_nonce(node, session, TFLITE_FUSE_HELLO, wish);
-  if (fault == TFLITE_FUSE_LINK_OK) {
-    fault = tflite_fuse_session_receive(node, session, answer, TFLITE_FUSE_HANDSHAKE_MS);
+  uint8_t nonces[2 * TFLITE_FUSE_NONCE_BYTES];
+  const uint32_t item = node->guard == NULL ? wish : wish | TFLITE_FUSE_KEYED;
+  if (!draw(node, nonces)) {
+    return TFLITE_FUSE_LINK_KEY;
   }
-  if (fault == TFLITE_FUSE_LINK_OK && answer->kind != TFLITE_FUSE_WELCOME) {
-    fault = answer->kind == TFLITE_FUSE_ERROR ? TFLITE_FUSE_LINK_STRANGER : TFLITE_FUSE_LINK_ORDER;
+  tflite_fuse_fault fault = send_nonce(node, session, TFLITE_FUSE_HELLO, item, nonces);
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    fault = tflite_fuse_session_read(node, session, answer, TFLITE_FUSE_HANDSHAKE_MS);
+  }
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    fault = fault_of(answer);
+  }
+  if (fault == TFLITE_FUSE_LINK_OK && node->guard != NULL) {
+    memcpy(nonces + TFLITE_FUSE_NONCE_BYTES, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
+    fault = node->guard->agree(node, session, nonces, true) ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_KEY;
+  }
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    fault = tflite_fuse_session_check(node, session, answer);
+  }
+  if (fault == TFLITE_FUSE_LINK_OK && answer->bytes != TFLITE_FUSE_NONCE_BYTES) {
+    fault = TFLITE_FUSE_LINK_KEY; /* signed, and there is no key here */
+  }
+  if (fault == TFLITE_FUSE_LINK_OK && session->is_signed) {
+    fault = tflite_fuse_session_send(node, session, TFLITE_FUSE_HELLO, 0, wish, 0, TFLITE_FUSE_HANDSHAKE_MS);
+  }
+  return fault == TFLITE_FUSE_LINK_MORE ? TFLITE_FUSE_LINK_LATE : fault;
+}
+
+tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish) {
+  uint8_t nonces[2 * TFLITE_FUSE_NONCE_BYTES];
+  tflite_fuse_message_head again;
+  memcpy(nonces, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
+  if (!draw(node, nonces + TFLITE_FUSE_NONCE_BYTES) ||
+      (node->guard != NULL && !node->guard->agree(node, session, nonces, false))) {
+    return TFLITE_FUSE_LINK_KEY;
+  }
+  const uint8_t* own = nonces + TFLITE_FUSE_NONCE_BYTES;
+  tflite_fuse_fault fault = send_nonce(node, session, TFLITE_FUSE_WELCOME, node->inferences, own);
+  if (fault == TFLITE_FUSE_LINK_OK && session->is_signed) {
+    fault = tflite_fuse_session_receive(node, session, &again, TFLITE_FUSE_HANDSHAKE_MS);
+    if (fault == TFLITE_FUSE_LINK_OK && (again.kind != TFLITE_FUSE_HELLO || again.item != wish || again.bytes != 0)) {
+      fault = TFLITE_FUSE_LINK_ORDER;
+    }
   }
   return fault;
+}
+
+void tflite_fuse_session_move(tflite_fuse_node* node, const tflite_fuse_session* from, tflite_fuse_session* to) {
+  if (from->is_signed) {
+    node->guard->move(node, from, to);
+  }
+  *to = *from;
 }

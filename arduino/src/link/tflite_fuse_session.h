@@ -2,7 +2,7 @@
 #ifndef TFLITE_FUSE_LINK_SESSION_H_
 #define TFLITE_FUSE_LINK_SESSION_H_
 
-#include "../tflite_fuse_link.h"
+#include "../tflite_fuse_key.h"
 
 enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE, TFLITE_FUSE_NONCE_BYTES = 16 };
 
@@ -41,20 +41,23 @@ tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_s
 tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_session* session,
                                            tflite_fuse_message_head* head, uint32_t milliseconds);
 
-/* A message's place among the others of its connection. */
-tflite_fuse_fault tflite_fuse_session_check(const tflite_fuse_node* node, tflite_fuse_session* session,
-                                            const tflite_fuse_message_head* head);
+/* A message's place among the others of its connection, and its signature, which is no part of head->bytes from then on. */
+tflite_fuse_fault tflite_fuse_session_check(tflite_fuse_node* node, tflite_fuse_session* session,
+                                            tflite_fuse_message_head* head);
+
+/* Opens a connection over a stream that is there: HELLO, WELCOME and, with a key, HELLO again. */
+tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
+                                            tflite_fuse_message_head* answer);
+
+/* Answers the HELLO that lies in the frame. */
+tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish);
+
+/* One session takes the place of another one. */
+void tflite_fuse_session_move(tflite_fuse_node* node, const tflite_fuse_session* from, tflite_fuse_session* to);
 
 /* A whole message, checked. */
 tflite_fuse_fault tflite_fuse_session_receive(tflite_fuse_node* node, tflite_fuse_session* session,
                                               tflite_fuse_message_head* head, uint32_t milliseconds);
-
-tflite_fuse_fault tflite_fuse_session_send_nonce(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
-                                                 uint32_t item);
-
-/* Opens a connection over a stream that is there: HELLO, then WELCOME. */
-tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
-                                            tflite_fuse_message_head* answer);
 
 /* Says why, and closes. */
 void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* session, outcome why);

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Iterator
 
 from tflite_fuse.runtime.library.host import host_library
-from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Fault, Frame, Kind, Message
+from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, TAG_BYTES, Fault, Frame, Kind, Message
 
-FRAME_BYTES = HEADER_BYTES + 1400
+FRAME_BYTES = HEADER_BYTES + 1400 + TAG_BYTES
 _MORE = 256
 
 

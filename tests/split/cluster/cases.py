@@ -48,12 +48,14 @@ def as_bytes(arrays: Sequence[object]) -> list[Int8Array]:
     return [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
 
 
-async def start(found: Deployment, number: int | None = None) -> tuple[dict[int, Worker], dict[int, Contact]]:
+async def start(
+    found: Deployment, number: int | None = None, key: bytes | None = None
+) -> tuple[dict[int, Worker], dict[int, Contact]]:
     """All workers of a plan that take part, listening."""
     workers, contacts = dict[int, Worker](), dict[int, Contact]()
     for device in found.taking_part:
         plan = found.number if number is None else number
-        workers[device] = Worker(found.machine(device), plan, device, found.peers(device))
+        workers[device] = Worker(found.machine(device), plan, device, found.peers(device), key)
         address = await workers[device].listen("127.0.0.1", 0)
         contacts[device] = Contact(found.cluster.workers[device].name, address)
     return workers, contacts

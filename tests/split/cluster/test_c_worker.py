@@ -23,13 +23,15 @@ Process = subprocess.Popen[str]
 
 
 @contextmanager
-def processes(program: Path, found: Deployment, folder: Path) -> Iterator[tuple[dict[int, Contact], list[Process]]]:
+def processes(
+    program: Path, found: Deployment, folder: Path, *key: Path
+) -> Iterator[tuple[dict[int, Contact], list[Process]]]:
     started: list[Process] = []
     contacts = {}
     try:
         for device in found.taking_part:
             (folder / f"{device}.fragment").write_bytes(found.fragments.workers[device])
-            call = [str(program), str(folder / f"{device}.fragment"), "127.0.0.1:0"]
+            call = [str(program), str(folder / f"{device}.fragment"), "127.0.0.1:0", *map(str, key)]
             started.append(subprocess.Popen(call, stdout=subprocess.PIPE, text=True))
             output = started[-1].stdout
             assert output is not None

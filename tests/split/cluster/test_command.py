@@ -30,7 +30,7 @@ DIRECT = '[[link]]\nbetween = ["left", "right"]\n'
 
 def command(*arguments: object) -> tuple[int, str]:
     result = CliRunner().invoke(app, [str(each) for each in arguments])
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout if "--json" in arguments else result.output
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +195,15 @@ def test_a_folder_that_is_none_and_an_unknown_worker_are_named(folder: Path, tmp
     assert code == 2 and "is no folder" in text
     code, text = command("cluster", "worker", folder, "rihgt")
     assert code == 2 and "did you mean 'right'?" in text
+
+
+def test_a_key_is_read_from_a_file_and_its_absence_is_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"fifteen bytes..")
+    places = ("--at", "left=127.0.0.1:1", "--at", "right=127.0.0.1:1")
+    code, text = command("cluster", "status", folder, *places, "--key-file", tmp_path / "key")
+    assert code == 2 and "has 15 bytes; a key has 16 to 1,024" in text
+    (tmp_path / "key").write_bytes(b"sixteen bytes ..")
+    code, text = command("cluster", "status", folder, *places, "--key-file", tmp_path / "key")
+    assert code == 1 and "whoever reaches" not in text
+    code, text = command("cluster", "status", folder, *places)
+    assert code == 1 and "without --key-file whoever reaches a worker can use it" in text

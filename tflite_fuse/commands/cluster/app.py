@@ -24,6 +24,7 @@ from tflite_fuse.report.printable import printable
 from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
+from tflite_fuse.split.cluster.link.keys import read_key
 from tflite_fuse.split.cluster.link.streams import parse_address
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
 from tflite_fuse.split.cluster.running.status import Answer, ask_all
@@ -40,6 +41,12 @@ At = Annotated[
     typer.Option("--at", metavar="NAME=ADDRESS", help="A worker's host:port or serial line, if workers.toml has none."),
 ]
 
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help="A key that all devices have, 16 bytes or more: who does not have it is not served."),
+]
+NO_KEY = "without --key-file whoever reaches a worker can use it; messages are only checked for damage"
+
 
 @cluster.command()
 @answers_errors
@@ -50,16 +57,18 @@ def run(
     at: At = None,
     retries: Annotated[int, typer.Option(min=0, help="How often an inference that fails is tried again.")] = 0,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds an inference may take.")] = 60.0,
+    key_file: KeyFile = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make inferences with the workers."""
     require_writable(output)
+    key = _key(key_file)
     deployment = read_deployment(folder)
     samples = load_inputs(data, deployment.network.model)
     if output is not None and output.suffix == ".npy" and len(deployment.network.outputs) > 1:
         raise UsageError(f"{output}: the model has {len(deployment.network.outputs)} outputs; write an .npz")
     contacts = _contacts(deployment, at)
-    coordinator = Coordinator(deployment.coordinator(), deployment.number, contacts, deployment.dials, timeout)
+    coordinator = Coordinator(deployment.coordinator(), deployment.number, contacts, deployment.dials, timeout, key)
     computed = dict.fromkeys((COORDINATOR, *contacts), 0.0)
     with Status("running", as_json) as show:
 
@@ -86,12 +95,14 @@ def status(
     folder: Folder,
     at: At = None,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for each worker.")] = 5.0,
+    key_file: KeyFile = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask every worker how it does. Exit code 1 if one does not answer as it should."""
+    key = _key(key_file)
     deployment = read_deployment(folder)
     contacts = _contacts(deployment, at)
-    answers = asyncio.run(ask_all(deployment.number, contacts, timeout))
+    answers = asyncio.run(ask_all(deployment.number, contacts, timeout, key))
     if as_json:
         print_json({"schema": STATUS_SCHEMA, "workers": [answer.to_json() for answer in answers]})
     else:
@@ -106,18 +117,27 @@ def worker(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which worker of the plan.", show_default=False)],
     listen: Annotated[str, typer.Option(help="host:port to listen at; port 0 for any.")] = "127.0.0.1:0",
+    key_file: KeyFile = None,
 ) -> None:
     """Be a worker of the plan on this machine, until interrupted."""
+    key = _key(key_file)
     deployment = read_deployment(folder)
     device = deployment.worker(name)
     host, port = parse_address(listen, "--listen")
-    process = Worker(deployment.machine(device), deployment.number, device, deployment.peers(device))
+    process = Worker(deployment.machine(device), deployment.number, device, deployment.peers(device), key)
 
     async def serve() -> None:
         say(f"{name} listens at {await process.listen(host, port)}")
         await asyncio.Event().wait()
 
     asyncio.run(serve())
+
+
+def _key(path: Path | None) -> bytes | None:
+    if path is None:
+        say(NO_KEY, stderr=True)
+        return None
+    return read_key(path)
 
 
 def _contacts(deployment: Deployment, at: Sequence[str] | None) -> dict[int, Contact]:

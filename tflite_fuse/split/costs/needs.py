@@ -24,13 +24,16 @@ from tflite_fuse.split.fragments.program import program_of
 HEADER_BYTES = 32
 """Of a message: version, plan, inference, number, length, checksum."""
 
+SIGNATURE_BYTES = 16
+"""Of a message, where there is a key."""
+
 STACK_BYTES = 2560
 """Of the device library's worker, whatever it does: the tests measure it on an emulated Cortex-M7."""
 
 STATE_BYTES = 512
 """What a worker remembers between two calls, its link included."""
 
-WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + STACK_BYTES + STATE_BYTES
+WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + SIGNATURE_BYTES + STACK_BYTES + STATE_BYTES
 """RAM of the worker itself: a message, which comes or goes, stack and state. What the board's network takes comes on
 top."""
 

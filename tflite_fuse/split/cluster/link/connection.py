@@ -1,4 +1,8 @@
-"""A connection: messages over a stream, numbered and checked. What is not as it must be ends it, with the reason."""
+"""A connection: messages over a stream, numbered and checked. What is not as it must be ends it, with the reason.
+
+It begins with HELLO and WELCOME. With a key, WELCOME and all that follows is signed, and who opened the connection says
+HELLO once more, signed: a recorded HELLO opens nothing, and the one who is served goes on being served.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tflite_fuse.split.cluster.devices import COORDINATOR
-from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish, encode
+from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, Ends, secret_of
+from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Wish, checked, encode
 from tflite_fuse.split.cluster.link.parser import Parser
 from tflite_fuse.split.cluster.link.streams import Stream
-
-NONCE_BYTES = 16
 
 _WORDS = {
     Fault.LOST: "is lost: the connection broke",
@@ -22,7 +25,7 @@ _WORDS = {
     Fault.VERSION: "speaks another version of the protocol",
     Fault.PLAN: "has another plan",
     Fault.ORDER: "sent a message that is not the one that comes now",
-    Fault.KEY: "has another key, or none",
+    Fault.KEY: "has another key, or only one of the two has a key",
     Fault.BUSY: "serves another coordinator now",
     Fault.STRANGER: "is not who it should be",
     Fault.COMPUTE: "cannot compute its part",
@@ -64,19 +67,20 @@ class Connection:
         watch: is told every message, and whether it goes out.
     """
 
-    def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None) -> None:
+    def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None, key: bytes | None = None) -> None:
         self._stream, self._plan, self._me = stream, plan, me
         self.peer = peer
         self.sent = self.received = 0
         self.watch: Callable[[Message, bool], None] | None = None
         self._parser = Parser()
         self._outgoing = self._incoming = 0
-        self._failed: LinkError | None = None
+        self._key, self._secret = key, b""
+        self._wish, self._nonce = Wish.RUN, b""
 
     async def send(self, kind: Kind, *, inference: int = 0, item: int = 0, payload: bytes = b"") -> None:
         """Raises LinkError."""
         message = Message(kind, self._plan, self._me, inference, item, payload)
-        data = encode(message, self._outgoing)
+        data = encode(message, self._outgoing, self._secret or None)
         self._outgoing += 1
         self.sent += len(data)
         if self.watch is not None:
@@ -88,6 +92,20 @@ class Connection:
 
     async def receive(self) -> Message:
         """The next message. Raises LinkError: there is none, or it must not be; or the other end gave up."""
+        frame = await self._next()
+        message = checked(frame, self._secret) if self._secret else frame.message
+        if message is None:
+            raise LinkError(Fault.KEY)
+        if self.watch is not None:
+            self.watch(message, False)
+        if message.kind == Kind.ERROR:
+            raise _reported(message)
+        if message.plan != self._plan:
+            raise LinkError(Fault.PLAN)
+        return message
+
+    async def _next(self) -> Frame:
+        """With the number that comes now, from whom it should be."""
         while (found := self._parser.next()) is None:
             try:
                 data = await self._stream.read()
@@ -99,26 +117,32 @@ class Connection:
             self._parser.feed(data)
         if isinstance(found, Fault):
             raise LinkError(found)
-        message = found.message
         if found.sequence != self._incoming:
             raise LinkError(Fault.ORDER)
         self._incoming += 1
-        if self.peer is not None and message.sender != self.peer:
+        if self.peer is not None and found.message.sender != self.peer:
             raise LinkError(Fault.STRANGER)
-        if self.watch is not None:
-            self.watch(message, False)
-        if message.kind == Kind.ERROR:
-            raise _reported(message)
-        if message.plan != self._plan:
-            raise LinkError(Fault.PLAN)
-        return message
+        return found
 
     async def open(self, wish: Wish) -> Message:
         """Say who is there and what is wanted; the answer. Raises LinkError."""
-        await self.send(Kind.HELLO, item=wish, payload=secrets.token_bytes(NONCE_BYTES))
-        answer = await self.receive()
-        if answer.kind != Kind.WELCOME or len(answer.payload) != NONCE_BYTES:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        await self.send(Kind.HELLO, item=wish if self._key is None else wish | KEYED, payload=nonce)
+        frame = await self._next()
+        answer = frame.message
+        if answer.kind == Kind.ERROR:
+            raise _reported(answer)
+        if answer.plan != self._plan:
+            raise LinkError(Fault.PLAN)
+        if answer.kind != Kind.WELCOME or len(answer.payload) < NONCE_BYTES:
             raise LinkError(Fault.ORDER)
+        if self._key is not None:
+            self._secret = self._secret_with(nonce, answer.payload[:NONCE_BYTES], (self._me, answer.sender))
+            if checked(frame, self._secret) is None:
+                raise LinkError(Fault.KEY)
+            await self.send(Kind.HELLO, item=wish)
+        elif len(answer.payload) != NONCE_BYTES:
+            raise LinkError(Fault.KEY)
         return answer
 
     async def accept(self) -> Wish:
@@ -126,16 +150,29 @@ class Connection:
         hello = await self.receive()
         if hello.kind != Kind.HELLO or len(hello.payload) != NONCE_BYTES:
             raise LinkError(Fault.ORDER)
+        if bool(hello.item & KEYED) != (self._key is not None):
+            raise LinkError(Fault.KEY)
         try:
-            wish = Wish(hello.item)
+            self._wish = Wish(hello.item & ~KEYED)
         except ValueError:
             raise LinkError(Fault.ORDER) from None
-        self.peer = hello.sender
-        return wish
+        self.peer, self._nonce = hello.sender, hello.payload
+        return self._wish
 
     async def welcome(self, inferences: int) -> None:
         """Answer. Raises LinkError."""
-        await self.send(Kind.WELCOME, item=inferences, payload=secrets.token_bytes(NONCE_BYTES))
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        if self._key is not None and self.peer is not None:
+            self._secret = self._secret_with(self._nonce, nonce, (self.peer, self._me))
+        await self.send(Kind.WELCOME, item=inferences, payload=nonce)
+        if self._secret:
+            again = await self.receive()
+            if (again.kind, again.item, again.payload) != (Kind.HELLO, self._wish, b""):
+                raise LinkError(Fault.ORDER)
+
+    def _secret_with(self, opener: bytes, answerer: bytes, devices: tuple[int, int]) -> bytes:
+        assert self._key is not None
+        return secret_of(self._key, Ends((opener, answerer), devices, self._plan))
 
     async def give_up(self, broken: LinkError) -> None:
         """Tell the other end why, if that can still be done, and close."""

@@ -9,17 +9,20 @@ The twin of ``arduino/src/link``.
     6  u16  sender: its device, 0xFFFF for the coordinator
     8  u64  number of the plan
 
-With a key, 16 bytes of authentication follow the payload (``keys``).
+With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with 0 for its
+checksum. HELLO comes before anybody can sign; ``KEYED`` in its item says that the rest will be signed.
 """
 
 from __future__ import annotations
 
+import hmac
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES
+from tflite_fuse.split.cluster.link.keys import signature
 
 MAGIC = 0xF75E
 VERSION = 1
@@ -71,7 +74,7 @@ class Fault(IntEnum):
     ORDER = 6
     """A message is missing, there twice, or not what comes now."""
     KEY = 7
-    """Another key, or none where one is needed."""
+    """Another key, or a key at one end only."""
     BUSY = 8
     """The worker serves somebody else."""
     STRANGER = 9
@@ -90,6 +93,9 @@ class Wish(IntEnum):
     STATUS = 3
     """To ask how a worker does; it goes on with what it does."""
 
+
+KEYED = 1 << 8
+"""In the item of HELLO, beside the wish: who opens the connection has a key."""
 
 SENDER_COORDINATOR = 0xFFFF
 
@@ -113,21 +119,38 @@ class Message:
 
 @dataclass(frozen=True)
 class Frame:
-    """A sound message of a stream: its number, and the authentication if one followed."""
+    """A sound message of a stream, its signature still in the payload, and its number."""
 
     message: Message
     sequence: int
-    tag: bytes = b""
 
 
-def encode(message: Message, sequence: int) -> bytes:
-    """The bytes of a message. Raises ValueError: the payload is too long."""
+def encode(message: Message, sequence: int, secret: bytes | None = None) -> bytes:
+    """The bytes of a message, signed if there is a secret. Raises ValueError: the payload is too long."""
     if len(message.payload) > PAYLOAD_BYTES:
         raise ValueError(f"a payload of {len(message.payload)} bytes")
+    payload = message.payload if secret is None else message.payload + _tag(message, sequence, secret)
+    head = _head(message, sequence, len(payload))
+    return head[:_CHECKED] + _checksum(head, payload).to_bytes(4, "little") + payload
+
+
+def checked(frame: Frame, secret: bytes) -> Message | None:
+    """The message without its signature; None if it was signed with another secret, or not at all."""
+    payload, tag = frame.message.payload[:-TAG_BYTES], frame.message.payload[-TAG_BYTES:]
+    message = replace(frame.message, payload=payload)
+    return message if hmac.compare_digest(tag, _tag(message, frame.sequence, secret)) else None
+
+
+def _tag(message: Message, sequence: int, secret: bytes) -> bytes:
+    head = _head(message, sequence, len(message.payload) + TAG_BYTES)
+    return signature(secret, head + message.payload)[:TAG_BYTES]
+
+
+def _head(message: Message, sequence: int, length: int) -> bytes:
+    """A header with 0 in the place of the checksum."""
     sender = message.sender & SENDER_COORDINATOR
-    fields = message.kind, len(message.payload), sender, message.plan, message.inference, sequence, message.item
-    head = _HEADER.pack(MAGIC, VERSION, *fields, 0)
-    return head[:_CHECKED] + _checksum(head, message.payload).to_bytes(4, "little") + message.payload
+    fields = message.kind, length, sender, message.plan, message.inference, sequence, message.item
+    return _HEADER.pack(MAGIC, VERSION, *fields, 0)
 
 
 def _checksum(head: bytes, payload: bytes) -> int:
@@ -141,16 +164,16 @@ def payload_length(head: bytes | bytearray) -> tuple[int, Fault | None]:
         return 0, Fault.DAMAGED
     if version != VERSION:
         return 0, Fault.VERSION
-    if not Kind.HELLO <= kind <= Kind.ERROR or length > PAYLOAD_BYTES:
+    if not Kind.HELLO <= kind <= Kind.ERROR or length > PAYLOAD_BYTES + TAG_BYTES:
         return 0, Fault.DAMAGED
     return length, None
 
 
-def decode(frame: bytes, tag: bytes = b"") -> Frame | None:
+def decode(frame: bytes) -> Frame | None:
     """The message of a whole frame whose header ``payload_length`` accepts; None if its checksum does not fit."""
     _, _, kind, _, sender, plan, inference, sequence, item, crc = _HEADER.unpack_from(frame)
     payload = frame[HEADER_BYTES:]
     if _checksum(frame, payload) != crc:
         return None
     device = COORDINATOR if sender == SENDER_COORDINATOR else sender
-    return Frame(Message(Kind(kind), plan, device, inference, item, payload), sequence, tag)
+    return Frame(Message(Kind(kind), plan, device, inference, item, payload), sequence)

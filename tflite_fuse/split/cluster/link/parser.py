@@ -13,14 +13,9 @@ _START = 6
 
 
 class Parser:
-    """Keeps at most one frame's bytes.
-
-    Attributes:
-        tag_bytes: that follow each payload. May change between messages, when a key begins to count.
-    """
+    """Keeps at most one frame's bytes."""
 
     def __init__(self) -> None:
-        self.tag_bytes = 0
         self._held = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -37,11 +32,11 @@ class Parser:
             del held[:1]
             return fault
         end = HEADER_BYTES + length
-        if len(held) < end + self.tag_bytes:
+        if len(held) < end:
             return None
-        frame = decode(bytes(held[:end]), bytes(held[end : end + self.tag_bytes]))
+        frame = decode(bytes(held[:end]))
         if frame is None:
             del held[:1]
             return Fault.DAMAGED
-        del held[: end + self.tag_bytes]
+        del held[:end]
         return frame

@@ -73,9 +73,10 @@ class Coordinator:
         workers: Mapping[int, Contact],
         dials: Collection[tuple[int, int]] = (),
         timeout: float = 60.0,
+        key: bytes | None = None,
     ) -> None:
         """``workers``: those that take part, by device; ``dials``: pairs that have a connection, who opens it first."""
-        self._machine, self._plan, self._workers = machine, plan, workers
+        self._machine, self._plan, self._workers, self._key = machine, plan, workers, key
         self._dials = sorted(dials)
         self.timeout = timeout
         self._number = 0
@@ -187,7 +188,7 @@ class Coordinator:
         connection = None
         try:
             stream = await in_time(connect(self._workers[device].address), self.timeout)
-            connection = Connection(stream, self._plan, COORDINATOR, device)
+            connection = Connection(stream, self._plan, COORDINATOR, device, self._key)
             await in_time(connection.open(Wish.RUN), self.timeout)
         except (OSError, LinkError) as error:
             if connection is not None:

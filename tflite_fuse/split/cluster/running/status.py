@@ -34,19 +34,19 @@ class Answer:
         return asdict(self)
 
 
-async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float) -> list[Answer]:
+async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key: bytes | None = None) -> list[Answer]:
     """All at once, in their order."""
-    return list(await asyncio.gather(*(_ask(plan, device, each, timeout) for device, each in workers.items())))
+    return list(await asyncio.gather(*(_ask(plan, device, each, timeout, key) for device, each in workers.items())))
 
 
-async def _ask(plan: int, device: int, contact: Contact, timeout: float) -> Answer:
+async def _ask(plan: int, device: int, contact: Contact, timeout: float, key: bytes | None) -> Answer:
     try:
         stream = await in_time(connect(contact.address), timeout)
     except OSError as error:
         return Answer(contact.name, contact.address, None, f"cannot be reached ({error.strerror or error})")
     except LinkError as broken:
         return Answer(contact.name, contact.address, None, broken.sentence)
-    connection = Connection(stream, plan, COORDINATOR, device)
+    connection = Connection(stream, plan, COORDINATOR, device, key)
     try:
         answer = await in_time(connection.open(Wish.STATUS), timeout)
         return Answer(contact.name, contact.address, answer.item, None)

@@ -25,9 +25,16 @@ class Worker:
             goes out.
     """
 
-    def __init__(self, machine: HostWorker, plan: int, device: int, others: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        machine: HostWorker,
+        plan: int,
+        device: int,
+        others: Collection[int] = (),
+        key: bytes | None = None,
+    ) -> None:
         """``others``: workers it talks to; it opens the connections to those with a greater number."""
-        self._machine, self._plan, self._device = machine, plan, device
+        self._machine, self._plan, self._device, self._key = machine, plan, device, key
         self._dialled = {other for other in others if other > device}
         self._awaited = {*others} - self._dialled
         self._session: asyncio.Task[None] | None = None
@@ -48,7 +55,7 @@ class Worker:
 
     async def serve(self, stream: Stream) -> None:
         """One connection from its beginning to its end."""
-        connection = Connection(stream, self._plan, self._device)
+        connection = Connection(stream, self._plan, self._device, key=self._key)
         try:
             wish = await in_time(connection.accept(), HANDSHAKE_SECONDS)
             if wish is Wish.PEER:
@@ -56,7 +63,7 @@ class Worker:
                 return
             if connection.peer != COORDINATOR:
                 raise LinkError(Fault.STRANGER)
-            await connection.welcome(self.inferences)
+            await in_time(connection.welcome(self.inferences), HANDSHAKE_SECONDS)
             if wish is Wish.STATUS:
                 connection.close()
                 return
@@ -69,7 +76,9 @@ class Worker:
         """Another worker will send, or be sent to."""
         if self._session is None or connection.peer is None or connection.peer not in self._awaited:
             raise LinkError(Fault.STRANGER)
-        await connection.welcome(self.inferences)
+        await in_time(connection.welcome(self.inferences), HANDSHAKE_SECONDS)
+        if self._session is None:
+            raise LinkError(Fault.STRANGER)
         self._add(connection.peer, connection)
 
     def _add(self, peer: int, connection: Connection) -> None:
@@ -135,7 +144,8 @@ class Worker:
 
     async def _dial(self, peer: int, address: str) -> None:
         try:
-            connection = Connection(await in_time(connect(address), HANDSHAKE_SECONDS), self._plan, self._device, peer)
+            stream = await in_time(connect(address), HANDSHAKE_SECONDS)
+            connection = Connection(stream, self._plan, self._device, peer, self._key)
             await in_time(connection.open(Wish.PEER), HANDSHAKE_SECONDS)
         except OSError:
             raise LinkError(Fault.LOST, peer) from None
