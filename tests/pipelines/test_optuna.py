@@ -22,9 +22,9 @@ def test_the_best_trial_is_one_that_fits() -> None:
     names: dict[str, Any] = {}
     exec(example, names)
     best, study = names["best"], names["study"]
-    over = [trial.user_attrs["ram_over_bytes"] for trial in study.trials]
+    over = [trial.constraints["ram_over_bytes"] for trial in study.trials]
     assert min(over) == 0 < max(over), "the limit is to cut the space of models"
-    assert best.user_attrs["ram_over_bytes"] == 0
+    assert best.constraints["ram_over_bytes"] == 0
     fitting = [trial.value for trial, too_much in zip(study.trials, over, strict=True) if too_much == 0]
     assert best.value == max(fitting)
     model = serialize_model(inverted_residual_network(**best.params))
