@@ -8,6 +8,12 @@
  */
 #include "tflite_fuse_machine.h"
 
+/* What runs once for each tile is made to be small, what runs for each run of pixels to be fast. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("Os")
+#endif
+
 /* ---- Regions ---- */
 
 /* from <= i < to; empty unless from < to. */
@@ -92,15 +98,17 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 
 /* ---- Pulling ---- */
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
 /* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
  * needs is there. */
 static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
-  const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
-  const int32_t bottom = tflite_fuse_end(&rows, cursor->y);
-  const int32_t right = tflite_fuse_end(&columns, cursor->x + cursor->count - 1);
+  const tflite_fuse_view view = tflite_fuse_view_of(stage, cursor->y, cursor->x, cursor->count);
   const int32_t* index = &block->stage_inputs[stage->first_input];
   for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
     const tflite_fuse_tensor* input = &block->tensors[*index];
@@ -108,14 +116,12 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
       continue;
     }
     tflite_fuse_cursor* maker = &m->cursors[input->producer];
-    const int32_t last_row = tflite_fuse_min(bottom, input->height) - 1;
-    const int32_t end = tflite_fuse_min(right, input->width);
+    const int32_t last_row = tflite_fuse_min(view.bottom, input->height) - 1;
+    const int32_t end = tflite_fuse_min(view.right, input->width);
     if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
       continue;
     }
-    const int32_t top = tflite_fuse_first(&rows, cursor->y), left = tflite_fuse_first(&columns, cursor->x);
-    const bool sees_padding_alone =
-        right <= 0 || top >= tflite_fuse_min(bottom, input->height) || left >= tflite_fuse_min(right, input->width);
+    const bool sees_padding_alone = view.right <= 0 || view.top > last_row || view.left >= end;
     if (!sees_padding_alone ||
         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
@@ -154,6 +160,10 @@ static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int
     s = cursor->caller;
   }
 }
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
 
 /* ---- The tail: stages of one pixel, behind those that sum over the driven tensor ---- */
 

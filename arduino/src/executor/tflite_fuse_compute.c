@@ -69,23 +69,22 @@ static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r
   return point_on(pointers, spacing, pixel, r->pixel_bytes, count);
 }
 
-/* The pixels of an input under the windows of call->count output pixels from (y, x) on, call->columns in each row: row
- * by row, or column by column if several pixels are computed together. */
+/* The pixels of an input under the windows of call->count output pixels from (call->y, call->x) on, call->columns in each
+ * row: row by row, or column by column if several pixels are computed together. */
 static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
-                                 const tflite_fuse_tensor* input, int32_t y, int32_t x) {
+                                 const tflite_fuse_tensor* input) {
   const tflite_fuse_stage* stage = call->stage;
   const ring r = ring_of(m, input);
   if (tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, call->output)) {
     return point_on(pointers, 1, r.pixels, 0, call->columns);
   }
-  int32_t rows = stage->kernel_height, dilation = stage->dilation_height;
-  int32_t first = x * stage->stride_width - stage->pad_left, row = y * stage->stride_height - stage->pad_top;
+  const tflite_fuse_view view = tflite_fuse_view_of(stage, call->y, call->x, 1);
+  const int32_t first = view.left;
+  int32_t row = view.top, rows = stage->kernel_height, dilation = stage->dilation_height;
   if (tflite_fuse_entry_of(stage)->spreads) {
-    first = tflite_fuse_position(first, stage->dilation_width);
-    row = tflite_fuse_position(row, stage->dilation_height);
     rows = tflite_fuse_window_rows(stage);
     dilation = 1;
-    call->y = y, call->x = x, call->first_row = row, call->first_column = first;
+    call->first_row = row, call->first_column = first;
   }
   const int32_t columns = call->columns;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
@@ -138,11 +137,10 @@ static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_
 }
 
 /* Puts what a kernel makes of each input side by side into the output pixels; `outputs` are moved along. */
-static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window,
-                         int32_t y, int32_t x) {
+static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window) {
   for (int32_t i = 0; i < call->stage->input_count; ++i) {
     call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
-    point_to_windows(window, m, call, call->inputs[0], y, x);
+    point_to_windows(window, m, call, call->inputs[0]);
     tflite_fuse_entry_of(call->stage)->compute(call);
     for (int32_t pixel = 0; pixel < call->count; ++pixel) {
       outputs[pixel] += call->inputs[0]->channels;
@@ -150,22 +148,22 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
   }
 }
 
-/* Computes `count` pixels whose pointers fit into `table`; call->columns lie under them. */
+/* Computes call->count pixels from (call->y, call->x) on, whose pointers fit into `table`; call->columns lie under
+ * them. */
 static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* entry, tflite_fuse_call* call,
-                         int8_t** table, int32_t y, int32_t x, int32_t count) {
+                         int8_t** table) {
   const ring output = ring_of(m, call->output);
-  int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, y, x), count);
+  int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, call->y, call->x), call->count);
   call->outputs = table;
-  call->count = count;
   call->windows[0] = (const int8_t* const*)first;
   if (call->stage->input_count > entry->operands) {
-    compute_each(m, call, table, first, y, x);
+    compute_each(m, call, table, first);
     return;
   }
-  int8_t** second = point_to_windows(first, m, call, call->inputs[0], y, x);
+  int8_t** second = point_to_windows(first, m, call, call->inputs[0]);
   if (entry->operands > 1) {
     call->windows[1] = (const int8_t* const*)second;
-    point_to_windows(second, m, call, call->inputs[1], y, x);
+    point_to_windows(second, m, call, call->inputs[1]);
   }
   if (m->block->rows == NULL || !tflite_fuse_ask_rows(m->block, entry, call)) {
     entry->compute(call);
@@ -203,25 +201,30 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   tflite_fuse_call call = call_of(m, stage);
   int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
   int8_t** table = on_stack;
-  int32_t some = count;
-  call.columns = tflite_fuse_columns(stage, call.at_once, some);
-  while (tflite_fuse_pointers(stage, entry, call.columns, some) > TFLITE_FUSE_STACK_POINTERS) {
-    if (some == 1) {
+  call.y = y;
+  call.x = x;
+  call.count = count;
+  call.columns = tflite_fuse_columns(stage, call.at_once, count);
+  while (tflite_fuse_pointers(stage, entry, call.columns, call.count) > TFLITE_FUSE_STACK_POINTERS) {
+    if (call.count == 1) {
       const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
-    some = some > 2 ? (some - 1) / 2 * 2 : 1; /* kernels compute two pixels faster than one and one */
-    call.columns = tflite_fuse_columns(stage, call.at_once, some);
+    call.count = call.count > 2 ? (call.count - 1) / 2 * 2 : 1; /* two pixels are computed faster than one and one */
+    call.columns = tflite_fuse_columns(stage, call.at_once, call.count);
   }
-  for (int32_t end = x + count; x < end; x += some) {
-    if (end - x < some) {
-      some = end - x;
-      call.columns = tflite_fuse_columns(stage, call.at_once, some);
+  for (const int32_t end = x + count;;) {
+    compute_some(m, entry, &call, table);
+    call.x += call.count;
+    if (call.x == end) {
+      return TFLITE_FUSE_OK;
     }
-    compute_some(m, entry, &call, table, y, x, some);
+    if (end - call.x < call.count) {
+      call.count = end - call.x;
+      call.columns = tflite_fuse_columns(stage, call.at_once, call.count);
+    }
   }
-  return TFLITE_FUSE_OK;
 }
 
 /* ---- Stages that sum ---- */

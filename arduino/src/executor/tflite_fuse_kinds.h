@@ -33,7 +33,8 @@ typedef struct {
   int32_t columns;
   int32_t count;
   int32_t at_once; /* neighbouring pixels computed together */
-  int32_t y, x, first_row, first_column; /* of stages that spread their input out */
+  int32_t y, x;    /* of the first output pixel */
+  int32_t first_row, first_column; /* of stages that spread their input out */
 } tflite_fuse_call;
 
 /* What a stage sums up over its whole input before it writes its one output pixel. */

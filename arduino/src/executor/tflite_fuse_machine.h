@@ -70,10 +70,31 @@ static inline int32_t tflite_fuse_end(const tflite_fuse_axis* axis, int32_t posi
   return tflite_fuse_position(position * axis->stride - axis->pad + axis->extent, axis->spread);
 }
 
+/* What the windows of some neighbouring output pixels look at, padding included: top <= y < bottom, left <= x < right. */
+typedef struct {
+  int32_t top, bottom, left, right;
+} tflite_fuse_view;
+
+/* Of `count` >= 1 output pixels from (y, x) on. Every run asks, several times: what only stages that spread need is kept
+ * apart. */
+static inline tflite_fuse_view tflite_fuse_view_of(const tflite_fuse_stage* stage, int32_t y, int32_t x,
+                                                   int32_t count) {
+  const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
+  const int32_t top = y * rows.stride - rows.pad, left = x * columns.stride - columns.pad;
+  tflite_fuse_view view = {top, top + rows.extent, left, left + (count - 1) * columns.stride + columns.extent};
+  if (tflite_fuse_entry_of(stage)->spreads) {
+    view.top = tflite_fuse_position(view.top, rows.spread);
+    view.bottom = tflite_fuse_position(view.bottom, rows.spread);
+    view.left = tflite_fuse_position(view.left, columns.spread);
+    view.right = tflite_fuse_position(view.right, columns.spread);
+  }
+  return view;
+}
+
 /* Rows a window looks at, at most. */
 static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
-  const int32_t spread = tflite_fuse_entry_of(stage)->spreads ? stage->dilation_height : 1;
-  return (stage->kernel_height + spread - 1) / spread;
+  const int32_t rows = stage->kernel_height, spread = stage->dilation_height;
+  return tflite_fuse_entry_of(stage)->spreads ? (rows + spread - 1) / spread : rows;
 }
 
 static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { return tensor->height * tensor->width; }
