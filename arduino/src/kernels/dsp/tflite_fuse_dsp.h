@@ -110,8 +110,8 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
   } while (0)
 
 /* All channels of four pixels, one at a time: also what lies around the loop is written out, because compilers spill there.
- * Two quads a turn. */
-#define TFLITE_FUSE_START_4X1(quads) ((quads) % 2 * (13 * 4))
+ * Four quads a turn. */
+#define TFLITE_FUSE_START_4X1(quads) ((0u - (quads)) % 4 * (13 * 4))
 
 /* What it needs in memory, in the order in which registers are loaded. */
 typedef struct {
@@ -147,7 +147,7 @@ static inline void tflite_fuse_all_4x1(tflite_fuse_four* four) {
       "ldr r1, [%[four], #40]\n\tldr r3, [%[four], #4]\n"
       "0:\tldr r4, [r3]\n\tldrd r0, r2, [%[four], #16]\n\tmov r5, r4\n\tmov r6, r4\n\tmov r8, r4\n\t"
       "add pc, r2\n\tnop\n"
-      "1:\t" TFLITE_FUSE_QUAD_4X1_ TFLITE_FUSE_QUAD_4X1_
+      "1:\t" TFLITE_FUSE_QUAD_4X1_ TFLITE_FUSE_QUAD_4X1_ TFLITE_FUSE_QUAD_4X1_ TFLITE_FUSE_QUAD_4X1_
       "ldr r2, [%[four], #32]\n\tcmp r0, r2\n\tbne 1b\n\t"
       "ldm %[four], {r2, r3, r9, r12}\n\tldmia.w r3!, {r0, r10, r11}\n\tlsl r9, r9, r11\n\t"
       TFLITE_FUSE_FINISH_4X1_("r5") "strb r5, [r2, r12]\n\t"

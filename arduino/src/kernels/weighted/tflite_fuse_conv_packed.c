@@ -188,7 +188,8 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 enum { AT_BEST = 4 };
 
-/* Computes four pixels from `first` on if that can be: their outputs have to lie one behind the other. */
+/* Computes four pixels from `first` on if that can be: their outputs have to lie one behind the other, and what they see
+ * of a row, too, where it is read as one piece. */
 static bool compute_four(const tflite_fuse_conv_job* j, workspace* space, int32_t first) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_stage* stage = call->stage;
@@ -198,10 +199,16 @@ static bool compute_four(const tflite_fuse_conv_job* j, workspace* space, int32_
       outputs[AT_BEST - 1] - outputs[0] != (AT_BEST - 1) * call->output->channels) {
     return false;
   }
+  const bool by_tap = j->depth % 4 == 0;
+  const int32_t taps = by_tap ? stage->kernel_width : 1, values = by_tap ? j->depth : stage->kernel_width * j->depth;
+  const int32_t columns = (AT_BEST - 1) * stage->stride_width + stage->kernel_width;
   uint32_t* wide = space->whole.wide;
   for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx) {
-      wide = tflite_fuse_widen_4(wide, window + kx * stage->dilation_width, stage->stride_width, j->depth);
+    if (!by_tap && (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, window, columns))) {
+      return false;
+    }
+    for (int32_t kx = 0; kx < taps; ++kx) {
+      wide = tflite_fuse_widen_4(wide, window + kx * stage->dilation_width, stage->stride_width, values);
     }
   }
   tflite_fuse_conv_four(j, space->whole.wide, outputs[0]);
@@ -224,7 +231,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   j.call = call;
   int32_t i = 0;
 #if TFLITE_FUSE_DSP
-  while (is_fast && j.depth % 4 == 0 && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
+  while (is_fast && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
     i += AT_BEST;
   }
 #endif
