@@ -77,38 +77,27 @@ TFLITE_FUSE_INLINE int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b
 }
 #endif
 
-#if TFLITE_FUSE_DSP
-/* To int8, all of which must be allowed. */
+/* To int8. */
 TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale scale) {
   const int32_t twice = (int32_t)((uint32_t)sum << 1);
   const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
-  return tflite_fuse_halve_to_int8(tflite_fuse_mac_top(half, twice, scale.multiplier) >> scale.shift);
-}
+  const int32_t top = tflite_fuse_mac_top(half, twice, scale.multiplier);
+#if TFLITE_FUSE_DSP
+  return tflite_fuse_halve_to_int8(top >> scale.shift);
+#else
+  return tflite_fuse_clamp(top >> (scale.shift + 1), INT8_MIN, INT8_MAX);
 #endif
-
-/* From a sum with its bias to an output value. */
-TFLITE_FUSE_INLINE int8_t tflite_fuse_finish_down(int32_t sum, tflite_fuse_scale scale, int32_t low, int32_t high) {
-  const int32_t twice = (int32_t)((uint32_t)sum << 1);
-  const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
-  return tflite_fuse_clamp(tflite_fuse_mac_top(half, twice, scale.multiplier) >> (scale.shift + 1), low, high);
 }
 
-TFLITE_FUSE_INLINE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel,
-                                             const tflite_fuse_call* call) {
-  const tflite_fuse_stage* stage = call->stage;
-  if (stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
-    const tflite_fuse_scale scale = tflite_fuse_scale_of(channel, 2 * call->output->zero_point + 1);
-    return tflite_fuse_finish_down(sum, scale, stage->activation_min, stage->activation_max);
-  }
-  const int32_t scaled = tflite_fuse_multiply(sum, channel->multiplier, channel->shift);
-  return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, call->output->zero_point), stage->activation_min,
-                           stage->activation_max);
-}
+/* From a sum with its bias to an output value of any packed layout. */
+int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel, const tflite_fuse_call* call);
 
 /* Whether tflite_fuse_scale_down does it. */
 TFLITE_FUSE_INLINE bool tflite_fuse_is_fast(const tflite_fuse_call* call) {
-  return call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN && call->stage->activation_min == INT8_MIN &&
-         call->stage->activation_max == INT8_MAX;
+  return call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
 }
+
+/* Clamps outputs of the fast way, which are any int8, to the stage's range. */
+void tflite_fuse_clamp_outputs(const tflite_fuse_call* call);
 
 #endif

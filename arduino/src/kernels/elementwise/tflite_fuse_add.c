@@ -24,31 +24,22 @@ static void add_down(const tflite_fuse_call* call, operand halved, operand scale
   tflite_fuse_add_vectors(call, halved.pixels == call->windows[1]);
 #else
   const tflite_fuse_addition* table = call->table;
-  const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const bool is_whole = range.low == INT8_MIN && range.high == INT8_MAX;
   const tflite_fuse_channel entry = {0, table->output_multiplier, -1 - table->output_shift};
-  const tflite_fuse_scale scale = tflite_fuse_scale_of(&entry, 2 * range.zero_point + 1);
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(&entry, 2 * call->output->zero_point + 1);
   const int32_t halved_zero = -halved.zero_point * (1 << 19), scaled_zero = -scaled.zero_point * (1 << 21);
-  const int32_t half = (int32_t)(UINT32_C(1) << (-1 - scaled.shift));
+  const int32_t half = (int32_t)(UINT32_C(1) << (-1 - scaled.shift)), shift = -scaled.shift;
+  const int32_t channels = call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* a = halved.pixels[i];
     const int8_t* b = scaled.pixels[i];
     int8_t* output = call->outputs[i];
-    for (const int8_t* end = a + call->output->channels; a != end; ++a, ++b, ++output) {
-      const int32_t twice = scaled_zero + *b * (1 << 21);
-      const int32_t other = tflite_fuse_mac_top(half + (twice >> 31), twice, scaled.multiplier) >> -scaled.shift;
-      const int32_t sum = halved_zero + *a * (1 << 19) + other;
-#if TFLITE_FUSE_DSP
-      if (is_whole) {
-        *output = tflite_fuse_scale_down(sum, scale);
-        continue;
-      }
-#else
-      (void)is_whole;
-#endif
-      *output = tflite_fuse_finish_down(sum, scale, range.low, range.high);
+    for (const int8_t* end = output + channels; output != end; ++output) {
+      const int32_t twice = scaled_zero + *b++ * (1 << 21);
+      const int32_t other = tflite_fuse_mac_top(half + (twice >> 31), twice, scaled.multiplier) >> shift;
+      *output = tflite_fuse_scale_down(halved_zero + *a++ * (1 << 19) + other, scale);
     }
   }
+  tflite_fuse_clamp_outputs(call);
 #endif
 }
 

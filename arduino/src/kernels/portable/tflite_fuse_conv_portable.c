@@ -47,10 +47,6 @@ void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pix
   j->start = (uint32_t)values / 2 * OFF;
 }
 
-/* ---- From sums to bytes ---- */
-
-#define FINISH(sum, channel) tflite_fuse_finish_down(sum, channel, INT8_MIN, INT8_MAX)
-
 /* ---- Two pixels ---- */
 
 /* Of one channel: its words added up, and the second pixel's sum. */
@@ -112,10 +108,10 @@ TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_ch
   const tflite_fuse_scale to_a = tflite_fuse_scale_of(&entry[0], j->zero_point_half);
   const tflite_fuse_scale to_b = tflite_fuse_scale_of(&entry[1], j->zero_point_half);
   int8_t *p = j->outputs[0], *q = j->outputs[1];
-  p[0] = FINISH(first_of(a), to_a);
-  q[0] = FINISH((int32_t)a.upper, to_a);
-  p[1] = FINISH(first_of(b), to_b);
-  q[1] = FINISH((int32_t)b.upper, to_b);
+  p[0] = tflite_fuse_scale_down(first_of(a), to_a);
+  q[0] = tflite_fuse_scale_down((int32_t)a.upper, to_a);
+  p[1] = tflite_fuse_scale_down(first_of(b), to_b);
+  q[1] = tflite_fuse_scale_down((int32_t)b.upper, to_b);
   j->outputs[0] = p + 2;
   j->outputs[1] = q + 2;
 }
@@ -197,10 +193,10 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
     MAC_SINGLE();
     int8_t* output = j->outputs[0];
     j->outputs[0] = output + 4;
-    output[0] = FINISH(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
-    output[1] = FINISH(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
-    output[2] = FINISH(c, tflite_fuse_scale_of(&entry[2], j->zero_point_half));
-    output[3] = FINISH(d, tflite_fuse_scale_of(&entry[3], j->zero_point_half));
+    output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+    output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
+    output[2] = tflite_fuse_scale_down(c, tflite_fuse_scale_of(&entry[2], j->zero_point_half));
+    output[3] = tflite_fuse_scale_down(d, tflite_fuse_scale_of(&entry[3], j->zero_point_half));
     weights = others;
   }
   for (; entry < j->end; entry += 2, weights += 2 * j->values) {

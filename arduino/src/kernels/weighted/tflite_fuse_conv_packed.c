@@ -238,6 +238,9 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   for (; i < call->count; i += TFLITE_FUSE_CONV_AT_ONCE) {
     compute_pixels(&j, &space, i, tflite_fuse_min(TFLITE_FUSE_CONV_AT_ONCE, call->count - i));
   }
+  if (is_fast) {
+    tflite_fuse_clamp_outputs(call);
+  }
 }
 
 #endif

@@ -35,11 +35,7 @@ static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel*
   }
 }
 
-#if TFLITE_FUSE_DSP
 #define FINISH(pixel, sum) j->outputs[pixel][channel] = tflite_fuse_scale_down(sum, scale)
-#else
-#define FINISH(pixel, sum) j->outputs[pixel][channel] = tflite_fuse_finish_down(sum, scale, INT8_MIN, INT8_MAX)
-#endif
 
 /* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
 #define FINISH_4()                                                                           \
@@ -330,6 +326,9 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
       j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
     }
     kernel_for(stage, looked_at)(&j);
+  }
+  if (j.is_fast) {
+    tflite_fuse_clamp_outputs(call);
   }
 }
 
