@@ -105,16 +105,29 @@ def test_a_convolution_by_hand() -> None:
     stage = Stage(StageKind.CONV, (0,), 1, kernel_size=(3, 3), padding=(1, 1))
     common = {"runs": 3, "rows": 9, "columns": 3 * (7 + 4 + 4)}
     assert counted(stage, source, output, {5: 1, 2: 2}, Kernels.DSP) == common | {
-        "conv macs": 8 * 720,
-        "conv outputs": 80,
+        "conv four macs": 4 * 720,
+        "conv four outputs": 40,
+        "conv macs": 4 * 720,
+        "conv outputs": 40,
         "conv single macs": 720,
         "conv single outputs": 10,
-        "conv groups": 5,
+        "conv groups": 4,
         "conv values": 9 * 72,
-        "conv taps": 5 * 9,
+        "conv taps": 2 * 9 + 3 * 3,
+    }
+    clamped = replace(stage, activation_min=-100)
+    assert counted(clamped, source, output, {4: 1}, Kernels.DSP) == {
+        "runs": 1,
+        "rows": 3,
+        "columns": 18,
+        "conv four macs": 4 * 720,
+        "conv four outputs": 40,
+        "conv groups": 1,
+        "conv values": 4 * 72,
+        "conv taps": 18,
+        "slow outputs": 40,
     }
     large = replace(source, channels=40)  # 360 values: one pixel alone is widened in parts, too
-    clamped = replace(stage, activation_min=-100)
     assert counted(clamped, large, output, {5: 1}, Kernels.DSP) == {
         "runs": 1,
         "rows": 3,

@@ -52,7 +52,8 @@ def test_longer_runs_cost_less_a_pixel_and_cores_with_dsp_take_fewer(model: Mode
     assert fast.work < slow.work
     for layer in fast.layers:
         if layer.stage is not None and graph.tensors[layer.outputs[0]].pixels > 1:
-            assert list(layer.run_costs) == sorted(layer.run_costs) and len(layer.run_costs) == 8
+            whole = [layer.run_costs[length - 1] for length in (1, 2, 4, 8)]  # three pixels can take more than four
+            assert whole == sorted(whole) and len(layer.run_costs) == 8
             assert layer.run_costs[7] < 8 * layer.run_costs[0]
 
 

@@ -18,6 +18,7 @@ from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")
 CONV_COUNTS = (
     *(f"conv {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
+    *(f"conv {what}" for what in ("four macs", "four outputs")),
     *(f"conv {what}" for what in ("groups", "values", "taps", "quads")),
     "slow outputs",
 )
@@ -64,30 +65,49 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
 
 
 def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
-    """Two pixels at a time, or the one that is left over."""
+    """Two pixels at a time, or the one that is left over; before them four at a time where their windows are small."""
     found = Counter[str]()
+    most = _most_pixels(stage, source, kernels)
     for length, times in runs.items():
-        found += _conv_groups(stage, source, output, 2, length // 2 * times, kernels)
-        found += _conv_groups(stage, source, output, 1, length % 2 * times, kernels)
+        left = length % most if most > 2 else length
+        found += _conv_groups(stage, source, output, most, (length - left) // most * times, kernels)
+        found += _conv_groups(stage, source, output, 2, left // 2 * times, kernels)
+        found += _conv_groups(stage, source, output, 1, left % 2 * times, kernels)
     return found
+
+
+def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
+    """Pixels that are computed together at most."""
+    is_small = _values(stage, source) <= MAX_PATCH_VALUES // 2
+    return 4 if kernels is Kernels.DSP and is_small else 2
+
+
+def _values(stage: Stage, source: BlockTensor) -> int:
+    """Values of a window, fillings included."""
+    rows, columns = _window(stage)
+    return rows * _up(columns * source.channels, 4)
+
+
+_WAYS = {1: "conv single", 2: "conv", 4: "conv four"}
 
 
 def _conv_groups(
     stage: Stage, source: BlockTensor, output: BlockTensor, pixels: int, groups: int, kernels: Kernels
 ) -> Counter[str]:
-    """So many groups of two pixels, or of one. Windows too large to be widened at once are so part by part."""
+    """So many groups of one, two or four pixels. Windows too large to be widened at once are so part by part."""
     rows, columns = _window(stage)
-    values, channels = rows * _up(columns * source.channels, 4), output.channels
-    room = MAX_PATCH_VALUES if pixels == 2 else MAX_PATCH_VALUES * 4 // _WORDS[kernels]
-    again = 1 if values <= room else ceil(channels / (32 if pixels == 2 else 64))
-    pieces = rows * columns if source.channels % 4 == 0 else rows
-    way = "conv" if pixels == 2 else "conv single"
+    values, channels = _values(stage, source), output.channels
+    room = MAX_PATCH_VALUES * 4 // _WORDS[kernels] if pixels == 1 else MAX_PATCH_VALUES
+    again = 1 if values <= room else ceil(channels / (64 if pixels == 1 else 32))
+    by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
+    pieces = rows * columns if by_tap else rows
+    together = 1 if pixels == 4 else 2 if kernels is Kernels.DSP else 4
     found = {
-        f"{way} macs": pixels * values * _up(channels, 2 if kernels is Kernels.DSP else 4),
-        f"{way} outputs": pixels * channels,
+        f"{_WAYS[pixels]} macs": pixels * values * _up(channels, together),
+        f"{_WAYS[pixels]} outputs": pixels * channels,
         "conv groups": 1,
         "conv values": pixels * values * again,
-        "conv taps": pieces * again,
+        "conv taps": pieces * again * ceil(pixels / 2),
         "conv part outputs": 0 if values <= room else pixels * channels * ceil(5 * values / (4 * room)),
     }
     return Counter({name: groups * count for name, count in found.items()})
