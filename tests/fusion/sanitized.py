@@ -1,7 +1,9 @@
 """Runs blocks in a build with AddressSanitizer and UndefinedBehaviorSanitizer. A program of its own: the process must
 be started with ``sanitizer_environment``, and the first wrong access ends it.
 
-    python -m tests.fusion.sanitized LIBRARY exercise|fuzz|overrun|exercise-packed|fuzz-packed FIRST SEEDS
+    python -m tests.fusion.sanitized LIBRARY WHAT FIRST SEEDS
+
+WHAT is one of RUNS.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.fusion.drawing.recurrent import recurrent_block
 from tests.fusion.packed_blocks import deep_block, packed_block
-from tests.fusion.random_blocks import random_block, random_config
+from tests.fusion.random_blocks import one_tile, random_block, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.stages import Block, ElementType, StageKind, Storage
@@ -30,7 +33,7 @@ MOST_BYTES = 1 << 22
 """A block that asks for more memory than this is not run: no caller would have it."""
 
 
-RUNS = ("exercise", "fuzz", "overrun", "exercise-packed", "fuzz-packed")
+RUNS = ("exercise", "fuzz", "overrun", "exercise-packed", "fuzz-packed", "exercise-recurrent", "fuzz-recurrent")
 
 
 def small_block(rng: Random) -> Block:
@@ -92,11 +95,12 @@ def exercise_packed(library: HostLibrary, seed: int) -> str:
     return "equal"
 
 
-def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = small_block) -> str:
+def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = small_block, *, whole: bool = False) -> str:
     """One random block, damaged: the library refuses it or runs it within its memory."""
     rng = Random(seed)
     block = make(rng)
-    encoded = encode(block, plan(block, random_config(rng, block)))
+    config = random_config(rng, block)
+    encoded = encode(block, plan(block, one_tile(config) if whole else config))
     options, constants = encoded.options, encoded.constants
     if rng.random() < 0.8:
         options = damage(rng, options)
@@ -110,6 +114,19 @@ def fuzz(library: HostLibrary, seed: int, make: Callable[[Random], Block] = smal
 def fuzz_packed(library: HostLibrary, seed: int) -> str:
     """As ``fuzz``, with a block for the kernels of packed weights."""
     return fuzz(library, seed, any_packed_block)
+
+
+def exercise_recurrent(library: HostLibrary, seed: int) -> str:
+    """As ``exercise``, with blocks that hold an LSTM."""
+    rng = Random(seed)
+    block = recurrent_block(rng)
+    check(library, block, one_tile(random_config(rng, block)), rng)
+    return "equal"
+
+
+def fuzz_recurrent(library: HostLibrary, seed: int) -> str:
+    """As ``fuzz``, with blocks that hold an LSTM."""
+    return fuzz(library, seed, recurrent_block, whole=True)
 
 
 def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:
@@ -159,7 +176,8 @@ def zeros(desc: TensorDesc | None) -> PixelSource:
 def main() -> None:
     path, what, first, count = sys.argv[1:]
     library = load_library(Path(path))
-    run = dict(zip(RUNS, (exercise, fuzz, overrun, exercise_packed, fuzz_packed), strict=True))[what]
+    ways = exercise, fuzz, overrun, exercise_packed, fuzz_packed, exercise_recurrent, fuzz_recurrent
+    run = dict(zip(RUNS, ways, strict=True))[what]
     outcomes = [run(library, seed) for seed in range(int(first), int(first) + int(count))]
     print({outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))})
 

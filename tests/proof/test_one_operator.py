@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
 from tests.fusion.drawing.gates import gates_in_every_position
+from tests.fusion.drawing.recurrent import lstms
 from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.file import load_model, serialize_model
@@ -31,6 +32,7 @@ MODELS = st.one_of(
     raw_elementwise.gated(),
     raw_elementwise.softmaxes(),
     gates_in_every_position(),
+    lstms(),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tflite_fuse.fusion.block.kinds.moving.state import state_offsets
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
 from tflite_fuse.fusion.lower.extract import extract
@@ -26,10 +27,12 @@ def fuse(model_bytes: bytes, operators: Iterable[int], config: BlockConfig | Non
     """The model with these operators of its main subgraph run as one block."""
     model = load_model(model_bytes)
     extraction = extract(model, operators)
-    plan = schedule(extraction.block, config or whole(extraction.block))
-    return with_block(
-        model, extraction.operators, extraction.inputs, extraction.outputs, encode(extraction.block, plan)
-    )
+    plan, inputs = schedule(extraction.block, config or whole(extraction.block)), extraction.inputs
+    if extraction.block.keeps_state:
+        _, nbytes = state_offsets(extraction.block.tensors)
+        model, state = add_tensor(model, s.Tensor((nbytes,), TensorType.UINT8, 0, "block state", is_variable=True))
+        inputs = (*inputs, state)
+    return with_block(model, extraction.operators, inputs, extraction.outputs, encode(extraction.block, plan))
 
 
 def fuse_outside(model_bytes: bytes, operators: Iterable[int], storage: Storage, config: BlockConfig) -> bytes:

@@ -86,6 +86,11 @@ _DECLARED = {
     "TransposeConvOptions": (49, "padding:b stride_w:i stride_h:i fused_activation_function:b quantized_bias_type:b"),
     "SplitVOptions": (79, "num_splits:i"),
     "UnpackOptions": (64, "num:i axis:i"),
+    "UnidirectionalSequenceLSTMOptions": (
+        71,
+        "fused_activation_function:b cell_clip:f proj_clip:f time_major:? asymmetric_quantize_inputs:? "
+        "diagonal_recurrent_tensors:?",
+    ),
     "ResizeNearestNeighborOptions": (74, "align_corners:? half_pixel_centers:?"),
     "CastOptions": (37, "in_data_type:b out_data_type:b"),
     "ShapeOptions": (55, "out_type:b"),

@@ -28,7 +28,8 @@
   row(REAL_PAIR, real_pair)                \
   row(SPACE_TO_DEPTH, space_to_depth)      \
   row(DEPTH_TO_SPACE, depth_to_space)      \
-  row(SOFTMAX, softmax)
+  row(SOFTMAX, softmax)                    \
+  row(LSTM, lstm)
 
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,

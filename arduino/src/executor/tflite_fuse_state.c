@@ -61,8 +61,11 @@ void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
 
 void tflite_fuse_reset(const tflite_fuse_block* block, void* state) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
-    if (block->tensors[t].storage == TFLITE_FUSE_STORAGE_PERSISTENT) {
-      *tflite_fuse_mark_of(state, &block->tensors[t]) = TFLITE_FUSE_WAS_RESET;
+    const tflite_fuse_tensor* tensor = &block->tensors[t];
+    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT && tensor->producer != TFLITE_FUSE_NONE) {
+      *tflite_fuse_mark_of(state, tensor) = TFLITE_FUSE_WAS_RESET;
+    } else if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT) {
+      memset((uint8_t*)state + tensor->offset, 0, sizeof(uint32_t) + (size_t)tensor->channels);
     }
   }
 }

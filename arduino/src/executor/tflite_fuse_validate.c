@@ -16,6 +16,9 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
   if (!is_made) {
     return tensor->producer == TFLITE_FUSE_NONE;
   }
+  if (is_state && tensor->producer == TFLITE_FUSE_NONE) { /* a memory */
+    return tflite_fuse_pixels(tensor) == 1 && tensor->element_type == TFLITE_FUSE_ELEMENT_INT8;
+  }
   return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index &&
          is_state == (block->stages[tensor->producer].kind == TFLITE_FUSE_KIND_STATE);
 }
@@ -24,7 +27,8 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
 static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor) {
   const bool is_ring =
       tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT;
-  const bool is_inside = is_ring && block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
+  const bool is_inside = is_ring && tensor->producer != TFLITE_FUSE_NONE &&
+                         block->stages[tensor->producer].kind != TFLITE_FUSE_KIND_SOURCE;
   return tensor->element_type <= TFLITE_FUSE_ELEMENT_FLOAT32 &&
          (tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 || !is_inside);
 }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
+from tests.fusion.drawing.recurrent import lstms
 from tests.runtime.fused_models import fuse, whole
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.fusion.block.stages import BlockConfig
@@ -108,6 +109,7 @@ ONE_OPERATOR = st.one_of(
     raw.means(),
     raw.concatenations(),
     raw_elementwise.softmaxes(),
+    lstms(alone=True),
     *(raw_elementwise.elementwise(name) for name in raw_elementwise.ELEMENTWISE),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
-from tflite_fuse.fusion.block.stages import StageKind
+from tests.fusion.drawing.recurrent import lstms
+from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.options import make_options
@@ -96,6 +99,20 @@ def test_elementwise(model: Model, seed: int) -> None:
 @given(raw_elementwise.softmaxes(), raw.seeds)
 def test_softmax(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
+
+
+@thorough
+@given(lstms(), raw.seeds)
+def test_lstm(model: Model, seed: int) -> None:
+    """Two runs of so many steps are one of twice as many: a run begins with what the one before has left."""
+    extraction = extract(model, range(len(model.main.operators)))
+    rng = np.random.default_rng(seed)
+    runs = [raw.edgy_int8(rng, model.main.tensors[model.main.inputs[0]].dims) for _ in range(2)]
+    found = tflm.run(serialize_model(model), [[run] for run in runs], reset=False)
+    truth = [outputs[0].ravel() for outputs in found.outputs]
+    once = [t if t.storage is Storage.PERSISTENT else replace(t, height=2 * t.height) for t in extraction.block.tensors]
+    (both,) = run_block_reference(replace(extraction.block, tensors=tuple(once)), [np.concatenate(runs).ravel()])
+    np.testing.assert_array_equal(both.ravel(), np.concatenate(truth))
 
 
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "QUANTIZE", "RELU"])

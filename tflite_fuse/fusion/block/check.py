@@ -5,7 +5,7 @@ from __future__ import annotations
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.entry import StageCheck, Window
-from tflite_fuse.fusion.block.kinds.table import KINDS
+from tflite_fuse.fusion.block.kinds.table import KINDS, remembers
 from tflite_fuse.fusion.block.limits import (
     MAX_BYTES,
     MAX_CHUNK,
@@ -39,8 +39,11 @@ def check_block(block: Block) -> None:
     for stage in block.stages:
         _check_stage(block, stage, made)
         made.add(stage.output)
+    memories = [stage.inputs[-1] for stage in block.stages if remembers(stage, block.tensors)]
+    if len(set(memories)) != len(memories):
+        raise BlockError("Two stages share a memory.")
     for index, tensor in enumerate(block.tensors):
-        if tensor.storage in _WRITTEN and index not in made:
+        if tensor.storage in _WRITTEN and index not in made.union(memories):
             raise BlockError(f"Tensor {tensor.name} is written by no stage.")
 
 
@@ -95,14 +98,15 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
     sources = [tensors[index] for index in stage.inputs if 0 <= index < len(tensors)]
     check = StageCheck(stage, sources, tensors[stage.output])
     check.require(check.output.storage in _WRITTEN, "writes to a tensor that is read only")
-    remembers = check.output.storage is Storage.PERSISTENT
-    check.require(remembers == (stage.kind is StageKind.STATE), "is no STATE that writes what outlives the run")
+    outlives = check.output.storage is Storage.PERSISTENT
+    check.require(outlives == (stage.kind is StageKind.STATE), "is no STATE that writes what outlives the run")
     check.require(stage.output not in made, "is not the only one to do so")
     fewest, most = kind.inputs
     check.require(fewest <= len(stage.inputs) <= most, f"reads {len(stage.inputs)} tensors")
     for index in stage.inputs:
         check.require(0 <= index < len(tensors), f"reads tensor {index}, which the block does not have")
         whole = tensors[index].storage in (Storage.INPUT, Storage.EXTERNAL)
+        whole |= index == stage.inputs[-1] and remembers(stage, tensors)
         check.require(whole or index in made, f"reads {tensors[index].name} before it is computed")
         real = tensors[index].is_real
         check.require(

@@ -201,6 +201,8 @@ class Kind:
             reach.
         sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
             input; 0 if it keeps none and writes pixel by pixel.
+        memory_bytes: from its output, bytes it remembers from pixel to pixel and from run to run; 0 for nothing. It
+            computes all pixels of its output in their order, each once, and reads the memory as its last input.
         outside: the value every pixel outside its input has, from the stage and that input.
         check: raises if the stage contradicts its tensors or lacks a parameter.
         reference: computes the stage on whole tensors, before the clamp, as TFLM's reference kernels do.
@@ -221,6 +223,7 @@ class Kind:
     by_value: bool = False
     cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
+    memory_bytes: Callable[[BlockTensor], int] = lambda output: 0
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None
     reference: Callable[[Stage, Sequence[Operand], BlockTensor], Values] = _no_reference
@@ -238,7 +241,8 @@ class Kind:
 
     def repeats(self, source: BlockTensor, output: BlockTensor) -> bool:
         """Whether an input's one pixel goes with every pixel of the other input."""
-        return self.by_value and self.inputs[0] > 1 and source.pixels == 1 < output.pixels
+        goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
+        return goes_with_all and source.pixels == 1 < output.pixels
 
 
 def required(value: T | None, stage: Stage, what: str) -> T:

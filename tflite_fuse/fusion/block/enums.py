@@ -57,6 +57,8 @@ class StageKind(IntEnum):
     """Back."""
     SOFTMAX = 27
     """Shares of one of all channels of a pixel."""
+    LSTM = 28
+    """Long short-term memory: pixels are steps in time. Its second input is its memory, see PERSISTENT."""
 
 
 class Storage(IntEnum):
@@ -76,6 +78,10 @@ class Storage(IntEnum):
     than the slot. Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest
     ones of the run before, which it does not read, and changes the number when all else is done: a run that fails
     leaves the state as it was. A block with a state runs in one tile.
+    One that no stage writes is the memory of an LSTM stage, which changes it step by step: a pixel of three channels
+    for each of the output's, behind a uint32 of 0. First the cell states, int16, then the last outputs, int8, less
+    their zero point modulo 256; so zeros are what a reset leaves. It moves on as steps are computed: a run that fails
+    leaves it at the step it had come to.
     """
 
 

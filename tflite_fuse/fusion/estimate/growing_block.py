@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.fusion.block.axes import PIXEL, AxisWindow, IntArray, covers
+from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
@@ -246,6 +247,9 @@ class GrowingBlock:
             # Its ring outlives the run; what leaves the block is a copy.
             self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
             self.stages += not inside
+        if stage is not None and KINDS[stage.kind].memory_bytes(demand.extent):
+            # It computes all steps in their order, and so do its readers.
+            self.usable = self.usable & self._is_whole(demand) & self.grid.is_whole(self.graph.tensors[self.driven])
         if not demand.consumers:
             return
         self.rings.follow(index, demand.consumers)
@@ -256,6 +260,11 @@ class GrowingBlock:
         if inside:
             self.scratch = self.scratch + self.rings.bytes(demand)
             return
+        self.usable = self.usable & self._is_whole(demand)
+
+    def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
+        """Under which tilings what is asked of a tensor is all of it."""
         rows = covers(demand.rows, self.grid.heights, demand.extent.height)
         columns = covers(demand.columns, self.grid.widths, demand.extent.width)
-        self.usable = self.usable & np.logical_and.outer(rows, columns)
+        whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)
+        return whole

@@ -208,7 +208,17 @@ class _Assembly:
         if lowered.stage.kind is StageKind.STATE:
             return self._remember(index, replace(lowered.stage, inputs=inputs), (height, width, channels))
         output = self._write(index, lowered.output, (height, width, channels))
+        inputs += self._memory(lowered.stage, output)
         return (replace(lowered.stage, inputs=inputs, output=output),)
+
+    def _memory(self, stage: Stage, output: int) -> tuple[int, ...]:
+        """The memory of a stage that keeps one."""
+        written = self.tensors[output]
+        nbytes = KINDS[stage.kind].memory_bytes(written)
+        if not nbytes:
+            return ()
+        self.tensors.append(BlockTensor(f"{written.name}/memory", 1, 1, nbytes, 0, Storage.PERSISTENT))
+        return (len(self.tensors) - 1,)
 
     def _remember(self, index: int, stage: Stage, shape: Shape) -> tuple[Stage, ...]:
         """A STATE, and the copy of it that is read outside of the block."""

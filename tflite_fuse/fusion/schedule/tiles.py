@@ -21,7 +21,7 @@ from tflite_fuse.fusion.block.axes import (
     needed,
     union,
 )
-from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows
+from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows, remembers
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.schedule.events import TileShape
 
@@ -95,12 +95,18 @@ class Tiles:
             raise BlockError("A block that keeps a state runs in one tile, as every new pixel is written once.")
         self.rows = Axis(block, split, 0, config.tile_height, self.one)
         self.columns = Axis(block, split, 1, config.tile_width, self.one)
+        for stage in split.spatial:
+            if remembers(stage, block.tensors) and not self._covers(stage.output):
+                raise BlockError(f"Steps of {block.tensors[stage.output].name} that nobody reads would be forgotten.")
         for index in other_outputs(block, split):
-            if not (self.rows.covers(index) and self.columns.covers(index)):
+            if not self._covers(index):
                 raise BlockError(
                     f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
                     f"{config.tile_width}; run the block in one tile."
                 )
+
+    def _covers(self, index: int) -> bool:
+        return self.rows.covers(index) and self.columns.covers(index)
 
     def classes(self) -> Iterator[tuple[TileShape, int]]:
         """Tiles that differ only in where they lie: their shape and how many there are."""

@@ -95,7 +95,8 @@ PAIRS = (
 
 def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
     """Whether an input of a stage is such a pixel."""
-    return kind in PAIRS and source.height * source.width == 1 < output.height * output.width
+    goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
+    return goes_with_all and source.height * source.width == 1 < output.height * output.width
 
 
 def looks(program: Program, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tflite_fuse.fusion.block.enums import Storage
+from tflite_fuse.fusion.block.enums import StageKind, Storage
 from tflite_fuse.proof.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, spans, tiles
 from tflite_fuse.proof.block.scratch import scratch_problems
 from tflite_fuse.proof.block.state import state_problems
@@ -95,6 +95,10 @@ def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[
         tensor = program.tensors[t]
         if tensor.storage == Storage.OUTPUT and not (rows.covers(t, tensor.height) and columns.covers(t, tensor.width)):
             yield f"output tensor {t} is left with holes"
+        if program.stages[s].kind == StageKind.LSTM:
+            whole = rows.covers(t, tensor.height) and columns.covers(t, tensor.width)
+            if not (whole and program.one_tile):
+                yield f"not all steps of tensor {t} are computed, each once"
         if is_source(program, s) and not program.one_tile:
             yield f"tiles ask the source of tensor {t} for pixels again"
 

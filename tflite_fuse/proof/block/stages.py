@@ -143,6 +143,10 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Differen
             left = view.constants.take(view.desc.weights_offset, len(meaning.left), "step after a reset")
             yield from _array_differences("value after a reset", np.frombuffer(meaning.left, np.int8), left)
             view.count("values after a reset", len(meaning.left))
+        elif meaning.rows:
+            rows = view.constants.take(view.desc.weights_offset, len(meaning.rows), "weights")
+            yield from _array_differences("weight", np.frombuffer(meaning.rows, np.int8), rows)
+            view.count("weights", len(meaning.rows))
         else:
             yield from _none("weights offset", view.desc.weights_offset)
         if meaning.weights is None:

@@ -25,13 +25,30 @@ def state_size(options: Options) -> int:
     )
 
 
+def is_memory(options: Options, t: int) -> bool:
+    """Whether a tensor is the last input of one LSTM, read by nobody else, which nobody writes."""
+    tensor = options.tensors[t]
+    readers = [
+        (stage.kind, n) for stage in options.stages for n, read in
+        enumerate(options.stage_inputs[stage.first_input :][: stage.input_count]) if read == t
+    ]  # fmt: skip
+    return tensor.storage == Storage.PERSISTENT and tensor.producer < 0 and readers == [(StageKind.LSTM, 1)]
+
+
 def state_problems(program: Program) -> Iterator[str]:
-    """STATE stages write rings that outlive the run, nothing else does; each lies behind the one before."""
+    """STATE stages write rings that outlive the run, nothing else does; memories are one pixel of three bytes a channel
+    of what their LSTM writes. Each lies behind the one before."""
     end = 0
     for t, tensor in enumerate(program.tensors):
         kept = tensor.storage == Storage.PERSISTENT
         written = tensor.producer >= 0 and program.stages[tensor.producer].kind == StageKind.STATE
-        if kept != written:
+        reader = next((s for s, inputs in enumerate(program.inputs) if t in inputs[1:]), -1)
+        memory = kept and tensor.producer < 0 and reader >= 0 and program.stages[reader].kind == StageKind.LSTM
+        if memory:
+            wanted = (1, 1, 3 * program.tensors[program.stages[reader].output].channels, 0)
+            if (tensor.height, tensor.width, tensor.channels, tensor.zero_point) != wanted:
+                yield f"tensor {t} is no memory of {wanted[2]} bytes"
+        elif kept != written:
             yield f"tensor {t} has storage {tensor.storage} and is {'' if written else 'not '}the output of a STATE"
         if not kept:
             continue

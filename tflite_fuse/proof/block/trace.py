@@ -16,6 +16,7 @@ from tflite_fuse.proof.block.options import Options
 from tflite_fuse.proof.block.regions import PAIRS, SPREADING, Program, program_of
 from tflite_fuse.proof.block.replay import ScheduleProof, replay
 from tflite_fuse.proof.block.stages import Difference, StageView, constant_differences, geometry_differences
+from tflite_fuse.proof.block.state import is_memory
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.original.meaning import Meaning, with_padding
 from tflite_fuse.proof.original.meanings import lookups, meaning_of, real_pairs
@@ -24,6 +25,7 @@ from tflite_fuse.proof.original.values import Original
 _ARITIES = {
     **dict.fromkeys(PAIRS, (2, 2)),
     StageKind.CONCATENATION: (1, 255),
+    StageKind.LSTM: (2, 2),
     StageKind.SOURCE: (0, 0),
 }
 """Least and most inputs of a stage; one where nothing is said."""
@@ -153,7 +155,7 @@ def _form_problems(options: Options) -> Iterator[str]:
     if not 0 <= options.header.driven < len(tensors) or not 0 <= options.header.spatial_stages <= len(stages):
         yield "the header names a tensor or stage that does not exist"
     for t, tensor in enumerate(tensors):
-        yield from _tensor_problems(t, tensor, writers.get(t, NONE))
+        yield from _tensor_problems(t, tensor, writers.get(t, NONE), is_memory(options, t))
         sourced = t in writers and stages[writers[t]].kind == StageKind.SOURCE
         ring = tensor.storage in (Storage.SCRATCH, Storage.PERSISTENT)
         real, inside = _is_real(options, t, sourced), ring and not sourced
@@ -172,7 +174,7 @@ def _is_real(options: Options, t: int, sourced: bool) -> bool:
     return bool(of_floats) and all(of_floats)
 
 
-def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
+def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> Iterator[str]:
     if tensor.storage not in tuple(Storage):
         yield f"tensor {t} has storage {tensor.storage}"
     extents = tensor.height, tensor.width, tensor.channels
@@ -181,7 +183,7 @@ def _tensor_problems(t: int, tensor: TensorDesc, writer: int) -> Iterator[str]:
     if tensor.producer != writer:
         yield f"tensor {t} names stage {tensor.producer} as its writer instead of {writer}"
     written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)
-    if written != (writer != NONE):
+    if written != (writer != NONE) and not memory:
         yield f"tensor {t} has storage {tensor.storage} and is {'not ' if writer == NONE else ''}written"
 
 
@@ -212,7 +214,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     kind = StageKind(desc.kind)
     if kind is StageKind.SOURCE:
         return
-    inputs = program.inputs[s]
+    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # its memory holds nobody's bytes
     if any(t not in trace.values for t in inputs):
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]

@@ -41,6 +41,7 @@ class Meaning:
         pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills, or of those of earlier runs after a
             reset of a STATE.
         first: what those hold in the first run of all, empty for ``pad``.
+        rows: weights of an LSTM as they are stored.
         left: what a reset leaves of every step of a STATE, empty for ``pad``.
         folds: whether zeros around its input may become its own padding.
     """
@@ -69,6 +70,7 @@ class Meaning:
     pad: int | None = None
     first: bytes = b""
     left: bytes = b""
+    rows: bytes = b""
     folds: bool = False
 
     @property

@@ -14,6 +14,7 @@ from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.reals import border_table, is_real, pair_table
 from tflite_fuse.proof.original.values import Original, Step
+from tflite_fuse.proof.streaming import recurrent
 from tflite_fuse.proof.streaming.mixes import mix_meaning
 from tflite_fuse.proof.streaming.states import state_meaning
 
@@ -97,4 +98,5 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "SUB": without_weights.subtract,
     "TRANSPOSE": larger.planes,
     "TRANSPOSE_CONV": larger.transposed_convolution,
+    recurrent.LSTM: recurrent.lstm,
 }

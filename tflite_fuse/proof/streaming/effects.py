@@ -10,7 +10,7 @@ from tflite_fuse.proof.streaming.states import States
 
 def droppable(states: States) -> frozenset[int]:
     """Operators of the original that blocks may stand for."""
-    return frozenset().union(states.once, *(state.steps for state in states.found))
+    return frozenset().union(states.once, states.recurrent, *(state.steps for state in states.found))
 
 
 def dropped_graphs(original: Original, states: States, dropped: Collection[int]) -> tuple[set[int], list[str]]:

@@ -20,6 +20,7 @@ from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph
 from tflite_fuse.proof.moves import parts_of
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
+from tflite_fuse.proof.streaming.recurrent import LSTM, lstm
 
 Name = tuple[object, ...]
 Numbers = npt.NDArray[np.int64]
@@ -73,21 +74,26 @@ class States:
 
     Attributes:
         found: them.
+        recurrent: operators with states of their own, which a block may keep, by their place.
         once: for each CALL_ONCE that may go when all the states it initializes are in blocks: its subgraph.
     """
 
     found: tuple[State, ...] = ()
     once: Mapping[int, int] = field(default_factory=dict)
+    recurrent: frozenset[int] = frozenset()
 
 
 def find_states(original: Original) -> States:
     """The states, each added to the original as a step from new steps to window."""
     model = original.model
+    lstms = frozenset(
+        place for place, step in enumerate(original.steps) if step.name == LSTM and lstm(original, step) is not None
+    )
     native = list(_native_states(original))
     for each in native:
         _add_step(original, each)
     if not any(step.name == "VAR_HANDLE" for step in original.steps):
-        return States(tuple(native))
+        return States(tuple(native), recurrent=lstms)
     places = _places(model, model.main)
     beside = [_places(model, graph) for graph in model.subgraphs[1:]]
     once = _initializers(model)
@@ -107,7 +113,7 @@ def find_states(original: Original) -> States:
             for place in by:
                 only[place].discard(name)
             _add_step(original, state)
-    return States((*native, *found), {place: graph for place, graph in once.items() if not only[place]})
+    return States((*native, *found), {place: graph for place, graph in once.items() if not only[place]}, lstms)
 
 
 def _add_step(original: Original, state: State) -> None:

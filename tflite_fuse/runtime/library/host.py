@@ -59,7 +59,9 @@ class _Source(ctypes.Structure):
 class _Io(ctypes.Structure):
     """``tflite_fuse_io``."""
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("inputs", "outputs", "externals", "sources", "scratch"))
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("inputs", "outputs", "externals", "sources", "scratch", "state")
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class HostLibrary:
             return self._prepare(_Block(), memory, options, constants)
 
     def operand_sizes(self, options: bytes, constants: bytes) -> dict[str, list[int]]:
-        """Bytes of every operand of a sound block: lists for input, output, external, source; one number for scratch.
+        """Bytes of every operand of a sound block: lists for input, output, external, source; one number for scratch
+        and for state.
 
         Raises:
             BlockError: the library refuses the block.
@@ -88,7 +91,8 @@ class HostLibrary:
             self._check(self._prepare(block, memory, options, constants))
             kinds = {"input": _INPUT, "output": _OUTPUT, "external": _EXTERNAL, "source": _SOURCE}
             sizes = {name: self._sizes(block, kind) for name, kind in kinds.items()}
-            return {**sizes, "scratch": [self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block))]}
+            own = {"scratch": self.functions.tflite_fuse_scratch_bytes, "state": self.functions.tflite_fuse_state_bytes}
+            return {**sizes, **{name: [size(ctypes.byref(block))] for name, size in own.items()}}
 
     def _prepare(self, block: _Block, memory: _Memory, options: bytes, constants: bytes) -> int:
         where = memory.copy(options), len(options), memory.copy(constants), len(constants)
@@ -103,7 +107,10 @@ class HostLibrary:
         sources: Sequence[PixelSource] = (),
         overlap: int | None = None,
     ) -> list[Int8Array]:
-        """As ``run_block``. ``overlap``: the first output lies this many bytes below the first input, maybe over it."""
+        """As ``run_block``; a state is what it is before the first run.
+
+        ``overlap``: the first output lies this many bytes below the first input, maybe over it.
+        """
         block = _Block()
         with _Memory() as memory:
             self._check(self._prepare(block, memory, options, constants))
@@ -131,6 +138,7 @@ class HostLibrary:
                 memory.pointers(given[_EXTERNAL]),
                 readers.address,
                 memory.junk(self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block))),
+                memory.copy(bytes(self.functions.tflite_fuse_state_bytes(ctypes.byref(block)))),
             )
             status = self.functions.tflite_fuse_invoke(ctypes.byref(block), ctypes.byref(io))
             if readers.error is not None:

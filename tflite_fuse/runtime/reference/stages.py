@@ -51,6 +51,8 @@ def run_block_tensors(
     for index, tensor in enumerate(block.tensors):
         if tensor.storage is Storage.EXTERNAL:
             values[index] = _whole(tensor, external)
+        elif tensor.storage is Storage.PERSISTENT:  # Memories are empty; what STATE stages write comes over the others.
+            values[index] = np.zeros((1, tensor.height, tensor.width, tensor.channels), np.int8)
     for stage in block.stages:
         output = block.tensors[stage.output]
         if stage.kind is StageKind.SOURCE:

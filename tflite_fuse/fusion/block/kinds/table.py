@@ -26,6 +26,7 @@ from tflite_fuse.fusion.block.kinds.softmax import SOFTMAX
 from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
+from tflite_fuse.fusion.block.kinds.weighted.lstm import LSTM
 from tflite_fuse.fusion.block.kinds.weighted.transposed import TRANSPOSE_CONV
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
@@ -60,6 +61,7 @@ KINDS: Mapping[StageKind, Kind] = {
         SPACE_TO_DEPTH,
         DEPTH_TO_SPACE,
         SOFTMAX,
+        LSTM,
     )
 }
 
@@ -78,6 +80,11 @@ def input_windows(stage: Stage, tensors: Tensors) -> tuple[Windows, ...]:
     kind, usual = KINDS[stage.kind], stage_windows(stage)
     output = tensors[stage.output]
     return tuple((SPOT, SPOT) if kind.repeats(tensors[index], output) else usual for index in stage.inputs)
+
+
+def remembers(stage: Stage, tensors: Tensors) -> bool:
+    """Whether its last input is the memory it keeps."""
+    return KINDS[stage.kind].memory_bytes(tensors[stage.output]) > 0
 
 
 def accumulates(stage: Stage, tensors: Tensors) -> bool:

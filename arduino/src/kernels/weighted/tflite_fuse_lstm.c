@@ -1,0 +1,137 @@
+/* Long short-term memory: pixels are steps in time, computed in their order, and each is told what the one before left. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
+#include "../../executor/tflite_fuse_checks.h"
+#include "../tflite_fuse_requantize.h"
+
+enum { INPUT_GATE, FORGET_GATE, CELL_GATE, OUTPUT_GATE, GATES };
+enum { STEPS = 256, SCALES = 2 * GATES + 3 };
+
+typedef struct {
+  int32_t multiplier, shift;
+} scale;
+
+typedef struct {
+  scale of_gates[GATES][2]; /* of sums over the input, and over the last output */
+  scale forgotten, learned, shown;
+  int32_t curve_multiplier, curve_shift, clip, zero_point;
+  uint16_t sigmoid[STEPS];
+} lstm_table; /* and behind it int32 biases[GATES][2][channels] */
+
+static int32_t to_int16(int32_t value) {
+  return tflite_fuse_min(tflite_fuse_max(value, INT16_MIN), INT16_MAX);
+}
+
+static int32_t multiplied(int32_t value, const scale* by) {
+  return tflite_fuse_multiply(value, by->multiplier, by->shift);
+}
+
+static int32_t scaled(int32_t value, const scale* by) { return to_int16(multiplied(value, by)); }
+
+/* Values are those stored plus an offset, modulo 256. */
+static int32_t dot(int32_t sum, const int8_t* values, int32_t offset, const int8_t* weights, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    sum = tflite_fuse_mac(sum, (int8_t)(values[i] + offset), weights[i]);
+  }
+  return sum;
+}
+
+/* The sigmoid or the hyperbolic tangent of 4096ths, times 3, in 2^15ths: that of twice as many is a sigmoid stretched.
+ * Both are symmetric, and straight between the entries of the table. */
+static int32_t curve_of(const lstm_table* table, int32_t value, bool is_tanh) {
+  const int32_t bits = is_tanh ? 8 : 9;
+  const uint32_t number = (uint32_t)(value < 0 ? -value : value), step = number >> bits;
+  uint32_t above = is_tanh ? UINT32_C(65535) << 8 : UINT32_C(65534) << 9;
+  if (step < STEPS - 1) {
+    const uint32_t low = table->sigmoid[step], part = number & ((UINT32_C(1) << bits) - 1);
+    above = (low << bits) + part * (table->sigmoid[step + 1] - low);
+  }
+  int32_t height = (int32_t)above - (INT32_C(1) << (15 + bits));
+  height = value < 0 ? ~height : height;
+  return is_tanh ? (height + (1 << 7)) >> 8 : (height + (1 << 24) + (1 << 9)) >> 10;
+}
+
+/* One step of a channel: its cell state moves on, and the new output is returned. */
+static int8_t step_of(const tflite_fuse_call* call, const int8_t* input, const int8_t* last, int16_t* cell, int32_t c) {
+  const lstm_table* table = call->table;
+  const int32_t channels = call->output->channels, depth = call->inputs[0]->channels;
+  const int32_t* bias = (const int32_t*)(const void*)(table + 1) + c;
+  const int8_t* weights = call->weights + (size_t)c * (size_t)(depth + channels);
+  int32_t gates[GATES];
+  for (int32_t g = 0; g < GATES; ++g) {
+    const int32_t seen = dot(bias[0], input, 0, weights, depth);
+    const int32_t known = dot(bias[channels], last, table->zero_point, weights + depth, channels);
+    const int32_t sum = 3 * to_int16(scaled(seen, &table->of_gates[g][0]) + scaled(known, &table->of_gates[g][1]));
+    gates[g] = curve_of(table, sum, g == CELL_GATE);
+    bias += 2 * channels;
+    weights += (size_t)channels * (size_t)(depth + channels);
+  }
+  const int32_t state = to_int16(scaled(gates[FORGET_GATE] * *cell, &table->forgotten) +
+                                 scaled(gates[INPUT_GATE] * gates[CELL_GATE], &table->learned));
+  *cell = (int16_t)tflite_fuse_max(tflite_fuse_min(state, table->clip), -table->clip);
+  const int32_t shift = table->curve_shift;
+  const int32_t shown = curve_of(table, (*cell * table->curve_multiplier + ((1 << shift) >> 1)) >> shift, true);
+  const tflite_fuse_range range = {table->zero_point, call->stage->activation_min, call->stage->activation_max};
+  return tflite_fuse_fit(multiplied(shown * gates[OUTPUT_GATE], &table->shown), range);
+}
+
+static void lstm(const tflite_fuse_call* call) {
+  const lstm_table* table = call->table;
+  const int32_t channels = call->output->channels;
+  for (int32_t i = 0; i < call->count; ++i) {
+    int16_t* cells = (int16_t*)(void*)call->windows[1][i];
+    int8_t* last = (int8_t*)(cells + channels);
+    int8_t* output = call->outputs[i];
+    for (int32_t c = 0; c < channels; ++c) {
+      output[c] = step_of(call, call->windows[0][i], last, cells + c, c);
+    }
+    for (int32_t c = 0; c < channels; ++c) {
+      last[c] = (int8_t)(output[c] - table->zero_point);
+    }
+  }
+}
+
+/* Its second input is a memory of a size that fits. */
+static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
+  return memory->storage == TFLITE_FUSE_STORAGE_PERSISTENT && memory->producer == TFLITE_FUSE_NONE &&
+         memory->channels == 3 * block->tensors[stage->output].channels;
+}
+
+static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
+  const int64_t row = (int64_t)input->channels + output->channels;
+  return is_packed(stage) ? -1 : tflite_fuse_bounded(row, (int64_t)output->channels * GATES);
+}
+
+static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                           int64_t room) {
+  (void)stage;
+  const lstm_table* found = table;
+  const int64_t biases = (int64_t)output->channels * 2 * GATES * (int64_t)sizeof(int32_t);
+  if (room < (int64_t)sizeof(lstm_table) + biases || !within(found->curve_multiplier, 1, INT16_MAX) ||
+      !within(found->curve_shift, 0, 30) || !within(found->clip, 1, -INT16_MIN) ||
+      !within(found->zero_point, INT8_MIN, INT8_MAX)) {
+    return false;
+  }
+  const scale* scales = found->of_gates[0];
+  for (int32_t i = 0; i < SCALES; ++i) {
+    if (scales[i].multiplier == INT32_MIN || !within(scales[i].shift, -31, 30)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const tflite_fuse_entry tflite_fuse_kind_lstm = {
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .operands = 2,
+    .keeps_extent = true,
+    .fits = has_memory,
+    .weight_bytes = weight_bytes,
+    .table_is_sound = table_is_sound,
+    .compute = lstm,
+};
