@@ -6,18 +6,15 @@
 
 /* total + the products of `count` values and weights */
 static inline int32_t add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
-  while (count > 0) {
 #if TFLITE_FUSE_DSP
-    if (count >= 4) {
-      const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
-      total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
-      total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
-      count -= 4, value += 4, weight += 4;
-      continue;
-    }
+  for (; count >= 4; count -= 4, value += 4, weight += 4) {
+    const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
+    total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
+    total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
+  }
 #endif
+  for (; count > 0; --count) {
     total = tflite_fuse_mac(total, *value++, *weight++);
-    --count;
   }
   return total;
 }
