@@ -96,13 +96,15 @@ def driver(generation: int) -> Path:
 
 @dataclass(frozen=True)
 class FakeTensor:
-    """A tensor of the scenario: ``data`` if it is a constant; ``arena`` if it gets memory before the first run."""
+    """A tensor of the scenario: ``data`` if it is a constant; ``arena`` if it gets memory before the first run, which a
+    ``variable`` keeps."""
 
     shape: tuple[int, ...]
     data: bytes | None = None
     content: bytes = b""
     type: int = INT8
     arena: bool = True
+    variable: bool = False
 
     def line(self) -> str:
         size = 4 if self.type == FLOAT32 else 1
@@ -111,6 +113,8 @@ class FakeTensor:
         where = "none"
         if self.data is not None:
             where = f"const {_hex(self.data)}"
+        elif self.variable:
+            where = f"variable {size}"
         elif self.arena:
             where = f"arena {size} {_hex(self.content)}"
         return f"tensor {self.type} {len(self.shape)} {' '.join(map(str, self.shape))} {where}"

@@ -2,7 +2,7 @@
 //
 //     persistent BYTES          what AllocatePersistentBuffer can give
 //     options HEX | -           custom options
-//     tensor TYPE RANK EXTENT... (const HEX | arena BYTES HEX | none)      in the order of their indices
+//     tensor TYPE RANK EXTENT... (const HEX | arena BYTES HEX | variable BYTES | none)      in the order of their indices
 //     inputs COUNT INDEX...
 //     outputs COUNT INDEX...
 //     external HEX              an input outside the arena, handed over with the external context
@@ -11,6 +11,9 @@
 //     foreign                   the external context is something else
 //     failing                   the source reports an error
 //     runs COUNT
+//     interpreters COUNT        run in turn, each with variables of its own
+//     counting                  run R of interpreter I is given R + 16 I more in every byte of the arena
+//     reset RUN                 of the first interpreter, before that run: variables are filled with zeros
 // Every tensor has memory of exact size from the allocator; those in the arena get theirs behind Prepare.
 #include <cstdlib>
 #include <iostream>
@@ -127,7 +130,9 @@ int Play() {
   std::vector<Image> images;
   std::vector<tflite_fuse_source> sources;
   bool registered = false, foreign = false;
-  int runs = 1;
+  std::vector<std::pair<size_t, size_t>> variables;
+  int runs = 1, interpreters = 1, reset = -1;
+  bool counting = false;
   std::string word, text;
   images.reserve(16);
   while (std::cin >> word) {
@@ -155,6 +160,10 @@ int Play() {
         Bytes content = FromHex(text);
         content.resize(bytes, 0xA5);
         later.push_back(std::make_pair(tensors.size(), content));
+      } else if (word == "variable") {
+        size_t bytes;
+        std::cin >> bytes;
+        variables.push_back(std::make_pair(tensors.size(), bytes));
       }
       tensors.push_back(tensor);
     } else if (word == "inputs") {
@@ -189,6 +198,12 @@ int Play() {
       images.back().failing = true;
     } else if (word == "runs") {
       std::cin >> runs;
+    } else if (word == "interpreters") {
+      std::cin >> interpreters;
+    } else if (word == "reset") {
+      std::cin >> reset;
+    } else if (word == "counting") {
+      counting = true;
     }
   }
   node.inputs = &inputs;
@@ -211,13 +226,34 @@ int Play() {
   std::printf("register %d\n", static_cast<int>(tflite_fuse_register(resolver)));
   std::printf("register again %d\n", static_cast<int>(tflite_fuse_register(resolver)));
   const FakeRegistration* registration = resolver.FindOp("TFLITE_FUSE");
-  node.user_data =
-      registration->init(&context, static_cast<const char*>(node.custom_initial_data), node.custom_initial_data_size);
-  const int prepared = registration->prepare(&context, &node);
-  std::printf("prepare %d\n", prepared);
-  for (int run = 0; run < runs && prepared == 0; ++run) {
+  std::vector<void*> blocks;
+  std::vector<std::vector<uint8_t*>> remembered(interpreters);
+  int prepared = 0;
+  for (int each = 0; each < interpreters && prepared == 0; ++each) {
+    blocks.push_back(
+        registration->init(&context, static_cast<const char*>(node.custom_initial_data), node.custom_initial_data_size));
+    for (size_t i = 0; i < variables.size(); ++i) {
+      remembered[each].push_back(Exactly(Bytes(variables[i].second, 0)));
+    }
+    node.user_data = blocks.back();
+    prepared = registration->prepare(&context, &node);
+    std::printf("prepare %d\n", prepared);
+  }
+  for (int turn = 0; turn < runs * interpreters && prepared == 0; ++turn) {
+    const int run = turn / interpreters, each = turn % interpreters;
+    node.user_data = blocks[each];
     for (size_t i = 0; i < later.size(); ++i) {
-      tensors[later[i].first].data.raw = Exactly(later[i].second);
+      Bytes content = later[i].second;
+      for (size_t byte = 0; counting && byte < content.size(); ++byte) {
+        content[byte] = static_cast<uint8_t>(content[byte] + run + 16 * each);
+      }
+      tensors[later[i].first].data.raw = Exactly(content);
+    }
+    for (size_t i = 0; i < variables.size(); ++i) {
+      tensors[variables[i].first].data.raw = remembered[each][i];
+      if (run == reset && each == 0) {
+        std::memset(remembered[each][i], 0, variables[i].second);
+      }
     }
     const int status = registration->invoke(&context, &node);
     std::printf("invoke %d\n", status);
