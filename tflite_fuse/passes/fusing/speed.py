@@ -19,9 +19,9 @@ TRIED = 16
 FAR_ABOVE = 4
 """Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
 
-FAIR_PRICE = 2
+FAIR_PRICE = 0.6
 """Unasked, an arena grows by at most so many times the share of instructions that saves: 512 bytes are half of the
-smallest arenas, and not worth a hundredth of the time."""
+smallest arenas, and five hundredths of them are not worth two hundredths of the time."""
 
 WORTH_SAYING = 1 / 10
 """Share of the predicted instructions worth a word about the RAM that would save them."""
