@@ -1,6 +1,9 @@
 /* A worker of a split as firmware of an emulated board: its fragment in flash, its buffer, a serial line to the coordinator.
  *
  * The generated fragment.h defines `fragment`, `fragment_end` and `buffer`. */
+#ifdef MEASURE_STACK
+#include "report.h"
+#endif
 #include "device.h"
 #include "link/tflite_fuse_serial.h"
 
@@ -51,7 +54,7 @@ static int read_line(void* user, void* data, size_t bytes) {
   return (int)count;
 }
 
-static int write_line(void* user, const void* data, size_t bytes) {
+static int write_bytes_of_line(void* user, const void* data, size_t bytes) {
   size_t count = 0;
   (void)user;
   while (count < bytes && (line->state & SENDING_FULL) == 0) {
@@ -59,6 +62,27 @@ static int write_line(void* user, const void* data, size_t bytes) {
   }
   return (int)count;
 }
+
+#ifdef MEASURE_STACK
+/* Of worker, link and line, packets of 48 bytes included. */
+enum {
+  LINK = sizeof(tflite_fuse_worker) + sizeof(tflite_fuse_node) + sizeof(tflite_fuse_session) + sizeof(tflite_fuse_transport),
+  STATE = LINK + sizeof(tflite_fuse_uart) + sizeof(tflite_fuse_serial) + TFLITE_FUSE_SERIAL_BYTES(48)
+};
+
+/* Tells the most bytes of stack that worker, link and line took, and how many inferences that includes. */
+static void serve_and_measure(tflite_fuse_node* node) {
+  static uint32_t most, inferences;
+  paint_stack();
+  (void)tflite_fuse_node_serve(node, 20);
+  const uint32_t used = stack_used();
+  if (used > most || node->inferences > inferences) {
+    most = used > most ? used : most;
+    inferences = node->inferences;
+    write_line("stack ", most, inferences, STATE);
+  }
+}
+#endif
 
 int main(void) {
   static _Alignas(4) uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
@@ -68,7 +92,7 @@ int main(void) {
   static _Alignas(4) uint8_t packets[TFLITE_FUSE_SERIAL_BYTES(240)];
   static tflite_fuse_serial serial;
   static tflite_fuse_transport transport;
-  const tflite_fuse_uart uart = {NULL, read_line, write_line, microseconds, sleep, NULL};
+  const tflite_fuse_uart uart = {NULL, read_line, write_bytes_of_line, microseconds, sleep, NULL};
   line->divider = FASTEST;
   line->control = SEND_RECEIVE_AND_TELL;
   prepare_to_sleep();
@@ -81,6 +105,10 @@ int main(void) {
   (void)tflite_fuse_serial_open(&serial, &uart, packets, sizeof(packets), &transport);
   tflite_fuse_node_open(&node, &worker, &transport, frame, &session, 1);
   for (;;) {
+#ifdef MEASURE_STACK
+    serve_and_measure(&node);
+#else
     (void)tflite_fuse_node_serve(&node, 1000);
+#endif
   }
 }

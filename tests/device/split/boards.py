@@ -29,13 +29,13 @@ def board() -> Target:
     return replace(target, link=small.replace("data_length=0x400000", f"data_length={RAM:#x}"))
 
 
-def firmware(fragment: bytes, folder: Path) -> Path:
+def firmware(fragment: bytes, folder: Path, target: Target | None = None, flags: str = "-O2") -> Path:
     """What is flashed on a board: library, link, fragment. Raises RuntimeError: it does not fit the board's memory."""
     folder.mkdir(parents=True, exist_ok=True)
     size = max(1, decode(fragment).header.buffer_bytes)
     lines = [binary(folder, "fragment", fragment), f"static _Alignas(16) uint8_t buffer[{size}];"]
     (folder / "fragment.h").write_text("\n".join(lines) + "\n")
-    return link(board(), HERE / "board.c", folder, "-O2")
+    return link(target or board(), HERE / "board.c", folder, flags)
 
 
 @dataclass
@@ -52,17 +52,18 @@ class Boards:
 
 
 @contextmanager
-def running(fragments: Fragments, folder: Path) -> Iterator[Boards]:
-    """A board for every worker that has something to do, until the end of the block."""
+def running(fragments: Fragments, folder: Path, target: Target | None = None, flags: str = "-O2") -> Iterator[Boards]:
+    """A board for every worker that has something to do, until the end of the block. What it writes is in ``told``."""
     with ExitStack() as stack:
         addresses, processes = dict[int, str](), dict[int, subprocess.Popen[bytes]]()
         for number, fragment in enumerate(fragments.workers):
             if not decode(fragment).steps:
                 continue
-            elf, port = firmware(fragment, folder / str(number)), _free_port()
+            elf, port = firmware(fragment, folder / str(number), target, flags), _free_port()
             command = [*_EMULATOR.split(), "enable=on,target=native", "-serial"]
             command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            said = stack.enter_context((folder / str(number) / "told").open("wb"))
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
             stack.callback(_end, process)
             processes[number], addresses[number] = process, f"socket://127.0.0.1:{port}"
         for number, address in addresses.items():

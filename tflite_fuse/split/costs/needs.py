@@ -28,10 +28,10 @@ SIGNATURE_BYTES = 16
 """Of a message, where there is a key."""
 
 STACK_BYTES = 2560
-"""Of the device library's worker, whatever it does: the tests measure it on an emulated Cortex-M7."""
+"""Of the device library's worker with its link, whatever they do: the tests measure it on an emulated Cortex-M7."""
 
 STATE_BYTES = 512
-"""What a worker remembers between two calls, its link included."""
+"""What a worker remembers between two calls, its link and a serial line's packets of 48 bytes included."""
 
 WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + SIGNATURE_BYTES + STACK_BYTES + STATE_BYTES
 """RAM of the worker itself: a message, which comes or goes, stack and state. What the board's network takes comes on
