@@ -42,7 +42,8 @@ static void run(const tflite_fuse_block* block, uint8_t flags) {
   const tflite_fuse_operand kinds[] = {TFLITE_FUSE_INPUT, TFLITE_FUSE_OUTPUT, TFLITE_FUSE_EXTERNAL};
   void* memory[3][MOST_OPERANDS] = {{NULL}};
   tflite_fuse_source sources[MOST_OPERANDS];
-  size_t total = (size_t)tflite_fuse_scratch_bytes(block);
+  const size_t state_bytes = (size_t)tflite_fuse_state_bytes(block);
+  size_t total = (size_t)tflite_fuse_scratch_bytes(block) + state_bytes;
   const int32_t source_count = tflite_fuse_operand_count(block, TFLITE_FUSE_SOURCE);
   void* shared = NULL;
   if (source_count > MOST_OPERANDS) return;
@@ -83,9 +84,17 @@ static void run(const tflite_fuse_block* block, uint8_t flags) {
   fail_after = (flags & 4) != 0 ? 3 : INT32_MAX;
   {
     void* scratch = exact(NULL, (size_t)tflite_fuse_scratch_bytes(block));
+    void* state = exact(NULL, state_bytes); /* what no run left there */
     tflite_fuse_io io = {(const int8_t* const*)memory[0], (int8_t* const*)memory[1], (const int8_t* const*)memory[2],
-                         sources, scratch};
+                         sources, scratch, state};
+    if ((flags & 32) != 0) memset(state, 0, state_bytes);
     (void)tflite_fuse_invoke(block, &io);
+    if (state_bytes != 0) {
+      (void)tflite_fuse_invoke(block, &io);
+      tflite_fuse_reset(block, state);
+      (void)tflite_fuse_invoke(block, &io);
+    }
+    free(state);
     free(scratch);
   }
   if (shared != NULL) memory[0][0] = NULL;

@@ -7,13 +7,19 @@ import functools
 import shutil
 import struct
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import tflite_fuse
 from scripts.fuzzing import libfuzzer
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import plan
 from tflite_fuse.fusion.encoding.encode import encode
+from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.model import load_model
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.zoo.networks import keyword_network, temporal_network
 
 _SEEDS = 60
 _LONGEST = 8192
@@ -28,7 +34,7 @@ def _folder() -> Path:
 
 
 def _write_seeds(folder: Path) -> None:
-    """Sound blocks of every kind, with inputs in the arena, outside it and streamed."""
+    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, and such that keep a state."""
     folder.mkdir(parents=True)
     for number in range(_SEEDS):
         rng = Random(number)
@@ -36,6 +42,18 @@ def _write_seeds(folder: Path) -> None:
         encoded = encode(block, plan(block, random_config(rng, block)))
         head = struct.pack("<B3xI", number % 16, len(encoded.options))
         (folder / str(number)).write_bytes(head + encoded.options + encoded.constants)
+    for number, (options, constants) in enumerate(_remembering()):
+        head = struct.pack("<B3xI", number % 4 + 32 * (number % 2), len(options))
+        (folder / f"state {number}").write_bytes(head + options + constants)
+
+
+def _remembering() -> Iterator[tuple[bytes, bytes]]:
+    """Options and constants of the blocks of small streams."""
+    for hop in (1, 2, 3):
+        for window in (temporal_network((1, 2), 3, 4), keyword_network(25, 6, 4, 1, 2)):
+            data = tflite_fuse.rewrite(serialize_model(window), stream_time=hop, verify=False).model
+            for plan_ in blocks_in(load_model(data)).values():
+                yield plan_.encoded.options, plan_.encoded.constants
 
 
 def _flags(bits: int) -> tuple[str, ...]:
