@@ -177,6 +177,14 @@ def test_a_computer_may_be_the_coordinator(tmp_path: Path) -> None:
     assert "tflite_fuse_line<48> line(Serial);" in (tmp_path / "project" / "src" / "a" / "main.cpp").read_text()
 
 
+def test_a_coordinator_with_an_address_has_it(tmp_path: Path) -> None:
+    devices = WORKER.format("a", "cortex-m7") + '[coordinator]\naddress = "192.168.1.9:0"\n'
+    export_split(split(tmp_path, devices, "--strategy", "paper"), tmp_path / "project", "platformio")
+    program = (tmp_path / "project" / "src" / "coordinator" / "main.cpp").read_text()
+    assert "Ethernet.begin(IPAddress(192, 168, 1, 9)," in program
+    assert '{0, "0/192.168.1.10:7000", "192.168.1.10:7000"}' in program
+
+
 DIRECT = '[[link]]\nbetween = ["a", "b"]\n'
 
 

@@ -12,7 +12,11 @@ from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _INCLUDED_PATH = re.compile(rb'(?<=#include ")[./a-z]+/(?=tflite_fuse)')
-_OF_SPLITS = ("worker/", "link/", *(f"tflite_fuse_{name}." for name in ("worker", "link", "coordinator", "arduino")))
+_OF_SPLITS = (
+    "worker/",
+    "link/",
+    *(f"tflite_fuse_{name}." for name in ("worker", "link", "key", "coordinator", "arduino")),
+)
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)

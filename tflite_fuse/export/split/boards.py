@@ -126,7 +126,8 @@ def places_of(deployment: Deployment) -> tuple[Place, ...]:
         return tuple(workers)
     _check_operators(deployment)
     found = _board(device, "teensy41" if any(each.way is not Way.WIFI for each in workers) else _USUAL)
-    return (*_lined(workers, found), Place(COORDINATOR, device.name, names[-1], found, found.way))
+    host = _host_and_port(device)[0] if device.address else ""
+    return (*_lined(workers, found), Place(COORDINATOR, device.name, names[-1], found, found.way, host))
 
 
 def _worker(device: Device, number: int, env: str) -> Place:
@@ -140,10 +141,14 @@ def _worker(device: Device, number: int, env: str) -> Place:
         )
     if not device.address:
         return Place(number, device.name, env, board, board.way, f"192.168.1.{_FIRST_HOST + number % 200}")
+    return Place(number, device.name, env, board, board.way, *_host_and_port(device))
+
+
+def _host_and_port(device: Device) -> tuple[str, int]:
     host, port = parse_address(device.address, f"the address of {device.name!r}")
     if not re.fullmatch(r"[A-Za-z0-9.-]{1,50}", host):
         raise UsageError(f"the address of {device.name!r} is {device.address!r}, which no board can look up")
-    return Place(number, device.name, env, board, board.way, host, port)
+    return host, port
 
 
 def _board(device: Device, usual: str) -> Board:

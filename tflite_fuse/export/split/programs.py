@@ -294,7 +294,7 @@ def coordinator_program(
         names=", ".join(f'"{comment(name)}"' for name in all_names),
         dials=f"static const tflite_fuse_dial dials[] = {{{pairs}}};\n" if dials else "",
         workers=len(workers),
-        join=_join(way, ""),
+        join=_join(way, place.host if place.is_numeric else ""),
         begin="".join(begin),
         way_count=len(ways),
         dial_list=f"dials, {len(dials)}" if dials else "nullptr, 0",
