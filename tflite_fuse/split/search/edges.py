@@ -79,14 +79,23 @@ class Edge:
 
 
 def cuts(network: Network) -> tuple[int, ...]:
-    """Places with at most one value alive, 0 and the end included."""
+    """Places with at most one value alive, 0 and the end included.
+
+    Where one stays alive over several places, the first of them: an edge between two would hand on what it neither
+    reads nor writes, as behind a node whose output is the model's and nobody's else.
+    """
     count = len(network.nodes)
-    live = [0] * (count + 1)
+    live: list[list[int]] = [[] for _ in range(count + 1)]
     for value, readers in enumerate(network.readers):
         if value not in network.inputs and readers:
             for place in range(network.writer[value] + 1, readers[-1] + 1):
-                live[place] += 1
-    return tuple(place for place in range(count + 1) if live[place] <= 1)
+                live[place].append(value)
+    found, before = list[int](), list[int]()
+    for place, values in enumerate(live):
+        if len(values) <= 1 and (not values or values != before):
+            found.append(place)
+            before = values
+    return tuple(found)
 
 
 class EdgeMaker:
