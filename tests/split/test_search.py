@@ -11,9 +11,12 @@ from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Link
+from tflite_fuse.split.cluster.folder import Deployment
+from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import MOST_THRIFT
+from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edges import EdgeMaker, Mode, cuts
 from tflite_fuse.split.search.estimates import Estimates
@@ -42,7 +45,7 @@ def found(model: Model, devices: Cluster, objective: str = "time", verify: int =
 
 
 @needs_tflm
-@pytest.mark.parametrize("objective", ["time", "traffic", "ram"])
+@pytest.mark.parametrize("objective", ["time", "traffic", "ram", "throughput"])
 @pytest.mark.parametrize("direct", [True, False])
 def test_what_is_found_computes_the_bytes_of_tflm(objective: str, direct: bool) -> None:
     for model in (residual_model(), branching_model()):
@@ -115,6 +118,18 @@ def test_nothing_found_goes_below_the_bound(objective: str) -> None:
         assert result.bound is not None and value >= result.bound
 
 
+def test_asked_for_throughput_inferences_follow_each_other_sooner_than_one_takes() -> None:
+    """Over slow links a pipeline: one worker after the other, each with its share of the work."""
+    link = Link(kilobytes_per_second=2000.0, delay_ms_per_message=1.0)
+    splits = {each: found(residual_model(), cluster((60.0,) * 3, link=link), each) for each in ("throughput", "time")}
+    period = {each: split.timeline.period for each, split in splits.items()}
+    assert period["throughput"] <= period["time"]
+    assert period["throughput"] < 0.7 * splits["throughput"].timeline.seconds
+    net, plan, devices = splits["throughput"].network, splits["throughput"].plan, splits["throughput"].cluster
+    course = simulated(Deployment(net, plan, devices, encode_plan(net, plan, Accountant(net).parts)), 16)
+    assert course.period == pytest.approx(period["throughput"], rel=0.1)
+
+
 @needs_tflm
 def test_thrifty_blocks_need_less_and_compute_the_same_bytes() -> None:
     net, devices = network_of(residual_model()), cluster()
@@ -149,6 +164,18 @@ def test_cuts_are_where_one_value_is_alive() -> None:
     assert places[0] == 0 and places[-1] == len(net.nodes)
     adds = [index for index, node in enumerate(net.nodes) if node.name.startswith("ADD")]
     assert adds and all(index not in places and index + 1 in places for index in adds)
+
+
+@needs_tflm
+@pytest.mark.parametrize("objective", ["time", "traffic", "throughput"])
+def test_what_is_read_behind_an_output_of_the_model_is_not_lost(objective: str) -> None:
+    """Found by random networks: behind the first output, what both branches read was taken to be at the coordinator."""
+    builder = ModelBuilder(7)
+    x = builder.conv(builder.input((1, 12, 12, 3)), 8, 3, 2, "SAME", "RELU6")
+    early = builder.conv(x, 4, 3, 1, "SAME", "NONE")
+    late = builder.conv(builder.depthwise(x, 3, 1, "SAME", "RELU6"), 5)
+    split = found(builder.build([early, late]), cluster((600.0, 500.0), direct=False), objective, verify=2)
+    assert split.verified is not None and split.verified.bit_exact
 
 
 @needs_tflm

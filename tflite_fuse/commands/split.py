@@ -18,7 +18,7 @@ from tflite_fuse.model.file import load_model
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cluster.folder import fragment_files
 from tflite_fuse.split.costs.needs import Accountant
-from tflite_fuse.split.cut.plan_file import plan_document
+from tflite_fuse.split.cut.plan_file import PREDICTED, plan_document
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.report import split_json, split_table, split_verdict
 from tflite_fuse.split.search.auto import OBJECTIVES
@@ -86,6 +86,8 @@ def split(
 def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
     """All that is written, plan.json last: whoever finds it finds what it speaks of."""
     names = [worker.name for worker in found.cluster.workers]
+    predicted = {"latency_s": found.timeline.seconds, "period_s": found.timeline.period}
+    document = plan_document(found.network, found.plan, names, model)
     fragments = encode_plan(found.network, found.plan, Accountant(found.network).parts)
     return {
         "report.json": _json(split_json(found)),
@@ -93,7 +95,7 @@ def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
         "model.tflite": model,
         "workers.toml": devices,
         **fragment_files(fragments),
-        "plan.json": _json(plan_document(found.network, found.plan, names, model)),
+        "plan.json": _json({**document, PREDICTED: predicted}),
     }
 
 

@@ -32,6 +32,7 @@ def split_json(split: Split) -> dict[str, Any]:
         "messages": split.timeline.messages,
         "time_s": split.timeline.seconds,
         "time_one_s": split.one_seconds,
+        "period_s": split.timeline.period,
         "verified": None
         if verified is None
         else {
@@ -58,10 +59,12 @@ def split_table(split: Split) -> Table:
 
 def split_verdict(split: Split) -> str:
     """One sentence."""
+    period = split.timeline.period
     ratio = split.timeline.seconds / split.one_seconds if split.one_seconds else 1.0
     verified = split.verified
     proved = "not run" if verified is None else f"same bytes as {verified.runtime} on {verified.inputs} inputs"
     return (
         f"{split.timeline.payload_bytes:,} bytes moved in {split.timeline.messages:,} messages, "
-        f"{split.timeline.seconds * 1000:.1f} ms predicted, {ratio:.2f} of one worker alone; {proved}"
+        f"{split.timeline.seconds * 1000:.1f} ms predicted, {ratio:.2f} of one worker alone, "
+        f"{period * 1000:.1f} ms an inference where several overlap; {proved}"
     )

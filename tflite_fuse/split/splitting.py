@@ -153,12 +153,14 @@ def _value(
     plan: Plan, needs: Sequence[Needs], cluster: Cluster, accountant: Accountant, objective: str
 ) -> tuple[float, ...]:
     """What is to be small, then what decides between equals."""
-    seconds = timeline_of(plan, cluster, accountant).seconds
+    timeline = timeline_of(plan, cluster, accountant)
+    seconds = timeline.seconds
     ram = max((each.ram_bytes for each in needs if each.by_phase), default=0)
     return {
         "time": (seconds, float(plan.moved), float(ram)),
         "traffic": (float(plan.moved), seconds, float(ram)),
         "ram": (float(ram), seconds, float(plan.moved)),
+        "throughput": (timeline.period, seconds, float(plan.moved)),
     }[objective]
 
 
@@ -167,7 +169,7 @@ def _claim(objective: str, value: float, found: Found) -> str:
     searched = f"searched: blocks by rows, by output channels or whole between cuts of the model ({how})"
     if found.bound is None:
         return f"{searched}; no bound is computed for {objective}"
-    unit = "s" if objective == "time" else "B"
+    unit = "B" if objective == "traffic" else "s"
     gap = value / found.bound - 1 if found.bound else 0.0
     return f"{searched}; {value:,.4g} {unit}, and nothing goes below {found.bound:,.4g} {unit} ({gap:.0%} away)"
 

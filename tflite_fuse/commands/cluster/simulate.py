@@ -41,11 +41,14 @@ def simulate(
             show_default=False,
         ),
     ] = None,
+    inferences: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many, as many at a time as the workers can have.")
+    ] = 1,
     strategy: Annotated[str, typer.Option(help=f"How --workers splits: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
     plot: PlotFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Follow one inference on predicted cores and links: where each second goes."""
+    """Follow inferences on predicted cores and links: where each second goes."""
     for path in (trace, plot):
         require_writable(path)
     counts = None if workers is None else _range(workers)
@@ -54,7 +57,7 @@ def simulate(
     if strategy not in STRATEGIES:
         raise UsageError(f"{strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
     deployment = read_deployment(folder)
-    course = simulated(deployment)
+    course = simulated(deployment, inferences)
     with Status("splitting", as_json) as show:
         points = (
             [] if counts is None else sweep(deployment, counts, strategy, lambda each: show(f"{each} workers", 0, 0))
@@ -71,6 +74,9 @@ def simulate(
         f"{folder}: {course.seconds * 1000:.2f} ms predicted; {len(course.messages):,} messages, "
         f"{course.payload_bytes:,} bytes of payload, {course.frame_bytes:,} of frames"
     )
+    if course.period is not None:
+        first = course.ends[0] * 1000
+        say(f"{inferences} inferences, one every {course.period * 1000:.2f} ms; the first takes {first:.2f} ms")
     if points:
         console().print(_sweep_table(points))
 
@@ -89,6 +95,8 @@ def _json(deployment: Deployment, course: Course, points: Sequence[Point]) -> di
     return {
         "schema": SCHEMA,
         "seconds": course.seconds,
+        "inferences": len(course.ends),
+        "period_s": course.period,
         "messages": len(course.messages),
         "payload_bytes": course.payload_bytes,
         "frame_bytes": course.frame_bytes,

@@ -9,8 +9,8 @@ from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.simulate.devices import Course, acts_of, run_devices
 
 
-def simulated(deployment: Deployment) -> Course:
-    """One inference of the fragments as they are, every block for as long as its predicted instructions take."""
+def simulated(deployment: Deployment, inferences: int = 1) -> Course:
+    """Inferences of the fragments as they are, every block for as long as its predicted instructions take."""
     accountant = Accountant(deployment.network)
     acts = {COORDINATOR: tuple(acts_of(decode(deployment.fragments.coordinator), ()))}
     for device in deployment.taking_part:
@@ -19,4 +19,4 @@ def simulated(deployment: Deployment) -> Course:
         parts = [part for task in tasks for part in accountant.parts(task)]
         seconds = [worker.seconds(accountant.part_instructions(part, worker.target)) for part in parts]
         acts[device] = tuple(acts_of(decode(deployment.fragments.workers[device]), seconds))
-    return run_devices(acts, deployment.cluster)
+    return run_devices(acts, deployment.cluster, inferences)

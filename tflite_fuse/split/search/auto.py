@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
@@ -17,7 +19,7 @@ from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
 from tflite_fuse.split.search.memory import EdgeMemory
 
-OBJECTIVES = ("time", "ram", "traffic")
+OBJECTIVES = ("time", "ram", "traffic", "throughput")
 
 LONGEST = 6
 """Cuts a block by rows spans at most: beyond, most of it would be computed twice."""
@@ -68,11 +70,12 @@ class Search:
             "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
             "ram": lambda label: (label.seconds, float(label.moved), float(label.ram)),  # within the least limit
+            "throughput": lambda label: (label.period, label.seconds, float(label.moved)),
         }[objective]
         self.kinds = [self._kind(worker) for worker in range(len(cluster.workers))]
         limits = any(worker.ram is not None for worker in cluster.workers)
         self._asks_ram = objective == "ram" or limits
-        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers))
+        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers), objective == "throughput")
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
@@ -105,7 +108,8 @@ class Search:
     def _run(self, most: int) -> Found:
         """Within so many bytes of RAM each, beside what the workers have."""
         self._rejected = []
-        start = Label(None, None, 0.0, 0, 0, (0,) * len(self.cluster.workers), {})
+        count = len(self.cluster.workers)
+        start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.joints.nothing(), np.full(count, np.inf))
         labels: dict[int, list[Label]] = {0: [start]}
         complete = True
         for number, place in enumerate(self.places[1:], 1):

@@ -42,6 +42,9 @@ class Label:
         ram: the largest any worker needs, as far as it was asked for.
         flash: of every worker.
         held: who holds what of the value alive.
+        load: seconds each worker takes from its first edge to the end of its last, then each device sends, then each
+            receives; the coordinator last of these.
+        begun: when each worker's first edge began, infinity where there is none yet.
     """
 
     before: Label | None
@@ -51,6 +54,18 @@ class Label:
     ram: int
     flash: tuple[int, ...]
     held: Mapping[int, Mapping[int, Region]]
+    load: npt.NDArray[np.float64]
+    begun: npt.NDArray[np.float64]
+
+    @property
+    def period(self) -> float:
+        """Seconds of the worker or link that one inference takes longest: to the next one where many overlap."""
+        return float(self.load.max())
+
+    @property
+    def taken(self) -> npt.NDArray[np.float64]:
+        """Seconds since each worker's first edge began."""
+        return np.maximum(0.0, self.seconds - self.begun)
 
 
 class Joints:
@@ -62,8 +77,8 @@ class Joints:
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
         self.network, self.cluster = network, cluster
-        self._found: dict[tuple[int, int], tuple[float, int]] = {}
-        self._inside: dict[int, tuple[float, int]] = {}
+        self._found: dict[tuple[int, int], _Cost] = {}
+        self._inside: dict[int, _Cost] = {}
         self._boxes: dict[tuple[int, int], _Boxes] = {}
         devices = (*cluster.workers, cluster.coordinator)
         count = len(devices)
@@ -83,15 +98,23 @@ class Joints:
             self._found[key] = self._between(label, edge)
         if id(edge) not in self._inside:
             self._inside[id(edge)] = self._of_edge(edge)
-        (before, arriving), (inside, within) = self._found[key], self._inside[id(edge)]
+        between, inside = self._found[key], self._inside[id(edge)]
         flash = list(label.flash)
         for worker, nbytes in edge.flash.items():
             flash[worker] += nbytes
-        seconds, moved_bytes = label.seconds + before + inside, label.moved + arriving + within
-        return Label(label, edge, seconds, moved_bytes, max(label.ram, ram), tuple(flash), edge.held)
+        seconds = label.seconds + between.seconds + inside.seconds
+        moved = label.moved + between.moved + inside.moved
+        load, begun, at_work = label.load + between.load + inside.load, label.begun.copy(), list(edge.work)
+        begun[at_work] = np.minimum(begun[at_work], label.seconds + between.seconds)
+        load[at_work] = seconds - begun[at_work]
+        return Label(label, edge, seconds, moved, max(label.ram, ram), tuple(flash), edge.held, load, begun)
 
-    def _between(self, label: Label, edge: Edge) -> tuple[float, int]:
-        """Seconds and bytes of what an edge needs of values from before it."""
+    def nothing(self) -> npt.NDArray[np.float64]:
+        """The load of the way to the first cut."""
+        return np.zeros(3 * len(self._per_byte) - 1)
+
+    def _between(self, label: Label, edge: Edge) -> _Cost:
+        """Of what an edge needs of values from before it."""
         pairs = []
         for value, needed in edge.needs.items():
             held = label.held.get(value)
@@ -112,14 +135,17 @@ class Joints:
         nbytes[:-1, -1] += through.sum(axis=1)[:-1]
         nbytes[-1, :-1] += through.sum(axis=0)[:-1]
         if not nbytes.any():
-            return 0.0, 0
+            return _Cost(0.0, 0, self.nothing())
         messages = -(-nbytes // PAYLOAD_BYTES)
         frames = nbytes + messages * HEADER_BYTES
         per_byte, per_message = self._per_byte[everyone], self._per_message[everyone]
-        seconds = [(frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message).max() for axis in (0, 1)]
+        lanes = [frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message for axis in (1, 0)]
+        load = self.nothing()
+        for lane, spent in enumerate(lanes):
+            load[count - 1 + lane * count + everyone] = spent
         used = (nbytes.sum(axis=0) + nbytes.sum(axis=1)) > 0
         latency = self._latency[everyone][used].max() * (2 if through.any() else 1)
-        return float(max(seconds) + latency), int(nbytes.sum())
+        return _Cost(float(max(lane.max() for lane in lanes) + latency), int(nbytes.sum()), load)
 
     def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
         key = value, id(parts)
@@ -127,12 +153,25 @@ class Joints:
             self._boxes[key] = _Boxes(parts)
         return self._boxes[key]
 
-    def _of_edge(self, edge: Edge) -> tuple[float, int]:
-        """Seconds and bytes of what happens inside: transfers, and the slowest worker."""
-        cluster = self.cluster
+    def _of_edge(self, edge: Edge) -> _Cost:
+        """Of what happens inside: transfers, and the slowest worker."""
+        cluster, load = self.cluster, self.nothing()
         seconds = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
-        seconds += sum(transfer_seconds(moved, cluster) for moved in edge.inside)
-        return seconds, sum(each.nbytes for moved in edge.inside for each in moved)
+        count = len(self._per_byte)
+        for moved in edge.inside:
+            seconds += transfer_seconds(moved, cluster)
+            for (lane, device), spent in lane_seconds(moved, cluster).items():
+                load[count - 1 + (lane == "receive") * count + device % count] += spent
+        return _Cost(seconds, sum(each.nbytes for moved in edge.inside for each in moved), load)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cost:
+    """Seconds, bytes moved, and the load of devices and links."""
+
+    seconds: float
+    moved: int
+    load: npt.NDArray[np.float64]
 
 
 class _Boxes:
@@ -164,10 +203,9 @@ def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tu
     return tuple(found)
 
 
-def transfer_seconds(moved: Iterable[Transfer], cluster: Cluster) -> float:
-    """About how long transfers take together: the device with most to send or receive, and one latency."""
+def lane_seconds(moved: Iterable[Transfer], cluster: Cluster) -> dict[tuple[str, int], float]:
+    """How long transfers occupy each link, by ("send" or "receive", device)."""
     lanes: dict[tuple[str, int], float] = {}
-    latency = 0.0
     for each in moved:
         messages = -(-each.nbytes // PAYLOAD_BYTES)
         nbytes = each.nbytes + messages * HEADER_BYTES
@@ -175,11 +213,17 @@ def transfer_seconds(moved: Iterable[Transfer], cluster: Cluster) -> float:
             link = cluster.device(lane[1]).link
             more = link.seconds(nbytes) + (messages - 1) * link.occupancy_ms_per_message / 1000
             lanes[lane] = lanes.get(lane, 0.0) + more
-            latency = max(latency, link.latency)
+    return lanes
+
+
+def transfer_seconds(moved: Sequence[Transfer], cluster: Cluster) -> float:
+    """About how long transfers take together: the device with most to send or receive, and one latency."""
+    lanes = lane_seconds(moved, cluster)
     if not lanes:
         return 0.0
+    latency = max(cluster.device(device).link.latency for _, device in lanes)
     relayed = {each.target for each in moved} & {COORDINATOR} and any(each.source == COORDINATOR for each in moved)
-    return max(lanes.values(), default=0.0) + latency * (2 if relayed else 1)
+    return max(lanes.values()) + latency * (2 if relayed else 1)
 
 
 def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
@@ -238,10 +282,12 @@ class Beam:
         key: the objective, then what decides between equals.
         by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
             edge: what fits there does.
+        by_load: whether the busiest counts, so that a way may become better that leaves others more to do.
     """
 
     key: Key
     by_flash: bool
+    by_load: bool
 
     def unbeaten(self, labels: Sequence[Label]) -> tuple[list[Label], bool]:
         """The labels to keep, best first, and whether some were dropped that nothing beats."""
@@ -262,6 +308,8 @@ class Beam:
 
     def _beats(self, one: Label, other: Label) -> bool:
         """Of two that hold the same, the first being not worse by the objective."""
+        if self.by_load and bool((one.load > other.load).any() or (one.taken > other.taken).any()):
+            return False
         return not self.by_flash or all(a <= b for a, b in zip(one.flash, other.flash, strict=True))
 
 

@@ -6,6 +6,9 @@ lies in the network's buffers at once; there one message after another occupies 
 latency of the slower end, and occupies the receiver's. Messages are those of ``cluster run`` once all are connected:
 START to each worker, DATA, and STEP after everything a worker computed. No loss, no congestion; copies inside a buffer
 take no time.
+
+Several inferences overlap as far as the workers allow: each goes through its fragment for one inference, then for the
+next. The coordinator begins one more than there are workers, and another one whenever one ends.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ class Sent:
         source, target: devices.
         kind, item: as in its header.
         payload_bytes: without the header.
+        inference: which, from 0.
     """
 
     source: int
@@ -42,6 +46,7 @@ class Sent:
     kind: Kind
     item: int
     payload_bytes: int
+    inference: int = 0
 
     @property
     def frame_bytes(self) -> int:
@@ -80,16 +85,26 @@ class Course:
     """What happened.
 
     Attributes:
-        seconds: until the coordinator had all outputs.
+        ends: of each inference, seconds until the coordinator had all outputs; ``seconds`` is the last.
         usage: by device.
         messages: in the order in which they were handed to the network.
         spans: what was computed and received.
     """
 
-    seconds: float
+    ends: tuple[float, ...]
     usage: Mapping[int, Usage]
     messages: tuple[Sent, ...]
     spans: tuple[Span, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.ends[-1]
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from the end of one inference to the next one's, without the first quarter; None if there is one."""
+        first = len(self.ends) // 4
+        return (self.ends[-1] - self.ends[first]) / (len(self.ends) - 1 - first) if len(self.ends) > 1 else None
 
     @property
     def payload_bytes(self) -> int:
@@ -138,34 +153,46 @@ def _parts(sends: bool, peer: int, first: int, nbytes: int) -> Iterator[Act]:
         yield Act(Kind.DATA, sends, peer, first + index, min(PAYLOAD_BYTES, nbytes - start))
 
 
-def run_devices(acts: Mapping[int, Sequence[Act]], cluster: Cluster) -> Course:
-    """One inference. Raises ValueError: the devices wait for each other.
+def run_devices(acts: Mapping[int, Sequence[Act]], cluster: Cluster, inferences: int = 1) -> Course:
+    """Inferences, as many at a time as there can be. Raises ValueError: the devices wait for each other.
 
     Args:
-        acts: of the coordinator and of every worker that takes part, in ascending order.
+        acts: of the coordinator and of every worker that takes part, in ascending order, in one inference.
         cluster: their links.
+        inferences: at least 1.
     """
-    return _Run(acts, cluster).course()
+    return _Run(acts, cluster, inferences).course()
+
+
+Who = tuple[int, int]
+"""A device and 0; of the coordinator, which is there once for every inference, that one's number."""
 
 
 @dataclass
 class _Device:
-    """Attributes: what it does, how far it is, since when it waits, and messages that have come, by sender."""
+    """Attributes: what it does, how far it is, since when it waits, and messages that came, by sender and inference."""
 
-    acts: list[Act]
+    acts: list[tuple[int, Act]]
     done: int = 0
     since: float = 0.0
     waiting: bool = False
-    came: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    came: dict[Who, int] = field(default_factory=lambda: defaultdict(int))
 
 
 class _Run:
-    def __init__(self, acts: Mapping[int, Sequence[Act]], cluster: Cluster) -> None:
+    def __init__(self, acts: Mapping[int, Sequence[Act]], cluster: Cluster, inferences: int) -> None:
         workers = [device for device in acts if device != COORDINATOR]
         starts = [Act(Kind.START, True, device, 0, _CONTROL_BYTES) for device in workers]
         started = Act(Kind.START, False, COORDINATOR, 0, _CONTROL_BYTES)
-        self.devices = {device: _Device([started, *acts[device]]) for device in workers}
-        self.devices[COORDINATOR] = _Device([*starts, *acts[COORDINATOR]])
+        self.devices: dict[Who, _Device] = {}
+        for device in workers:
+            every = [(number, act) for number in range(inferences) for act in (started, *acts[device])]
+            self.devices[device, 0] = _Device(every)
+        for number in range(inferences):
+            own = [(number, act) for act in (*starts, *acts[COORDINATOR])]
+            self.devices[COORDINATOR, number] = _Device(own)
+        self.ends = [0.0] * inferences
+        self.ahead = len(workers) + 1
         self.cluster = cluster
         self.usage = {device: Usage() for device in acts}
         self.queue: list[tuple[float, int, Callable[[float], None]]] = []
@@ -176,49 +203,52 @@ class _Run:
         self.spans: list[Span] = []
 
     def course(self) -> Course:
-        for device in self.devices:
-            self._go_on(device, 0.0)
-        end = 0.0
+        for who in self.devices:
+            if who[1] < self.ahead:
+                self._go_on(who, 0.0)
         while self.queue:
             now, _, action = heapq.heappop(self.queue)
             action(now)
-            if self._is_done(COORDINATOR) and not end:
-                end = now
-        if stuck := [device for device in self.devices if not self._is_done(device)]:
+        if stuck := sorted({who[0] for who in self.devices if not self._is_done(who)}):
             raise ValueError(f"devices {stuck} wait for ever")
-        return Course(end, self.usage, tuple(self.sent), tuple(self.spans))
+        return Course(tuple(self.ends), self.usage, tuple(self.sent), tuple(self.spans))
 
-    def _is_done(self, device: int) -> bool:
-        return self.devices[device].done == len(self.devices[device].acts)
+    def _is_done(self, who: Who) -> bool:
+        return self.devices[who].done == len(self.devices[who].acts)
 
     def _at(self, when: float, action: Callable[[float], None]) -> None:
         self.number += 1
         heapq.heappush(self.queue, (when, self.number, action))
 
-    def _go_on(self, number: int, now: float) -> None:
-        device = self.devices[number]
-        while not self._is_done(number):
-            act = device.acts[device.done]
+    def _go_on(self, who: Who, now: float) -> None:
+        device = self.devices[who]
+        while not self._is_done(who):
+            inference, act = device.acts[device.done]
             if act.kind is Kind.STEP:
-                self._compute(number, act, now)
+                self._compute(who, inference, act, now)
                 return
             if act.sends:
-                self._send(Sent(number, act.peer, act.kind, act.item, act.payload_bytes), now)
-            elif device.came[act.peer]:
-                device.came[act.peer] -= 1
+                self._send(Sent(who[0], act.peer, act.kind, act.item, act.payload_bytes, inference), now)
+            elif device.came[act.peer, inference]:
+                device.came[act.peer, inference] -= 1
             else:
                 device.waiting, device.since = True, now
                 return
             device.done += 1
+        if who[0] == COORDINATOR:
+            self.ends[who[1]] = now
+            following = COORDINATOR, who[1] + self.ahead
+            if following in self.devices:
+                self._go_on(following, now)
 
-    def _compute(self, number: int, act: Act, now: float) -> None:
+    def _compute(self, who: Who, inference: int, act: Act, now: float) -> None:
         def computed(then: float) -> None:
-            self.usage[number].computes += act.seconds
-            self.spans.append(Span(number, "compute", f"step {act.item}", now, then))
-            if number != COORDINATOR:
-                self._send(Sent(number, COORDINATOR, Kind.STEP, act.item, _CONTROL_BYTES), then)
-            self.devices[number].done += 1
-            self._go_on(number, then)
+            self.usage[who[0]].computes += act.seconds
+            self.spans.append(Span(who[0], "compute", f"step {act.item}", now, then))
+            if who[0] != COORDINATOR:
+                self._send(Sent(who[0], COORDINATOR, Kind.STEP, act.item, _CONTROL_BYTES, inference), then)
+            self.devices[who].done += 1
+            self._go_on(who, then)
 
         self._at(now + act.seconds, computed)
 
@@ -254,9 +284,13 @@ class _Run:
     def _arrived(self, message: Sent, now: float) -> None:
         if message.kind is Kind.STEP:
             return
-        device = self.devices[message.target]
-        device.came[message.source] += 1
-        if device.waiting and device.acts[device.done].peer == message.source:
-            device.waiting = False
-            self.usage[message.target].waits += now - device.since
-            self._go_on(message.target, now)
+        who = message.target, message.inference if message.target == COORDINATOR else 0
+        device = self.devices[who]
+        device.came[message.source, message.inference] += 1
+        if device.waiting:
+            inference, act = device.acts[device.done]
+            if (act.peer, inference) == (message.source, message.inference):
+                device.waiting = False
+                if who[0] != COORDINATOR or len(self.ends) == 1:
+                    self.usage[who[0]].waits += now - device.since
+                self._go_on(who, now)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.costs.needs import HEADER_BYTES
@@ -50,6 +50,8 @@ class Timeline:
         payload_bytes, frame_bytes: sent over all links, without and with the messages' headers.
         messages: how many.
         spans: tasks and transfers, where they were asked for.
+        lanes: seconds each device's link is occupied, by ("send" or "receive", device).
+        taken: seconds from the first thing each worker computes to the end of the last.
     """
 
     seconds: float
@@ -58,6 +60,14 @@ class Timeline:
     frame_bytes: int
     messages: int
     spans: tuple[Span, ...] = ()
+    lanes: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    taken: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def period(self) -> float:
+        """Seconds from one inference to the next where many overlap, each worker being at one at a time: of the worker
+        or link that one inference takes longest."""
+        return max(0.0, *self.taken.values(), *self.lanes.values())
 
 
 def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
@@ -96,6 +106,9 @@ class _Simulation:
         self.busy = [0.0] * plan.workers
         self.spans: list[Span] | None = [] if spans else None
         self.payload = self.messages = 0
+        self.lanes: dict[tuple[str, int], float] = defaultdict(float)
+        self.began: dict[int, float] = {}
+        self.taken: dict[int, float] = {}
 
     def run(self) -> Timeline:
         now = 0.0
@@ -106,7 +119,8 @@ class _Simulation:
             now, _, action = heapq.heappop(self.queue)
             action(now)
         frames = self.payload + HEADER_BYTES * self.messages
-        return Timeline(now, tuple(self.busy), self.payload, frames, self.messages, tuple(self.spans or ()))
+        busy, spans = tuple(self.busy), tuple(self.spans or ())
+        return Timeline(now, busy, self.payload, frames, self.messages, spans, self.lanes, self.taken)
 
     def _at(self, when: float, action: Callable[[float], None]) -> None:
         self.number += 1
@@ -143,6 +157,7 @@ class _Simulation:
             self._at(then + max(link.latency, other.latency), lambda later: self._arrive(index, size, later))
             self._send(device, then)
 
+        self.lanes["send", device] += link.seconds(size + HEADER_BYTES)
         self._at(now + link.seconds(size + HEADER_BYTES), sent)
 
     def _arrive(self, index: int, size: int, now: float) -> None:
@@ -165,7 +180,9 @@ class _Simulation:
                 self._done(index, then)
             self._receive(device, then)
 
-        self._at(now + self.cluster.device(device).link.seconds(size + HEADER_BYTES), received)
+        seconds = self.cluster.device(device).link.seconds(size + HEADER_BYTES)
+        self.lanes["receive", device] += seconds
+        self._at(now + seconds, received)
 
     def _compute(self, worker: int, now: float) -> None:
         if ("compute", worker) in self.active or not self.computing[worker]:
@@ -178,6 +195,7 @@ class _Simulation:
         seconds = self.task_seconds(phase, task)
         if worker != COORDINATOR:
             self.busy[worker] += seconds
+            self.taken[worker] = now + seconds - self.began.setdefault(worker, now)
 
         def computed(then: float) -> None:
             self.active.discard(("compute", worker))
