@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One model over several microcontrollers: the published scheme and the search, beside what was published.
 
-    scripts/bench_split.py ARCH.json FACTS [--part scheme|ratings|scaling|search|heterogeneous]
+    scripts/bench_split.py ARCH.json FACTS [--part scheme|ratings|scaling|search|memory|heterogeneous|boards|many]
 
 ARCH.json is the layer list of MobileNetV2 at 112x112, FACTS the folder of the published tables. Nothing is run on a
 device: times are those of simulated workers and links, with work from the published rate of output (K1, for the parts
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.model import Model
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network, network_of
@@ -30,8 +32,10 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume
 from tflite_fuse.split.paper.ratings import profile, rating
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.simulate.events import simulate
-from tflite_fuse.split.splitting import SplitOptions, seconds_alone, split_model
+from tflite_fuse.split.splitting import Split, SplitOptions, seconds_alone, split_model
+from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.architectures import build_architecture_file
 
 RATE = 12_500.0
@@ -111,36 +115,80 @@ def same_order(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 def scaling(network: Network, facts: Path) -> None:
     """Figures 9 and 12: bytes, computing and RAM over the number of workers."""
     k1 = k1_by_frequency(facts)
-    print("workers  bytes moved  computing  RAM per worker")
+    print("workers  bytes moved  computing      time  RAM per worker")
     accountant = Accountant(network)
     for count in (1, 3, 5, 8, 12, 20, 40, 120):
         cluster = devices([600.0] * count, [0.0] * count, False)
         plan = paper_plan(network, [1.0] * count, "")
-        _, busy = published_seconds(plan, cluster, k1)
+        seconds, busy = published_seconds(plan, cluster, k1)
         ram = max(accountant.of_worker(plan, cluster, worker).ram_bytes for worker in {0, count // 2})
-        print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {ram:14,} B")
+        print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {seconds:7.2f} s {ram:14,} B", flush=True)
 
 
-def search(path: Path, network: Network) -> None:
+Case = tuple[str, int, int | None, int]
+"""Objective, workers, bytes of flash each, inputs to compare on."""
+
+
+def search(path: Path) -> None:
     """What the search finds for equal workers, joined directly, 0.2 ms per message."""
-    model = build_architecture_file(path)
-    cases = [("traffic", 3, 1_500_000, None), *(("time", count, None, None) for count in (1, 2, 3, 4, 8))]
-    cases += [("ram", 3, None, None), ("ram", 8, None, None), ("time", 8, 600_000, None)]
-    print("objective  workers  flash each      moved       time  of one   RAM most   flash most")
-    for objective, count, flash, ram in cases:
+    cases: list[Case] = [("traffic", 3, 1_500_000, 0), *(("time", count, None, 0) for count in range(1, 9))]
+    show(build_architecture_file(path), cases)
+
+
+def memory(path: Path) -> None:
+    """The same where memory is what counts, or throughput."""
+    cases: list[Case] = [("ram", 3, None, 1), ("ram", 8, None, 1), ("time", 8, 600_000, 1), ("throughput", 3, None, 0)]
+    show(build_architecture_file(path), cases)
+
+
+def show(model: Model, cases: Sequence[Case]) -> None:
+    """A row for each."""
+    print("objective  workers  flash each      moved       time  of one     period   RAM most   flash most")
+    for objective, count, flash, verify in cases:
         cluster = devices([600.0] * count, [0.0] * count, True, 0.2)
         try:
-            found = split_model(model, cluster, SplitOptions("auto", objective, max_ram=ram, max_flash=flash))
+            found = split_model(model, cluster, SplitOptions("auto", objective, max_flash=flash, verify=verify))
         except TfliteFuseError as error:
-            print(f"{objective:9} {count:8} {flash or 0:11,}  {error}")
+            print(f"{objective:10} {count:7} {flash or 0:11,}  {error}")
             continue
-        seconds, used = found.timeline.seconds, [each for each in found.needs if each.by_phase]
-        print(
-            f"{objective:9} {count:8} {flash or 0:11,} {found.timeline.payload_bytes:10,} {seconds * 1000:7.1f} ms "
-            f"{seconds / found.one_seconds:7.3f} {max(each.ram_bytes for each in used):10,} "
-            f"{max(each.flash_bytes for each in used):12,}",
-            flush=True,
-        )
+        print(f"{objective:10} {count:7} {flash or 0:11,} {figures(found)}", flush=True)
+
+
+def figures(found: Split) -> str:
+    """The rest of a row."""
+    timeline, used = found.timeline, [each for each in found.needs if each.by_phase]
+    ram, flash = max(each.ram_bytes for each in used), max(each.flash_bytes for each in used)
+    proved = ""
+    if found.verified is not None:
+        proved = " same bytes as TFLM" if found.verified.bit_exact else " OTHER BYTES THAN TFLM"
+    return (
+        f"{timeline.payload_bytes:10,} {timeline.seconds * 1000:7.1f} ms {timeline.seconds / found.one_seconds:7.3f} "
+        f"{timeline.period * 1000:7.1f} ms {ram:10,} {flash:12,}{proved}"
+    )
+
+
+def boards() -> None:
+    """Three workers of 64 KB and 1 MB, a model of 2.5 MB."""
+    builder = ModelBuilder(1)
+    x = builder.conv(builder.input((1, 40, 40, 3)), 16, 3, 1, "SAME", "RELU6")
+    x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")
+    x = builder.max_pool(builder.conv(x, 24, 3, 2, "SAME", "RELU6"), 2, 2, "VALID", "NONE")
+    x = builder.fully_connected(builder.reshape(x, (1, 5 * 5 * 24)), 1650)
+    model = builder.build([builder.fully_connected(builder.fully_connected(x, 900), 10)])
+    weights = sum(Estimates(network_of(model)).weight_bytes)
+    cluster = devices([600.0] * 3, [0.0] * 3, False, 0.2)
+    options = SplitOptions(max_ram=64 * 1024, max_flash=1024 * 1024, verify=2)
+    print(f"{weights:,} B of weights on three: {figures(split_model(model, cluster, options))}")
+
+
+def many(path: Path) -> None:
+    """A plan for 120 workers: how long it takes to make one."""
+    model = build_architecture_file(path)
+    cluster = devices([600.0] * 120, [0.0] * 120, True, 0.2)
+    began = time.monotonic(), time.process_time()
+    found = split_model(model, cluster, SplitOptions())
+    wall, busy = time.monotonic() - began[0], time.process_time() - began[1]
+    print(f"120 workers: {wall:.1f} s, {busy:.1f} s of a processor; {figures(found)}")
 
 
 def heterogeneous(path: Path, network: Network, facts: Path) -> None:
@@ -169,7 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("architecture", type=Path)
     parser.add_argument("facts", type=Path)
-    parts = ("scheme", "ratings", "scaling", "search", "heterogeneous")
+    parts = ("scheme", "ratings", "scaling", "search", "memory", "heterogeneous", "boards", "many")
     parser.add_argument("--part", choices=(*parts, "all"), default="all")
     chosen = parser.parse_args()
     network = network_of(build_architecture_file(chosen.architecture))
@@ -177,8 +225,11 @@ def main() -> None:
         "scheme": lambda: scheme(network),
         "ratings": lambda: ratings(network, chosen.facts),
         "scaling": lambda: scaling(network, chosen.facts),
-        "search": lambda: search(chosen.architecture, network),
+        "search": lambda: search(chosen.architecture),
+        "memory": lambda: memory(chosen.architecture),
         "heterogeneous": lambda: heterogeneous(chosen.architecture, network, chosen.facts),
+        "boards": boards,
+        "many": lambda: many(chosen.architecture),
     }
     for name in parts:
         if chosen.part in (name, "all"):
