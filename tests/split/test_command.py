@@ -15,7 +15,7 @@ from tflite_fuse.model import save_model
 from tflite_fuse.runtime import tflm
 
 WORKERS = "".join(
-    f'[[worker]]\nname = "{name}"\ntarget = "cortex-m7"\nmhz = {mhz}\nram = "64kB"\nflash = "64kB"\n'
+    f'[[worker]]\nname = "{name}"\ntarget = "cortex-m7"\nmhz = {mhz}\nram = "64kB"\nflash = "68kB"\n'
     for name, mhz in (("quick", 600), ("slow", 150), ("other", 450))
 )
 

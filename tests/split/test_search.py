@@ -147,15 +147,10 @@ def test_thrifty_blocks_need_less_and_compute_the_same_bytes() -> None:
 
 
 def test_asked_for_little_ram_workers_need_less_than_asked_for_little_time() -> None:
-    ram = {objective: found(residual_model(), cluster(), objective) for objective in ("ram", "time")}
-    most = {objective: max(needs.ram_bytes for needs in split.needs) for objective, split in ram.items()}
+    pair = cluster((600.0, 600.0))
+    splits = {objective: found(residual_model(), pair, objective) for objective in ("ram", "time")}
+    most = {objective: max(needs.ram_bytes for needs in split.needs) for objective, split in splits.items()}
     assert most["ram"] < most["time"]
-    devices = cluster()
-    limit = (most["ram"] + most["time"]) // 2
-    devices = replace(devices, workers=tuple(replace(worker, ram=limit) for worker in devices.workers))
-    split = found(residual_model(), devices)
-    assert max(needs.ram_bytes for needs in split.needs) <= limit
-    assert split.timeline.seconds <= ram["ram"].timeline.seconds
 
 
 def test_cuts_are_where_one_value_is_alive() -> None:
