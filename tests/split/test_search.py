@@ -76,8 +76,8 @@ def test_every_edge_of_every_mode_is_sound_and_exact(mode: Mode) -> None:
 
 def test_more_workers_are_never_slower_than_fewer() -> None:
     model = residual_model()
-    seconds = [found(model, cluster((60.0,) * count)).timeline.seconds for count in (1, 2, 4)]
-    assert seconds[0] >= seconds[1] >= seconds[2] and seconds[2] < 0.9 * seconds[0]
+    seconds = [found(model, cluster((60.0,) * count)).timeline.seconds for count in (1, 2, 4, 5)]
+    assert seconds == sorted(seconds, reverse=True) and seconds[2] < 0.9 * seconds[0]
 
 
 def test_slow_links_leave_the_work_to_one() -> None:

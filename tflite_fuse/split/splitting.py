@@ -14,7 +14,7 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
-from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search
+from tflite_fuse.split.search.auto import FEW, MANY, OBJECTIVES, Found, Search
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline, simulate
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
@@ -139,7 +139,8 @@ def _searched(
     allowed = cluster
     for _ in range(_ROUNDS):
         found = Search(network, allowed, accountant, objective).run()
-        worked_out = [(plan, accountant.of_plan(plan, cluster)) for plan in found.plans]
+        plans = [*found.plans, *_of_fewer(network, allowed, accountant, objective)]
+        worked_out = [(plan, accountant.of_plan(plan, cluster)) for plan in plans]
         fitting = [(plan, needs) for plan, needs in worked_out if _fits(cluster, needs)]
         if fitting:
             measured = [(_value(plan, needs, cluster, accountant, objective), plan, needs) for plan, needs in fitting]
@@ -147,6 +148,16 @@ def _searched(
             return plan, needs, (_claim(objective, value[0], found),)
         allowed = _with_less(allowed, cluster, worked_out[0][1])
     return (*worked_out[0], ())
+
+
+def _of_fewer(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
+    """Plans whose edges fewer workers share: more workers must not be slower where the search expects too much."""
+    if objective != "time" or not FEW < len(cluster.workers) <= MANY:
+        return ()
+    try:
+        return Search(network, cluster, accountant, objective, FEW).run().plans
+    except LimitError:
+        return ()
 
 
 def _value(

@@ -30,6 +30,9 @@ CANDIDATES = 4
 _UNLIMITED = 1 << 62
 """Bytes."""
 
+FEW = 4
+"""Workers up to which an edge is shared in every number there is."""
+
 MANY = 16
 """Workers: of more, fewer groups and shorter blocks are looked at."""
 
@@ -56,7 +59,11 @@ class Found:
 class Search:
     """A search over the cuts of a network."""
 
-    def __init__(self, network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> None:
+    def __init__(
+        self, network: Network, cluster: Cluster, accountant: Accountant, objective: str, together: int | None = None
+    ) -> None:
+        """``together``: most workers that share an edge; None for no limit."""
+        self.together = len(cluster.workers) if together is None else together
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
         self.estimates = Estimates(network)
         self.maker = EdgeMaker(network, cluster, self.estimates)
@@ -169,7 +176,7 @@ class Search:
     def _groups(self, mode: Mode) -> Iterator[tuple[int, ...]]:
         total = len(self.order)
         counts = {count for count in self.counts[mode] if count < total} | ({total} if total <= MANY else set())
-        for count in sorted(counts - {1}):
+        for count in sorted(count for count in counts - {1} if count <= self.together):
             yield tuple(sorted(self.order[:count]))
 
     def _limit(self, edge: Edge, most: int) -> int:
