@@ -4,64 +4,9 @@
 #ifdef MEASURE_STACK
 #include "report.h"
 #endif
-#include "device.h"
-#include "link/tflite_fuse_serial.h"
+#include "uart.h"
 
 #include "fragment.h"
-
-/* QEMU's mps2 machines: a serial line of one byte each way. */
-typedef struct {
-  volatile uint32_t data, state, control, interrupt, divider;
-} uart;
-
-enum { SENDING_FULL = 1, RECEIVED = 2, SEND_RECEIVE_AND_TELL = 11, RECEIVED_TOLD = 2, FASTEST = 16 };
-
-static uart* const line = (uart*)0x40004000;
-static volatile uint32_t* const tick = (volatile uint32_t*)0xE000E010; /* control, reload, value */
-static volatile uint32_t* const enable_interrupts = (volatile uint32_t*)0xE000E100;
-static volatile uint32_t* const forget_interrupts = (volatile uint32_t*)0xE000E280;
-static volatile uint32_t* const forget_tick = (volatile uint32_t*)0xE000ED04;
-
-/* Interrupts are never taken: what is pending ends the core's sleep, every 10 ms or when a byte came. */
-static void prepare_to_sleep(void) {
-  __asm__ volatile("cpsid i");
-  *enable_interrupts = 1;
-  tick[1] = 250000;
-  tick[2] = 0;
-  tick[0] = 7;
-}
-
-/* So that several boards on few cores of a computer do not keep each other from running. */
-static void sleep(void* user) {
-  (void)user;
-  __asm__ volatile("dsb\n\twfi");
-  line->interrupt = RECEIVED_TOLD;
-  *forget_interrupts = 1;
-  *forget_tick = UINT32_C(1) << 25;
-}
-
-static uint32_t microseconds(void* user) {
-  (void)user;
-  return (uint32_t)(device_instructions() / 1000); /* nanoseconds: the emulator's clock is the wall's here */
-}
-
-static int read_line(void* user, void* data, size_t bytes) {
-  size_t count = 0;
-  (void)user;
-  while (count < bytes && (line->state & RECEIVED) != 0) {
-    ((uint8_t*)data)[count++] = (uint8_t)line->data;
-  }
-  return (int)count;
-}
-
-static int write_bytes_of_line(void* user, const void* data, size_t bytes) {
-  size_t count = 0;
-  (void)user;
-  while (count < bytes && (line->state & SENDING_FULL) == 0) {
-    line->data = ((const uint8_t*)data)[count++];
-  }
-  return (int)count;
-}
 
 #ifdef MEASURE_STACK
 /* Of worker, link and line, packets of 48 bytes included. */
@@ -92,9 +37,7 @@ int main(void) {
   static _Alignas(4) uint8_t packets[TFLITE_FUSE_SERIAL_BYTES(240)];
   static tflite_fuse_serial serial;
   static tflite_fuse_transport transport;
-  const tflite_fuse_uart uart = {NULL, read_line, write_bytes_of_line, microseconds, sleep, NULL};
-  line->divider = FASTEST;
-  line->control = SEND_RECEIVE_AND_TELL;
+  const tflite_fuse_uart line = uart_of(0);
   prepare_to_sleep();
   const tflite_fuse_status status = tflite_fuse_worker_open(&worker, fragment, (size_t)(fragment_end - fragment),
                                                             buffer, sizeof(buffer));
@@ -102,7 +45,7 @@ int main(void) {
     device_write(tflite_fuse_worker_message(status));
     return 1;
   }
-  (void)tflite_fuse_serial_open(&serial, &uart, packets, sizeof(packets), &transport);
+  (void)tflite_fuse_serial_open(&serial, &line, packets, sizeof(packets), &transport);
   tflite_fuse_node_open(&node, &worker, &transport, frame, &session, 1);
   for (;;) {
 #ifdef MEASURE_STACK

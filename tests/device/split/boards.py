@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 RAM, FLASH = 64 * 1024, 1024 * 1024
 """Of a board, for everything: the linker script has no more."""
 
-_EMULATOR = "qemu-system-arm -M mps2-an500 -cpu cortex-m7 -nographic -monitor none -semihosting-config"
+EMULATOR = "qemu-system-arm -M mps2-an500 -cpu cortex-m7 -nographic -monitor none -semihosting-config"
 
 
 def board() -> Target:
@@ -60,7 +60,7 @@ def running(fragments: Fragments, folder: Path, target: Target | None = None, fl
             if not decode(fragment).steps:
                 continue
             elf, port = firmware(fragment, folder / str(number), target, flags), _free_port()
-            command = [*_EMULATOR.split(), "enable=on,target=native", "-serial"]
+            command = [*EMULATOR.split(), "enable=on,target=native", "-serial"]
             command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
             said = stack.enter_context((folder / str(number) / "told").open("wb"))
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
