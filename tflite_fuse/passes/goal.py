@@ -35,17 +35,22 @@ class Goal:
         if self.max_compute is not None and self.max_compute <= 0:
             raise UsageError(f"a compute factor is above 0, not {self.max_compute:g}: give one like 1.3")
 
-    def longest(self, arena: int) -> int:
+    def longest(self, arena: int, *, streams: bool = False) -> int:
         """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
 
-        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes. Who allows recompute does not want
-        to pay with much of it for the last 1/200 of RAM.
+        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes; where the input is streamed 1/12,
+        because what it leaves behind is small and runs of pixels have to be short in it. Who allows recompute does not
+        want to pay with much of it for the last 1/200 of RAM.
+
+        Args:
+            streams: whether an input is handed out pixel by pixel.
         """
         if self.max_ram is not None:
             return max(self.max_ram, arena)
         if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
             return arena
-        return arena + (max(arena // 24, 512) if self.max_compute is None else arena // 200)
+        share = 12 if streams else 24
+        return arena + (max(arena // share, 512) if self.max_compute is None else arena // 200)
 
     @property
     def worth_ram(self) -> float:

@@ -12,6 +12,7 @@ from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.progress import tell
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
@@ -77,6 +78,11 @@ class Site:
     def runs_unfused(self) -> bool:
         """Whether the runtime has an operator for each of the model's, and all their inputs."""
         return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.layers)
+
+    @property
+    def streams(self) -> bool:
+        """Whether an input is handed out pixel by pixel."""
+        return bool(self.maker.moved) and self.maker.mode is InputMode.STREAMED
 
     @cached_property
     def alone(self) -> tuple[int, ...]:
