@@ -21,7 +21,7 @@ typedef struct {
 } lstm_table; /* and behind it int32 biases[GATES][2][channels] */
 
 static int32_t to_int16(int32_t value) {
-  return tflite_fuse_min(tflite_fuse_max(value, INT16_MIN), INT16_MAX);
+  return value == (int16_t)value ? value : INT16_MAX ^ (value >> 31);
 }
 
 static int32_t multiplied(int32_t value, const scale* by) {
@@ -30,12 +30,13 @@ static int32_t multiplied(int32_t value, const scale* by) {
 
 static int32_t scaled(int32_t value, const scale* by) { return to_int16(multiplied(value, by)); }
 
-/* Values are those stored plus an offset, modulo 256. */
-static int32_t dot(int32_t sum, const int8_t* values, int32_t offset, const int8_t* weights, int32_t count) {
+/* A sum of products, scaled. Values are those stored plus an offset, modulo 256. */
+static int32_t part_of(int32_t sum, const int8_t* values, int32_t offset, const int8_t* weights, int32_t count,
+                       const scale* by) {
   for (int32_t i = 0; i < count; ++i) {
     sum = tflite_fuse_mac(sum, (int8_t)(values[i] + offset), weights[i]);
   }
-  return sum;
+  return scaled(sum, by);
 }
 
 /* The sigmoid or the hyperbolic tangent of 4096ths, times 3, in 2^15ths: that of twice as many is a sigmoid stretched.
@@ -48,8 +49,7 @@ static int32_t curve_of(const lstm_table* table, int32_t value, bool is_tanh) {
     const uint32_t low = table->sigmoid[step], part = number & ((UINT32_C(1) << bits) - 1);
     above = (low << bits) + part * (table->sigmoid[step + 1] - low);
   }
-  int32_t height = (int32_t)above - (INT32_C(1) << (15 + bits));
-  height = value < 0 ? ~height : height;
+  const int32_t height = ((int32_t)above - (INT32_C(1) << (15 + bits))) ^ (value >> 31);
   return is_tanh ? (height + (1 << 7)) >> 8 : (height + (1 << 24) + (1 << 9)) >> 10;
 }
 
@@ -61,20 +61,20 @@ static int8_t step_of(const tflite_fuse_call* call, const int8_t* input, const i
   const int8_t* weights = call->weights + (size_t)c * (size_t)(depth + channels);
   int32_t gates[GATES];
   for (int32_t g = 0; g < GATES; ++g) {
-    const int32_t seen = dot(bias[0], input, 0, weights, depth);
-    const int32_t known = dot(bias[channels], last, table->zero_point, weights + depth, channels);
-    const int32_t sum = 3 * to_int16(scaled(seen, &table->of_gates[g][0]) + scaled(known, &table->of_gates[g][1]));
-    gates[g] = curve_of(table, sum, g == CELL_GATE);
+    const scale* by = table->of_gates[g];
+    const int32_t sum = part_of(bias[0], input, 0, weights, depth, &by[0]) +
+                        part_of(bias[channels], last, table->zero_point, weights + depth, channels, &by[1]);
+    gates[g] = curve_of(table, 3 * to_int16(sum), g == CELL_GATE);
     bias += 2 * channels;
     weights += (size_t)channels * (size_t)(depth + channels);
   }
   const int32_t state = to_int16(scaled(gates[FORGET_GATE] * *cell, &table->forgotten) +
                                  scaled(gates[INPUT_GATE] * gates[CELL_GATE], &table->learned));
   *cell = (int16_t)tflite_fuse_max(tflite_fuse_min(state, table->clip), -table->clip);
-  const int32_t shift = table->curve_shift;
-  const int32_t shown = curve_of(table, (*cell * table->curve_multiplier + ((1 << shift) >> 1)) >> shift, true);
-  const tflite_fuse_range range = {table->zero_point, call->stage->activation_min, call->stage->activation_max};
-  return tflite_fuse_fit(multiplied(shown * gates[OUTPUT_GATE], &table->shown), range);
+  const int32_t scaled_cell = ((*cell * table->curve_multiplier * 2 >> table->curve_shift) + 1) >> 1;
+  const int32_t shown = curve_of(table, scaled_cell, true);
+  const int32_t output = multiplied(shown * gates[OUTPUT_GATE], &table->shown);
+  return tflite_fuse_clamp(tflite_fuse_wrapping_add(output, table->zero_point), INT8_MIN, INT8_MAX);
 }
 
 static void lstm(const tflite_fuse_call* call) {
@@ -102,8 +102,8 @@ static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* 
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
-  const int64_t row = (int64_t)input->channels + output->channels;
-  return is_packed(stage) ? -1 : tflite_fuse_bounded(row, (int64_t)output->channels * GATES);
+  const int32_t row = input->channels + output->channels;
+  return is_packed(stage) ? -1 : tflite_fuse_bounded(row, output->channels * GATES);
 }
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
@@ -111,14 +111,14 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   (void)stage;
   const lstm_table* found = table;
   const int64_t biases = (int64_t)output->channels * 2 * GATES * (int64_t)sizeof(int32_t);
-  if (room < (int64_t)sizeof(lstm_table) + biases || !within(found->curve_multiplier, 1, INT16_MAX) ||
-      !within(found->curve_shift, 0, 30) || !within(found->clip, 1, -INT16_MIN) ||
-      !within(found->zero_point, INT8_MIN, INT8_MAX)) {
+  if (room < (int64_t)sizeof(lstm_table) + biases || (uint32_t)found->curve_multiplier > INT16_MAX ||
+      (uint32_t)found->curve_shift > 30 || (uint32_t)found->clip > -INT16_MIN ||
+      found->zero_point != (int8_t)found->zero_point) {
     return false;
   }
   const scale* scales = found->of_gates[0];
   for (int32_t i = 0; i < SCALES; ++i) {
-    if (scales[i].multiplier == INT32_MIN || !within(scales[i].shift, -31, 30)) {
+    if (scales[i].multiplier == INT32_MIN || (uint32_t)scales[i].shift + 31 > 61) {
       return false;
     }
   }

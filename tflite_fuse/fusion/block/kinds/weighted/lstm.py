@@ -100,7 +100,8 @@ def _check(check: StageCheck) -> None:
     shape = (GATES, channels, source.channels + channels)
     check.require(weights is not None and weights.shape == shape, f"needs int8 weights of shape {list(shape)}")
     check.require(found.biases.shape == (GATES, 2, channels), f"needs {_SUMS} x {channels} biases")
-    scales = (*found.sums, *found.products)
+    scales, clamp = (*found.sums, *found.products), (check.stage.activation_min, check.stage.activation_max)
+    check.require(clamp == (-128, 127), "clamps its output")
     check.require(len(found.sums) == _SUMS and len(found.products) == 3, "lacks multipliers")
     check.require(all(m > -(2**31) and -31 <= s <= 30 for m, s in scales), "has a multiplier that cannot be applied")
     check.require(1 <= found.curve[0] < 2**15 and 0 <= found.curve[1] <= 30, "has an impossible scale of cell states")
@@ -145,7 +146,6 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     left = memory.ravel().astype(np.int8)
     cell = left[: 2 * channels].view("<i2").astype(np.int64)
     last = (left[2 * channels :].astype(np.int64) + found.zero_point + 128) % 256 - 128
-    low, high = stage.activation_min, stage.activation_max
     steps = []
     for step in values.reshape(-1, source.channels) - source.zero_point:
         gates = []
@@ -163,7 +163,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
         multiplier, shift = found.curve
         shown = _tanh((cell * multiplier + ((1 << shift) >> 1)) >> shift) * gates[_OUTPUT]
         scaled = multiply_by_quantized_multiplier(shown, *found.products[2])
-        last = np.clip(wrap_int32(scaled + found.zero_point), low, high)
+        last = np.clip(wrap_int32(scaled + found.zero_point), -128, 127)
         steps.append(last)
     return np.stack(steps).reshape(output.height, output.width, channels)
 
@@ -211,9 +211,10 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
 
 
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """A multiply-accumulate is what it is in a plain convolution, all that a channel does thirty products."""
+    """A multiply-accumulate is an eighth more than in a plain convolution, all that a channel does thirty products: on
+    emulated cores 9 % more than counted to 19 % less for public models."""
     steps, channels = pixels_of(runs), tensors[stage.output].channels
-    return {"plain macs": steps * _macs(stage, tensors), "products": 30 * steps * channels}
+    return {"plain macs": 9 * steps * _macs(stage, tensors) // 8, "products": 30 * steps * channels}
 
 
 # ---- Lowering ----
