@@ -14,12 +14,15 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
-from tflite_fuse.split.search.auto import FEW, MANY, OBJECTIVES, Found, Search
+from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search, fewer
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline, simulate
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 
 STRATEGIES = ("auto", "paper", "even", "frequency")
+
+FEW = 4
+"""Workers up to which what the search expects is near enough."""
 
 _ROUNDS = 12
 """How often shares are corrected for kernels that two neighbours both store."""
@@ -152,10 +155,11 @@ def _searched(
 
 def _of_fewer(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
     """Plans whose edges fewer workers share: more workers must not be slower where the search expects too much."""
-    if objective != "time" or not FEW < len(cluster.workers) <= MANY:
+    together = fewer(len(cluster.workers))
+    if objective != "time" or together is None or together < FEW:
         return ()
     try:
-        return Search(network, cluster, accountant, objective, FEW).run().plans
+        return Search(network, cluster, accountant, objective, together).run().plans
     except LimitError:
         return ()
 

@@ -30,15 +30,17 @@ CANDIDATES = 4
 _UNLIMITED = 1 << 62
 """Bytes."""
 
-FEW = 4
-"""Workers up to which an edge is shared in every number there is."""
-
 MANY = 16
 """Workers: of more, fewer groups and shorter blocks are looked at."""
 
 _COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8)}
 _COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8)}
 """How many workers share an edge, beside all of them where these are not many."""
+
+
+def fewer(workers: int) -> int | None:
+    """How many share an edge at most if not all of so many may; None of two and of many."""
+    return max((count for count in _COUNTS[Mode.ROWS] if count < workers <= MANY), default=None)
 
 
 @dataclass(frozen=True)
