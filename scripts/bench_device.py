@@ -30,6 +30,9 @@ from tests.device.program import fusable_core, program_of
 from tests.device.targets import TARGETS, Target, build, execute, library_size
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.fusion.instructions.targets import Target as PredictedTarget
+from tflite_fuse.fusion.instructions.targets import block_instructions
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -67,6 +70,8 @@ class Run:
         blocks: the same of each block in execution order.
         head_bytes: of the rewritten model's arena, as TFLM reports it.
         bit_exact: whether all outputs were TFLM's.
+        streamed: what the default rewrite with a streamed input is predicted to take over what this one is; None
+            where no input can be streamed.
     """
 
     target: str
@@ -75,6 +80,7 @@ class Run:
     blocks: tuple[int, ...]
     head_bytes: int
     bit_exact: bool
+    streamed: float | None
 
 
 def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> Iterator[Run]:
@@ -88,13 +94,29 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
         for outputs in tflm.run(serialize_model(core), samples).outputs
     ]
     head = tflm.measure(result.model).head_bytes
+    streamed = _streamed(serialize_model(core))
     for target in targets:
         print(f"{path.stem} on {target.name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as name:
             elf = build(target, program, samples, Path(name), flags)
             report = execute(target, elf, program)
+        slower = _predicted(streamed, target) / _predicted(result.model, target) if streamed else None
         blocks = tuple(round(sum(counts) / inputs) for counts in zip(*report.instructions, strict=True))
-        yield Run(target.name, path.stem, sum(blocks), blocks, head, report.outputs == wanted)
+        yield Run(target.name, path.stem, sum(blocks), blocks, head, report.outputs == wanted, slower)
+
+
+def _streamed(model: bytes) -> bytes | None:
+    """The model rewritten for a streamed input; None if it has none that can be."""
+    try:
+        return tflite_fuse.rewrite(model, input_mode="streamed", verify=False).model
+    except TfliteFuseError:
+        return None
+
+
+def _predicted(model: bytes, target: Target) -> int:
+    """Instructions a rewritten model's blocks are predicted to take."""
+    core = next(known for known in PredictedTarget if known.core == target.name)
+    return block_instructions(((found.block, found.schedule) for found in blocks_in(load_model(model)).values()), core)
 
 
 def library_bytes(targets: Sequence[Target], flags: str) -> dict[str, int]:
@@ -109,7 +131,7 @@ def as_table(target: str, runs: Sequence[Run]) -> Table:
     names = list(dict.fromkeys(name for run in runs for name in peers.get(run.model, {})))
     table = Table(title=f"{target}: millions of instructions per inference", title_justify="left")
     table.add_column("model", overflow="fold")
-    for column in ("this library", *names, "head bytes", "same bytes", "blocks"):
+    for column in ("this library", *names, "head bytes", "same bytes", "streamed, predicted", "blocks"):
         table.add_column(column, justify="right")
     for run in runs:
         known = peers.get(run.model, {})
@@ -119,15 +141,18 @@ def as_table(target: str, runs: Sequence[Run]) -> Table:
         )
         blocks = " + ".join(f"{count / 1e6:.2f}" for count in run.blocks)
         proof = "yes" if run.bit_exact else "NO"
-        table.add_row(run.model, f"{run.instructions / 1e6:.2f}", *others, f"{run.head_bytes:,}", proof, blocks)
+        table.add_row(
+            run.model, f"{run.instructions / 1e6:.2f}", *others, f"{run.head_bytes:,}", proof, _times(run), blocks
+        )
     return table
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
     """The README's table: the targets peers were counted on."""
     lines = [
-        "| million instructions per inference | Cortex-M7 | TFLM + CMSIS-NN | RISC-V (rv32imc) | TFLM + ESP-NN |",
-        "|---|---:|---:|---:|---:|",
+        "| million instructions per inference | Cortex-M7 | TFLM + CMSIS-NN | RISC-V (rv32imc) | TFLM + ESP-NN "
+        "| input streamed, predicted: M7, rv32imc |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     found = {(run.target, run.model): run for run in runs}
     for model in dict.fromkeys(run.model for run in runs):
@@ -135,8 +160,13 @@ def as_markdown(runs: Sequence[Run]) -> str:
         for target, peer in (("cortex-m7", CMSIS_NN), ("rv32imc", ESP_NN)):
             run, known = found.get((target, model)), PEERS[target].get(model, {}).get(peer)
             cells += [f"{run.instructions / 1e6:.1f}" if run else "-", f"{known:.1f}" if known else "-"]
+        cells.append(", ".join(_times(found.get((target, model))) for target in ("cortex-m7", "rv32imc")))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _times(run: Run | None) -> str:
+    return f"x{run.streamed:.2f}" if run and run.streamed else "-"
 
 
 def chosen_targets(names: Sequence[str]) -> list[Target]:
