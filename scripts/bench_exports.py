@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Exports of whole models, tried: bench_exports.py [MODEL ...] [--target NAME] [--json] [--write].
+
+Every model (default: the bundled sample and those of ``shared/models`` beside the project) is rewritten as
+``tflite-fuse rewrite`` does by default and exported in every format. Said is the arena each declares for the runtime
+and the kernels its format names, or why the format cannot carry the model. Plain C is compiled for every emulated core
+as it is, but for its main program, and run on one input: outputs are compared with the original's in TensorFlow Lite
+Micro on this machine, and arenas of all small sizes from 0 bytes on, and of those just below the declared, have to be
+refused, and so have changed bits of options and constants. Formats with TFLM are written, not run.
+Exit codes: 0 all that could be exported is right, 1 something is not, 2 bad usage or a tool is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+import tflite_fuse
+from scripts.bench_device import SHARED_MODELS, chosen_targets
+from scripts.readme import README, write_part
+from tests.device.folders import run_folder
+from tests.device.targets import Target
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.export import export_model
+from tflite_fuse.export.arena import runtime_for
+from tflite_fuse.export.package import FORMATS
+from tflite_fuse.model import load_model
+from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+
+PAGE = README.parent / "arduino" / "README.md"
+CHANGES = 200
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One model in one format: the arena it declares, or why there is no such export."""
+
+    model: str
+    format: str
+    arena_bytes: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A folder of plain C on one core. ``fault``: what was wrong, empty if nothing."""
+
+    model: str
+    target: str
+    fault: str
+
+
+def exports(name: str, model: bytes, folder: Path) -> Iterator[Exported]:
+    """The model in every format, each in a folder of that name."""
+    for format in FORMATS:
+        try:
+            yield Exported(name, format, export_model(model, folder / format, format).arena_bytes)
+        except TfliteFuseError as error:
+            yield Exported(name, format, None, str(error))
+
+
+def try_folder(name: str, original: Path, rewritten: bytes, folder: Path, targets: Sequence[Target]) -> Iterator[Tried]:
+    """Run a folder of plain C on every core."""
+    samples = generate_inputs(load_model(original), 1)
+    wanted = [
+        [np.asarray(output).tobytes() for output in outputs]
+        for outputs in tflm.run(original.read_bytes(), samples).outputs
+    ]
+    for target in targets:
+        print(f"{name} on {target.name} ...", file=sys.stderr, flush=True)
+        try:
+            found = run_folder(target, folder, samples, outside_inputs(load_model(rewritten)), CHANGES)
+        except RuntimeError as error:
+            yield Tried(name, target.name, str(error).splitlines()[0])
+            continue
+        faults = [
+            *(["other outputs"] if found.outputs != wanted else []),
+            *([f"{found.small[0] - found.small[1]} small arenas taken"] if found.small[0] != found.small[1] else []),
+            *([f"{CHANGES - found.changed[1]} changes not seen"] if found.changed[1] != CHANGES else []),
+        ]
+        yield Tried(name, target.name, ", ".join(faults))
+
+
+def as_markdown(found: Sequence[Exported], tried: Sequence[Tried], targets: Sequence[Target]) -> str:
+    """Two tables: arenas by format, and what was run by core."""
+    names = ["c", *(format for format in FORMATS if format != "c")]
+    heads = ["plain C", *(f"{format}: {runtime_for(format)}" for format in names[1:])]
+    lines = [
+        f"| arena declared, bytes | {' | '.join(heads)} | plain C was run, outputs equal |",
+        "|---|" + "---:|" * len(names) + "---|",
+    ]
+    for model in dict.fromkeys(entry.model for entry in found):
+        arenas = {entry.format: entry.arena_bytes for entry in found if entry.model == model}
+        cells = [f"{arenas[name]:,}" if arenas[name] is not None else "–" for name in names]
+        runs = [entry for entry in tried if entry.model == model]
+        bad = [f"{run.target}: {run.fault}" for run in runs if run.fault]
+        good = [run.target for run in runs if not run.fault]
+        said = "all cores" if runs and len(good) == len(targets) else ", ".join(good)
+        lines.append(f"| {model} | {' | '.join(cells)} | {'; '.join([*([said] if said else []), *bad]) or '–'} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export, run and print; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
+    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", action="store_true", help="replace the table in arduino/README.md")
+    options = parser.parse_args(arguments)
+    found: list[Exported] = []
+    tried: list[Tried] = []
+    try:
+        targets = chosen_targets(options.target)
+        for path in options.models or [Path(SAMPLE_MODEL), *sorted(SHARED_MODELS.glob("*.tflite"))]:
+            rewritten = tflite_fuse.rewrite(path, verify=False).model
+            with tempfile.TemporaryDirectory() as name:
+                here = list(exports(path.stem, rewritten, Path(name)))
+                found += here
+                if any(entry.format == "c" and entry.arena_bytes is not None for entry in here):
+                    tried += try_folder(path.stem, path, rewritten, Path(name) / "c", targets)
+    except (TfliteFuseError, OSError, ValueError) as error:
+        print(f"bench_exports: {error}", file=sys.stderr)
+        return 2
+    text = as_markdown(found, tried, targets)
+    if options.write:
+        write_part("exports", f"{text}\n", PAGE)
+    if options.json:
+        print(json.dumps({"exports": [asdict(e) for e in found], "runs": [asdict(e) for e in tried]}, indent=2))
+    else:
+        print(text)
+        for entry in found:
+            if entry.reason:
+                print(f"{entry.model}, {entry.format}: {entry.reason}")
+    return 1 if any(run.fault for run in tried) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
