@@ -4,6 +4,7 @@
  * answer changes say it all, and are found by halving. */
 #include <string.h>
 
+#define TFLITE_FUSE_UNROLL_STEPS
 #include "../tflite_fuse_steps.h"
 
 enum { ANSWERS = 256 };
