@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check the messages of commits: a subject of at most 72 characters, no full stop, no path of somebody's machine.
+"""Check commit messages: a subject of three words to 72 characters, no full stop, no path of somebody's machine.
 
 commit_subjects.py [REVISIONS], as git log takes them; by default everything since the rule was made. Exit code 1 where
 a message breaks it. Without git or its history there is nothing to check.
@@ -26,8 +26,8 @@ _MACHINE_PATH = re.compile(r"(?:^|[\s'\"(])/(?:home|root|tmp|work|Users|mnt)/")
 def complaints(message: str) -> Iterator[str]:
     """What is wrong with one commit message."""
     subject = message.partition("\n")[0]
-    if not subject:
-        yield "no subject"
+    if len(subject.split()) < 3:
+        yield "a subject of fewer than three words"
     if len(subject) > LONGEST:
         yield f"a subject of {len(subject)} characters"
     if subject.endswith("."):
