@@ -53,8 +53,8 @@ ConfigFile = Annotated[
 def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, Any]:
     """Values by the parameter they are of. Raises UsageError."""
     assert context.parent is not None
-    commands = context.parent.command.commands  # type: ignore[attr-defined]
-    known = {name: _settings(command) for name, command in commands.items()}
+    group: Any = context.parent.command
+    known = {name: _settings(group.get_command(context.parent, name)) for name in group.list_commands(context.parent)}
     here = str(context.info_name)
     everywhere = {key: value for key, value in document.items() if not isinstance(value, dict)}
     only(everywhere, {key for settings in known.values() for key in settings}, "the file")
