@@ -142,7 +142,7 @@ def _searched(
     allowed = cluster
     for _ in range(_ROUNDS):
         found = Search(network, allowed, accountant, objective).run()
-        plans = [*found.plans, *_of_fewer(network, allowed, accountant, objective)]
+        plans = [*found.plans, *_others(network, allowed, accountant, objective)]
         worked_out = [(plan, accountant.of_plan(plan, cluster)) for plan in plans]
         fitting = [(plan, needs) for plan, needs in worked_out if _fits(cluster, needs)]
         if fitting:
@@ -153,13 +153,21 @@ def _searched(
     return (*worked_out[0], ())
 
 
-def _of_fewer(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
-    """Plans whose edges fewer workers share: more workers must not be slower where the search expects too much."""
+def _others(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
+    """Plans found in other ways that may serve better, because a search expects and does not measure.
+
+    For time: edges that fewer workers share, so that more workers are not slower. For RAM: the quick ones, because what
+    lies in memory from edge to edge counts, too.
+    """
     together = fewer(len(cluster.workers))
-    if objective != "time" or together is None or together < FEW:
+    if objective == "ram":
+        other = Search(network, cluster, accountant, "time")
+    elif objective == "time" and together is not None and together >= FEW:
+        other = Search(network, cluster, accountant, objective, together)
+    else:
         return ()
     try:
-        return Search(network, cluster, accountant, objective, together).run().plans
+        return other.run().plans
     except LimitError:
         return ()
 
