@@ -38,7 +38,7 @@ class Goal:
     def longest(self, arena: int, *, streams: bool = False) -> int:
         """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
 
-        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes; where the input is streamed 1/12,
+        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes; where the input is streamed 1/16,
         because what it leaves behind is small and runs of pixels have to be short in it. Who allows recompute does not
         want to pay with much of it for the last 1/200 of RAM.
 
@@ -49,7 +49,7 @@ class Goal:
             return max(self.max_ram, arena)
         if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
             return arena
-        share = 12 if streams else 24
+        share = 16 if streams else 24
         return arena + (max(arena // share, 512) if self.max_compute is None else arena // 200)
 
     @property
