@@ -83,15 +83,20 @@ def code(name: str) -> s.OperatorCode:
     return s.OperatorCode(min(number, 127), None, 1, number)
 
 
+def write_c(result: tflite_fuse.Result, name: str, folder: Path) -> None:
+    """Write ``model.h`` and ``model.c`` of a rewritten model into a folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / f"{name}.tflite"
+        result.save(source)
+        export_model(source, Path(scratch) / "c", "c")
+        for file in ("model.h", "model.c"):
+            shutil.copyfile(Path(scratch) / "c" / file, folder / file)
+
+
 def write_example(folder: Path) -> tflite_fuse.Result:
     """Write ``model.h`` and ``model.c`` into a folder; returns what the rewrite did."""
     result = tflite_fuse.rewrite(serialize_model(stripes_model()), input_mode="streamed")
-    with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "stripes.tflite"
-        result.save(source)
-        export_model(source, Path(scratch) / "c", "c")
-        for name in ("model.h", "model.c"):
-            shutil.copyfile(Path(scratch) / "c" / name, folder / name)
+    write_c(result, "stripes", folder)
     return result
 
 

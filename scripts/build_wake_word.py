@@ -9,9 +9,7 @@ written as C.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
-from scripts.build_example import activation, code, constant
-from tflite_fuse.export import export_model
+from scripts.build_example import activation, code, constant, write_c
 from tflite_fuse.model import schema as s
 from tflite_fuse.model import serialize_model
 from tflite_fuse.model.options import make_options
@@ -66,12 +63,7 @@ def sweep_model() -> s.Model:
 def write_example(folder: Path) -> tflite_fuse.Result:
     """Write ``model.h`` and ``model.c`` into a folder; returns what the rewrite did."""
     result = tflite_fuse.rewrite(serialize_model(sweep_model()), stream_time=1)
-    with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "sweep.tflite"
-        result.save(source)
-        export_model(source, Path(scratch) / "c", "c")
-        for name in ("model.h", "model.c"):
-            shutil.copyfile(Path(scratch) / "c" / name, folder / name)
+    write_c(result, "sweep", folder)
     return result
 
 

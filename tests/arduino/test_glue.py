@@ -26,13 +26,10 @@ from tests.arduino.fake_runtime import (
     play,
 )
 from tests.fusion.random_blocks import random_block, random_config, random_operands
-from tests.fusion.raw_streams import RawStream
 from tests.fusion.witness import Operands, plan, reference
 from tests.runtime.fused_models import with_version
-from tflite_fuse.api import rewrite
 from tflite_fuse.fusion.block.stages import Block, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import encode, outside_tensors
-from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime.library.sources import library_directory, shim_directory
 
 NEWEST = max(GENERATIONS)
@@ -148,50 +145,6 @@ def test_keeps_no_more_than_the_block() -> None:
     scenario, _, _ = scenario_with(is_plain)
     outcome = play(NEWEST, replace(scenario, extra=("persistent 56",)))
     assert (outcome.prepare, outcome.persistent_left) == (0, 0)
-
-
-# ---- What is remembered ----
-
-
-def remembering(first: bytes) -> Scenario:
-    """A block that hands out a step of four values behind the three before it; those of the first run are ``first``."""
-    model = RawStream()
-    model.call_once()
-    source = model.tensor((1, 1, 1, 4), 0.1, -5)
-    window = model.window(source, 3, 3, "STRIDED_SLICE", first)
-    fused = load_model(rewrite(serialize_model(model.stream([source], [window])), verify=False).model)
-    (operator,) = fused.main.operators
-    tensors = []
-    for index in (*(operator.inputs or ()), *(operator.outputs or ())):
-        tensor = fused.main.tensors[index]
-        data = fused.buffers[tensor.buffer].data
-        kind = UINT8 if tensor.is_variable else INT8
-        tensors.append(FakeTensor(tensor.dims, data or None, bytes(4), type=kind, variable=tensor.is_variable))
-    count = len(operator.inputs or ())
-    return Scenario(
-        operator.custom_options or b"", tuple(tensors), tuple(range(count)), tuple(range(count, len(tensors)))
-    )
-
-
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_interpreters_share_no_state_and_a_reset_leaves_the_zero_point(generation: int) -> None:
-    first, runs, reset = bytes(range(100, 112)), 6, 4
-    how = (f"runs {runs}", "interpreters 2", "counting", f"reset {reset}")
-    outcome = play(generation, replace(remembering(first), extra=how))
-    assert (outcome.prepare, outcome.invoke, outcome.log) == (0, [0] * 2 * runs, [])
-    held, expected = [first, first], []
-    for run in range(runs):
-        for each in range(2):
-            before = bytes([256 - 5] * 12) if (run, each) == (reset, 0) else held[each]
-            expected.append(before + bytes([run + 16 * each] * 4))
-            held[each] = expected[-1][4:]
-    assert outcome.outputs == expected
-
-
-def test_a_state_that_is_too_small_is_refused() -> None:
-    scenario = remembering(bytes(12))
-    outcome = play(NEWEST, _shorter(scenario, scenario.inputs[-2]))
-    assert outcome.prepare == 1 and "a uint8 variable as large as the block's state" in outcome.log[0]
 
 
 # ---- What does not fit ----
