@@ -10,6 +10,7 @@ from typing import Any
 import tflite_fuse
 from scripts.fuzzing.bounded import Case
 from tests.builders import random_graph
+from tests.builders.mixed import mixed_graph
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
@@ -37,8 +38,11 @@ def _small_network(rng: Random) -> Model:
 def random_model(number: int) -> bytes:
     """The file of a case."""
     rng = Random(number)
-    if rng.random() < 0.4:
+    kind = rng.random()
+    if kind < 0.2:
         return serialize_model(_small_network(rng))
+    if kind < 0.6:
+        return serialize_model(mixed_graph(rng.randint))
     return serialize_model(random_graph(rng.randint, 14, variables=rng.random() < 0.2))
 
 
@@ -51,7 +55,8 @@ def random_options(rng: Random) -> dict[str, Any]:
         "input_mode": rng.choice(("resident", *tflite_fuse.INPUT_MODES)),
         "overlap": rng.random() < 0.8,
         "strips": rng.random() < 0.8,
-        "target": rng.choice((None, None, *tflite_fuse.TARGETS)),
+        "target": rng.choice(tflite_fuse.TARGETS),
+        "int8_io": rng.random() < 0.3,
     }
 
 
@@ -60,8 +65,12 @@ def _compared(data: bytes) -> str:
     options = random_options(Random(zlib.crc32(data)))
     try:
         report = tflite_fuse.rewrite(data, verify=True, inputs=_INPUTS, **options).report
-    except (LimitError, UsageError):
+    except LimitError:
         return "out of reach"
+    except UsageError:
+        if options["scheme"] == "auto":
+            raise
+        return "contradictory options"
     return "same bytes, fused" if report.blocks else "same bytes"
 
 

@@ -1,0 +1,34 @@
+"""Random networks of every operator the zoo can build, rewritten and run beside the original."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tflite_fuse
+from tests.builders.mixed import mixed_models
+from tflite_fuse import Goal, LimitError
+from tflite_fuse.model.file import Model, serialize_model
+from tflite_fuse.runtime import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    model=mixed_models(),
+    mode=st.sampled_from(tflite_fuse.INPUT_MODES),
+    goal=st.sampled_from([None, Goal(least_ram=True)]),
+    int8_io=st.booleans(),
+)
+def test_random_networks_keep_their_bytes(model: Model, mode: str, goal: Goal | None, int8_io: bool) -> None:
+    try:
+        report = tflite_fuse.rewrite(
+            serialize_model(model), input_mode=mode, goal=goal, int8_io=int8_io, verify=True, inputs=4
+        ).report
+    except LimitError:  # No block reads the input, or one that does needs more.
+        assert mode != "resident" or int8_io
+        return
+    assert report.verified is not None and report.verified.bit_exact
+    assert report.after.arena_bytes <= report.before.arena_bytes
