@@ -80,17 +80,14 @@ def _deaths(death: signal.Signals) -> Run:
     return run
 
 
+_TARGETS = (*executor.TARGETS, link.TARGET, serial.TARGET, *worker.TARGETS)
+
 FUZZERS: dict[str, Run] = {
     "inspect": _cases(reader.INSPECT, Budget()),
     "rewrite": _cases(reader.REWRITE, Budget()),
     "guided": _driven("guided", guided.run, optional=True),
     "differential": _cases(differential.DIFFERENTIAL, Budget(60.0, 2 << 30)),
-    "executor64": _driven("executor64", lambda first, seconds: executor.run(64, first, seconds)),
-    "executor32": _driven("executor32", lambda first, seconds: executor.run(32, first, seconds)),
-    "link": _driven("link", lambda first, seconds: link.run(first, seconds)),
-    "serial": _driven("serial", lambda first, seconds: serial.run(first, seconds)),
-    "worker64": _driven("worker64", lambda first, seconds: worker.run(64, first, seconds)),
-    "worker32": _driven("worker32", lambda first, seconds: worker.run(32, first, seconds)),
+    **{target.name: _driven(target.name, target.run) for target in _TARGETS},
     "kill": _deaths(signal.SIGKILL),
     "interrupt": _deaths(signal.SIGINT),
 }

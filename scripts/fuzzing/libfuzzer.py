@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
@@ -24,14 +26,68 @@ _FLAGS = (
 )
 
 
+Seeds = Callable[[], Iterable[bytes]]
+"""Makes the inputs to begin with."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A fuzzer in C, under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    Attributes:
+        name: as it is counted.
+        source: its file, beside this one.
+        seeds: the sound inputs it damages.
+        longest: bytes of the longest input.
+        flags: more of the compiler's.
+        parts: files of the library it needs; all where none are named.
+    """
+
+    name: str
+    source: str
+    seeds: Seeds
+    longest: int
+    flags: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+    def run(self, first: int, seconds: int) -> tuple[int, str]:
+        """Executions done, and what ended them if that was not the time.
+
+        Args:
+            first: seed of the mutations.
+            seconds: to go on for.
+        """
+        program = _built(self)
+        if isinstance(program, str):
+            return 0, f"not run: {program}"
+        command = [str(program), f"-max_len={self.longest}", "-timeout=20"]
+        return run(self.name, command, seeds_folder(self.seeds), first, seconds)
+
+
 @functools.cache
-def build(source: Path, program: Path, *flags: str, parts: tuple[str, ...] = ()) -> Path | str:
-    """A fuzzer of the library, or of some files of it, and its target in C, or why there is none here."""
+def seeds_folder(seeds: Seeds) -> Path:
+    """A folder with the inputs to begin with, one file each, until this process ends."""
+    folder = _folder()
+    for number, data in enumerate(seeds()):
+        (folder / str(number)).write_bytes(data)
+    return folder
+
+
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tflite-fuse-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _built(target: Target) -> Path | str:
+    """The program, or why there is none here."""
     compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         return "no clang"
-    sources = [source, *([library_directory() / part for part in parts] or library_sources())]
-    command = [compiler, *_FLAGS, *flags, f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
+    program, source = _folder() / target.name, Path(__file__).with_name(target.source)
+    sources = [source, *([library_directory() / part for part in target.parts] or library_sources())]
+    command = [compiler, *_FLAGS, *target.flags, f"-I{library_directory()}", *map(str, sources), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return program if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it cannot be built"])[-1]
 

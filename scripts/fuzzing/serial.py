@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import shutil
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 from random import Random
 
-from scripts.fuzzing import libfuzzer
+from scripts.fuzzing.libfuzzer import Target
 from tflite_fuse.split.cluster.link.packets import Packet, PacketKind, encode_packet
 
 _PARTS = ("link/tflite_fuse_serial.c", "executor/tflite_fuse_checksum.c")
@@ -18,14 +14,8 @@ _LONGEST = 400
 _COMES, _PACKET, _ACCEPT, _RECEIVE, _SEND = 0, 1, 4, 5, 6
 
 
-@functools.cache
-def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tflite-fuse-fuzz-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (folder / "seeds").mkdir()
-    for number in range(_SEEDS):
-        (folder / "seeds" / str(number)).write_bytes(_seed(Random(number)))
-    return folder
+def _seeds() -> Iterator[bytes]:
+    return (_seed(Random(number)) for number in range(_SEEDS))
 
 
 def _seed(rng: Random) -> bytes:
@@ -49,15 +39,4 @@ def _packet(kind: PacketKind, number: int, payload: bytes) -> bytes:
     return bytes([_PACKET | len(payload) << 3, kind, len(payload), 7, number]) + payload
 
 
-def run(first: int, seconds: int) -> tuple[int, str]:
-    """Executions done, and what ended them if that was not the time.
-
-    Args:
-        first: seed of the mutations.
-        seconds: to go on for.
-    """
-    program = libfuzzer.build(Path(__file__).with_name("serial.c"), _folder() / "serial", parts=_PARTS)
-    if isinstance(program, str):
-        return 0, f"not run: {program}"
-    command = [str(program), f"-max_len={_LONGEST}", "-timeout=20"]
-    return libfuzzer.run("serial", command, _folder() / "seeds", first, seconds)
+TARGET = Target("serial", "serial.c", _seeds, _LONGEST, parts=_PARTS)
