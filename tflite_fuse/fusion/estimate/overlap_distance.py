@@ -15,10 +15,11 @@ A tile counts as if it read everything first and wrote everything last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Sharing:
             distance = distance_by_rows(demand.extent, self.output, demand.oldest)
             return np.full(len(self.chunks), distance, dtype=np.int64)
         ends, readings = (_extent(demand.extent), _extent(self.output)), self._readings(demand)
-        return np.array([one_tile_distance(*ends, readings, chunk) for chunk in self.chunks])
+        return np.array(one_tile_distances(*ends, readings, tuple(self.chunks)))
 
     def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
         """Bytes saved when the output lies over an input as far as each distance allows."""
@@ -177,26 +178,23 @@ class Reading:
     result: Extent
     fill: Fill | None
 
-    def leads(self, source: Extent, output: Extent, chunk: int) -> Iterator[int]:
-        """Bytes written before the first input byte that the stage then still needs, where that may be the most.
-
-        A stage about to write a pixel of its result needs the input from under the window there on, or from the row
-        under the next row of windows if that comes first. Runs of the output differ: some begin no row of the result,
-        some fill part of a row of it, some all.
-        """
+    def down(self, source: Extent, output: Extent) -> Down:
+        """How far the output's rows lead in the moments that may be the worst."""
         row_bytes, above, window = output[1] * output[2], source[1] * source[2], self.windows[0]
-        begun, part, late = _across(self, source[2], output[1], output[2], chunk)
+        written = under = next_under = before = -_FAR
         for row in self._moments(output[0]):
-            written = row * row_bytes
+            begin = row * row_bytes
             reached = row if self.fill is None else self.fill.filled(row)
             if reached is None:
                 continue
             if reached < 0:
-                yield written + row_bytes
+                before = max(before, begin + row_bytes)
                 continue
-            yield written + max(late, part - max(window.first(reached), 0) * above)
+            written = max(written, begin)
+            under = max(under, begin - max(window.first(reached), 0) * above)
             if reached + 1 < self.result[0]:
-                yield written + begun - max(window.first(reached + 1), 0) * above
+                next_under = max(next_under, begin - max(window.first(reached + 1), 0) * above)
+        return Down(written, under, next_under, before)
 
     def _moments(self, height: int) -> set[int]:
         """Output rows near which the output's lead stops growing or shrinking evenly, the first and the last."""
@@ -207,34 +205,72 @@ class Reading:
             found.update(range(max(turn - 2, 0), min(turn + 4, height)))
         return found
 
+    def across(self, pixel: int, width: int, channels: int, chunk: int) -> Across:
+        """How much of an output row leads in runs of ``chunk`` pixels; ``pixel`` bytes are a column of the input."""
+        ends = np.minimum(np.arange(0, width, chunk, dtype=np.int64) + chunk, width)
+        fill, written = self.fill, ends * channels
+        column = np.arange(0, width, chunk) if fill is None else (ends - 1) * fill.across + fill.right + 1
+        part = written - np.maximum(self.windows[1].first(column), 0) * pixel
+        cases = (column >= 0, written), ((column >= 0) & (column < self.result[1]), part), (column < 0, written)
+        begun, partly, late = (int(np.max(values, where=which, initial=-_FAR)) for which, values in cases)
+        return Across(begun, partly, late)
 
-def _across(reading: Reading, pixel: int, width: int, channels: int, chunk: int) -> tuple[int, int, int]:
-    """Most bytes of an output row written by runs for which the stage has begun to fill its row.
 
-    Returns:
-        Of all of these; of those that leave part of the row to fill, less the input bytes (``pixel`` per column) before
-        what the rest of the row needs; and of those for which nothing is filled at all.
+class Down(NamedTuple):
+    """The most output bytes written before a row of the output, over some rows.
+
+    Attributes:
+        written: of rows from which on something of the stage's result is filled.
+        under: of these, less the input bytes above what the row of the result that is being filled needs.
+        next_under: the same for the row below that one, where there is one.
+        before: behind a row during which nothing of the result is filled yet.
     """
-    ends = np.minimum(np.arange(0, width, chunk, dtype=np.int64) + chunk, width)
-    fill, written = reading.fill, ends * channels
-    column = np.arange(0, width, chunk) if fill is None else (ends - 1) * fill.across + fill.right + 1
-    part = written - np.maximum(reading.windows[1].first(column), 0) * pixel
-    cases = (column >= 0, written), ((column >= 0) & (column < reading.result[1]), part), (column < 0, written)
-    begun, partly, late = (int(np.max(values, where=which, initial=-_FAR)) for which, values in cases)
-    return begun, partly, late
+
+    written: int
+    under: int
+    next_under: int
+    before: int
+
+
+class Across(NamedTuple):
+    """The most bytes of an output row written by some of its runs.
+
+    Attributes:
+        begun: by those for which the stage has begun to fill its row.
+        partly: by those that leave part of that row to fill, less the input bytes before what the rest of it needs.
+        late: by those for which nothing of it is filled.
+    """
+
+    begun: int
+    partly: int
+    late: int
 
 
 @lru_cache(maxsize=1 << 14)
-def one_tile_distance(source: Extent, output: Extent, readings: tuple[Reading, ...], chunk: int) -> int:
-    """How many bytes the input may start above the output (a negative number: below it) in one tile.
+def one_tile_distances(
+    source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many bytes the input may start above the output (negative numbers: below it) in one tile, per chunk.
+
+    That is the most bytes written before the first input byte that a stage then still needs. A stage about to write a
+    pixel of its result needs the input from under the window there on, or from the row under the next row of windows if
+    that comes first. Runs of the output differ: some begin no row of the result, some fill part of a row of it, some
+    all.
 
     Args:
         source: the input.
         output: the driven tensor.
         readings: the stages that read the input.
-        chunk: output pixels per run.
+        chunks: output pixels per run.
     """
-    return max(-prod(source), *(lead for reading in readings for lead in reading.leads(source, output, chunk)))
+    found = [-prod(source)] * len(chunks)
+    for reading in readings:
+        down = reading.down(source, output)
+        for at, chunk in enumerate(chunks):
+            across = reading.across(source[2], output[1], output[2], chunk)
+            leads = down.written + across.late, down.under + across.partly, down.next_under + across.begun
+            found[at] = max(found[at], down.before, *leads)
+    return tuple(found)
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:
