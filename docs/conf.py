@@ -27,6 +27,9 @@ autodoc_class_signature = "separated"
 html_theme = "furo"
 html_title = f"tflite-fuse {version}"
 html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["narrow.css"]
+smartquotes_action = "qe"  # two dashes begin an option here
 
 SHOWN = {ROOT / "README.md": ROOT / "docs" / "index.md"}
 """Files that stand for another page of the site."""

@@ -175,13 +175,20 @@ def _type(field: Mapping[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f"`{json.dumps(each)}`" for each in field["enum"])
     if "$ref" in field:
-        return field["$ref"].rpartition("/")[2].removeprefix("urn:")
+        return _referred(field["$ref"])
     for choice in ("oneOf", "anyOf"):
-        if choice in field:
-            return " or ".join(_type(each) for each in field[choice])
+        if (named := [_type(each) for each in field.get(choice, ())]) and all(named):
+            return " or ".join(named)
     kind = field.get("type", "")
     named = " or ".join(kind) if isinstance(kind, list) else kind
     return f"{named} of {_type(field['items'])}" if "items" in field and isinstance(field["items"], dict) else named
+
+
+def _referred(reference: str) -> str:
+    """``urn:tflite-fuse:report:1#/$defs/figures`` in words."""
+    file, _, part = reference.partition("#")
+    name = file.removeprefix("urn:tflite-fuse:").partition(":")[0]
+    return ": ".join(each for each in (name, part.rpartition("/")[2]) if each)
 
 
 # ---- errors ----

@@ -11,14 +11,16 @@ import pytest
 
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
+from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.fusion.block.stages import Storage
 from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.fusion.lower.extract import extract_block
-from tflite_fuse.model import load_model
+from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference.stages import run_block_reference
+from tflite_fuse.zoo import ModelBuilder
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
@@ -211,8 +213,20 @@ def tflm_free_head(model: bytes) -> int:
     return sum((int(np.prod(t.dims)) + 15) // 16 * 16 for t in arena)
 
 
-@pytest.mark.parametrize("model", [network(), network("none")])
-def test_an_operator_in_the_way_is_named(model: bytes, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="CONV_2D_0 is no fused block, so the model does not run without TensorFlow"):
+def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
+    b = ModelBuilder(seed=0)
+    x = b.conv(b.input((1, 4, 4, 2)), 4, 1)
+    model = serialize_model(b.build([b.conv(b.log_softmax(x), 4, 1)]))
+    with pytest.raises(UsageError, match="LOG_SOFTMAX_1 is no fused block and can be none"):
         export_model(model, tmp_path / "model", "c")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("model", [network("none"), fuse(network("none"), range(2, 6))])
+def test_operators_in_no_block_run_as_blocks_by_themselves(model: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    notes = export_model(model, folder, "c").notes
+    assert sum("runs as one by itself" in note for note in notes) == len(load_model(model).main.operators) - len(
+        blocks_in(load_model(model))
+    )
+    assert outputs(compile_with(folder, RUNNER, SANITIZED), images(4)) == expected(images(4))

@@ -44,7 +44,7 @@ ConfigFile = Annotated[
         "--config",
         callback=_read,
         is_eager=True,
-        help="A TOML file of options by name, like target; a table [rewrite] is for that command alone.",
+        help="A TOML file of options by name, like target; a table called rewrite is for that command alone.",
         show_default=False,
     ),
 ]

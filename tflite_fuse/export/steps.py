@@ -16,6 +16,7 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.passes.fusing.lone_blocks import with_lone_blocks
 from tflite_fuse.units import round_up
 
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
@@ -78,10 +79,11 @@ class WholeModel:
 
 
 def whole_model(model: Model) -> WholeModel:
-    """Turn a model fused whole into steps.
+    """Turn a model into steps.
 
     QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
-    the int8 tensors behind and before them. RESHAPE and its like are copies.
+    the int8 tensors behind and before them. RESHAPE and its like are copies; other operators in no block become blocks
+    by themselves.
 
     Raises:
         UsageError: an operator is in the way, a tensor is not int8, or a block has too many operands.
@@ -91,6 +93,8 @@ def whole_model(model: Model) -> WholeModel:
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
     model, notes = _without_borders(model)
+    model, alone = with_lone_blocks(model)
+    notes += tuple(f"{label} is in no block of the model and runs as one by itself" for label in alone)
     for index in range(len(model.main.operators)):
         _require_runnable(model, index)
     _require_int8(model)
@@ -185,8 +189,8 @@ def _require_runnable(model: Model, index: int) -> None:
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in _COPIES and name != FUSED_OPERATOR:
         raise UsageError(
-            f"{label} is no fused block, so the model does not run without TensorFlow Lite Micro; rewrite the model so "
-            "that blocks hold all of it, or export it for arduino, platformio or esp-idf"
+            f"{label} is no fused block and can be none, so the model does not run without TensorFlow Lite Micro: "
+            "`inspect` says why; export it for arduino, platformio or esp-idf"
         )
     most = OUTSIDE_LIMIT + 1
     if name == FUSED_OPERATOR and not (1 <= len(inputs) <= most and 2 <= len(outputs) <= most):

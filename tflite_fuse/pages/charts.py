@@ -149,7 +149,7 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size)  # automatic layouts draw everything twice
         axes = figure.add_subplot()
-        figure.subplots_adjust(left=0.14, right=0.99, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
+        figure.subplots_adjust(left=0.14, right=0.98, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
         yield Chart(figure, style), axes
@@ -175,6 +175,7 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
         axes.set_title(title, loc="left")
+        axes.locator_params("x", integer=True)
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
     return chart
@@ -210,6 +211,7 @@ def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = No
         axes.set_xlim(-0.7, max(len(sizes) - 0.3, 0.7))
         axes.set_ylim(0, (top or max(sizes, default=1) or 1) * 1.04)
         axes.set_title(title, loc="left")
+        axes.locator_params("x", integer=True)
         axes.set_xlabel("operator")
         _in_bytes(axes, "bytes live")
     return chart
@@ -239,21 +241,77 @@ def front_chart(
             axes.plot([ram], [factor], "D", color=COLOURS["peak"], markersize=5)
             axes.annotate(name, (ram, factor), xytext=(5, 5), textcoords="offset points")
         for name, ram, factor in schemes:
-            axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5)
-            axes.annotate(name, (ram, factor), xytext=(0, -9), textcoords="offset points", ha="center", fontsize=6)
+            axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5, gid=f"scheme-{name}")
+            chart.told[f"scheme-{name}"] = f"{name}: {ram:,} bytes, {factor:.2f} times the compute"
+        axes.margins(0.15, 0.25)
         if schemes:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if value < 10 else "")
+            _several_times(axes)
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
-            axes.text(ram, 0.98, f" {name}", transform=axes.get_xaxis_transform(), rotation=90, va="top", ha="right")
-        axes.margins(0.15, 0.25)
+        _above(chart.figure, axes, limits)
+        taken = [_around(axes, axes.transData.transform(mark[1:]), (-5, -5, 34, 14)) for mark in marks]
+        taken += [_around(axes, axes.transData.transform(each[1:]), (-3, -3, 3, 3)) for each in schemes]
+        for name, ram, factor in sorted(schemes, key=lambda each: each[1:]):
+            _beside(axes, name, (ram, factor), taken)
         axes.set_xlabel("arena in bytes")
         axes.xaxis.set_major_formatter(lambda value, _: _short(value))
         axes.set_ylabel(f"{unit}, as it is = 1")
     return chart
+
+
+def _several_times(axes: Axes) -> None:
+    """A logarithmic scale of factors, whose labels keep apart."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" and value > 1 else "")
+
+
+_LETTER = 3.5
+"""Points a letter of a small name is wide, about."""
+
+Area = tuple[float, float, float, float]
+"""Left, bottom, right and top, in points of 1/72 inch of the figure."""
+
+
+def _around(axes: Axes, at: Any, sides: Area) -> Area:
+    """What lies between distances from a point that is given in pixels of the figure."""
+    x, y = (value * 72 / axes.figure.dpi for value in at)
+    return x + sides[0], y + sides[1], x + sides[2], y + sides[3]
+
+
+def _above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
+    """Write names over lines, in as many rows as they need; the axes make room for them."""
+    rows: list[list[float]] = []
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    for name, value in named:
+        x = axes.transData.transform((value, 1))[0] * 72 / figure.dpi
+        left = min(max(x - _LETTER * len(name) / 2, 0), width - _LETTER * len(name))
+        row = next((row for row in rows if row[-1] < left), None)
+        if row is None:
+            rows.append(row := [])
+        row.append(left + _LETTER * (len(name) + 1))
+        offset = (left - x, 2 + 8 * next(at for at, each in enumerate(rows) if each is row))
+        axes.annotate(
+            name, (value, 1), xycoords=axes.get_xaxis_transform(), xytext=offset, textcoords="offset points", fontsize=6
+        )
+    figure.subplots_adjust(top=1 - (8 * len(rows) + 6) / height)
+
+
+def _beside(axes: Axes, name: str, point: tuple[int, float], taken: list[Area]) -> None:
+    """Write a name beside a point, where the fewest others are; ``taken`` grows by it."""
+    at, long = axes.transData.transform(point), _LETTER * len(name)
+    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0) for x in (5.0, -5.0)]
+    areas = [_around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + 6)) for x, y in offsets]
+    crowds = [sum(_meet(area, other) for other in taken) for area in areas]
+    best = crowds.index(min(crowds))
+    side = "left" if offsets[best][0] > 0 else "right"
+    axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=6)
+    taken.append(areas[best])
+
+
+def _meet(one: Area, other: Area) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _in_bytes(axes: Axes, label: str) -> None:

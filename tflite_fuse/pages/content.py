@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.figures import expected_instructions
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.encoding.in_model import blocks_in
@@ -43,8 +45,8 @@ RESERVED = 4
 MOST_SHOWN = 2000
 """Operators of a model that a page is made of."""
 
-MOST_SEARCHED = {Scheme.AUTO: 500}
-MOST_IN_SCHEMES = 100
+MOST_SEARCHED = 500
+MOST_IN_SCHEMES = 150
 """Operators of a model whose trades are searched for a page, by this package's search and in published schemes: beyond
 that a page takes longer than its reader likes to wait."""
 
@@ -96,14 +98,16 @@ def page_content(
     for model, name in zip((first, second), names, strict=True):
         if (count := len(model.main.operators)) > MOST_SHOWN:
             raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most; see `inspect`")
-    told = api.inspect(before, name=names[0]), api.inspect(after, name=names[1])
-    maps = arena_map(first), arena_map(second)
-    certificate = validate(first, second)
+    with ThreadPoolExecutor(2) as pool:  # both wait for a runtime to start
+        looks = [pool.submit(api.inspect, data, name=name) for data, name in zip((before, after), names, strict=True)]
+        maps = arena_map(first), arena_map(second)
+        certificate = validate(first, second)
+        front, schemes = _front(first)
+        told = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
     figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
     fault = None if compared is None else compared.fault
-    front = _points(first, Scheme.AUTO)
     document = {
         "schema": PAGE_SCHEMA,
         "model": printable(names[0]),
@@ -117,7 +121,7 @@ def page_content(
         "front": front,
         "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
         "held": _held(told[1]),
-        "schemes": _schemes(first),
+        "schemes": schemes,
         "advice": list(map(printable, advice)),
         "notes": list(map(printable, grouped((*notes, *told[1].notes)))),
         "certificate": certificate.to_json() | {"sentence": certificate.sentence(tested or None), "inputs": tested},
@@ -170,23 +174,27 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _points(model: Model, scheme: Scheme) -> list[dict[str, Any]]:
-    """Estimates of what trades a scheme has, RAM ascending; empty where nothing can be searched."""
-    if len(model.main.operators) > MOST_SEARCHED.get(scheme, MOST_IN_SCHEMES):
-        return []
+def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What a quick search expects of a model: its trades, RAM ascending, and what each published scheme comes to at its
+    least RAM, where it makes a block. Empty where there is too much to search, or nothing."""
+    operators = len(model.main.operators)
+    if operators > MOST_SEARCHED:
+        return [], []
     bare = prepared(remove_plan(model))
-    options = read_options(goal=Goal(least_ram=True), scheme=scheme.value)
+    graph = graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT))
+    published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO and operators <= MOST_IN_SCHEMES]
+    found = ((scheme.value, _points(graph, scheme)) for scheme in published)
+    schemes = [{"scheme": name, **points[0]} for name, points in found if points and points[0]["blocks"]]
+    return _points(graph, Scheme.AUTO), schemes
+
+
+def _points(graph: LayerGraph, scheme: Scheme) -> list[dict[str, Any]]:
+    """Estimates of what trades a scheme has, RAM ascending; empty where nothing can be searched."""
     try:
-        points = narrow_front(graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT)), options.search())
+        points = narrow_front(graph, read_options(goal=Goal(least_ram=True), scheme=scheme.value).search())
     except LimitError:
         return []
     return [{"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks} for point in points]
-
-
-def _schemes(model: Model) -> list[dict[str, Any]]:
-    """What each published scheme comes to, at its least RAM; those that make no block are left out."""
-    found = ((scheme, _points(model, scheme)) for scheme in Scheme if scheme is not Scheme.AUTO)
-    return [{"scheme": scheme.value, **points[0]} for scheme, points in found if points and points[0]["blocks"]]
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
