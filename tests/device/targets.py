@@ -17,8 +17,8 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 
 HERE = Path(__file__).parent
 
-NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several", "tflite_fuse_key")
-"""Files of the link that only a coordinator has, or who has a key."""
+NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several", "tflite_fuse_key", "tflite_fuse_sums")
+"""Files that only a coordinator has, who has a key, or a worker whose layers are cut by input channels."""
 
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
@@ -228,12 +228,14 @@ def _flat_objects(target: Target, flags: str) -> Path:
     return folder
 
 
-def library_size(target: Target, directory: Path, flags: str, worker: bool = False) -> dict[str, int]:
+def library_size(
+    target: Target, directory: Path, flags: str, worker: bool = False, optional: bool = False
+) -> dict[str, int]:
     """Bytes of code and constants of each source file of the library: what a block that uses everything links, or what
-    the worker of a split has beside that, its link included."""
+    the worker of a split has beside that, its link included; ``optional``: what only some of these have."""
     sizes: dict[str, int] = {}
     for source in library_sources():
-        if (source.parent.name in ("worker", "link")) is not worker or source.stem in NOT_OF_A_WORKER:
+        if (source.parent.name in ("worker", "link")) is not worker or (source.stem in NOT_OF_A_WORKER) is not optional:
             continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
         call(command, directory)

@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 
+from tests.fusion.drawing.sums import draw_sums
 from tests.fusion.drawing.tensors import TensorMaker
 from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
 from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
@@ -278,7 +279,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares, maker.softmax]
+    steps += [maker.squares, maker.softmax, lambda: draw_sums(maker)]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

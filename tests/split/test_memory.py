@@ -40,9 +40,10 @@ def plans() -> dict[str, Plan]:
 
 @pytest.mark.parametrize("name", ["paper (1.0, 1.0)", "paper (3.0, 0.5, 2.0)", "time", "ram", "traffic", "one"])
 def test_everything_has_a_place_and_nothing_lies_over_what_is_needed(name: str) -> None:
-    plan, accountant = plans()[name], Accountant(network())
+    plan = plans()[name]
+    accountant = Accountant(network()).over(plan.sums)
     for worker in range(plan.workers):
-        memory = DeviceBuffer(network(), plan, worker, accountant.parts)
+        memory = DeviceBuffer(accountant.network, plan, worker, accountant.parts)
         graph, overlaps = memory.graph()
         placed = memory.placed()
         check_plan(graph, placed.offsets, overlaps, height=placed.height)

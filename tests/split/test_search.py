@@ -18,7 +18,8 @@ from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import MOST_THRIFT
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.edges import EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.edge import Mode
+from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.splitting import Split, SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
@@ -54,7 +55,7 @@ def test_what_is_found_computes_the_bytes_of_tflm(objective: str, direct: bool) 
 
 
 @needs_tflm
-@pytest.mark.parametrize("mode", [Mode.ROWS, Mode.CHANNELS])
+@pytest.mark.parametrize("mode", [Mode.ROWS, Mode.CHANNELS, Mode.SUMS])
 def test_every_edge_of_every_mode_is_sound_and_exact(mode: Mode) -> None:
     """Forced: each piece between neighbouring cuts under the mode where it can be, else on one worker."""
     for model in (residual_model(), branching_model()):
@@ -70,8 +71,10 @@ def test_every_edge_of_every_mode_is_sound_and_exact(mode: Mode) -> None:
         search._edges = edges  # type: ignore[method-assign,assignment]
         plan = search.run().plans[0]
         assert mode.value in plan.strategy and len(places) > 3
-        check_plan(net, plan)
-        assert verify_plan(net, plan, Accountant(net), inputs=2).bit_exact
+        accountant = Accountant(net).over(plan.sums)
+        assert bool(plan.sums) == (mode is Mode.SUMS)
+        check_plan(accountant.network, plan)
+        assert verify_plan(accountant.network, plan, accountant, inputs=2).bit_exact
 
 
 def test_more_workers_are_never_slower_than_fewer() -> None:

@@ -69,8 +69,9 @@ def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
         return files
     content, wanted = files[path], {kind.name for kind in kinds}
     table = content if isinstance(content, str) else content.decode()
-    kept = [row.group() for row in _ROW.finditer(table) if row.group(1) in wanted]
-    if len(kept) != len(wanted) or not _ROWS.search(table):
+    rows_there = _ROWS.search(table)
+    kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
+    if len(kept) != len(wanted):
         raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"

@@ -53,7 +53,7 @@ class Split:
     """What came out.
 
     Attributes:
-        network, cluster, plan: as planned.
+        network, cluster, plan: as planned; the network is the plan's, with layers cut as its ``sums`` say.
         needs: of each worker.
         timeline: of one inference on simulated devices.
         one_seconds: of the fastest worker alone with memory without limit, input and output brought by the coordinator.
@@ -96,12 +96,15 @@ def split_model(
         plan, needs = _published(network, cluster, accountant, options.strategy)
         claims = ()
     _check_fit(cluster, needs)
+    alone = seconds_alone(network, cluster, accountant)
+    accountant = accountant.over(plan.sums)
+    network = accountant.network
     verified = None
     if options.verify:
         verified = verify_plan(network, plan, accountant, inputs=options.verify, seed=options.seed, progress=progress)
     timeline = timeline_of(plan, cluster, accountant, spans=True)
     notes = (*network.notes, plan.strategy, *claims, *_device_notes(cluster, plan, needs))
-    return Split(network, cluster, plan, needs, timeline, seconds_alone(network, cluster, accountant), verified, notes)
+    return Split(network, cluster, plan, needs, timeline, alone, verified, notes)
 
 
 def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
@@ -143,7 +146,7 @@ def _searched(
     for _ in range(_ROUNDS):
         found = Search(network, allowed, accountant, objective).run()
         plans = [*found.plans, *_others(network, allowed, accountant, objective)]
-        worked_out = [(plan, accountant.of_plan(plan, cluster)) for plan in plans]
+        worked_out = [(plan, accountant.over(plan.sums).of_plan(plan, cluster)) for plan in plans]
         fitting = [(plan, needs) for plan, needs in worked_out if _fits(cluster, needs)]
         if fitting:
             measured = [(_value(plan, needs, cluster, accountant, objective), plan, needs) for plan, needs in fitting]
@@ -176,7 +179,7 @@ def _value(
     plan: Plan, needs: Sequence[Needs], cluster: Cluster, accountant: Accountant, objective: str
 ) -> tuple[float, ...]:
     """What is to be small, then what decides between equals."""
-    timeline = timeline_of(plan, cluster, accountant)
+    timeline = timeline_of(plan, cluster, accountant.over(plan.sums))
     seconds = timeline.seconds
     ram = max((each.ram_bytes for each in needs if each.by_phase), default=0)
     return {
@@ -189,7 +192,7 @@ def _value(
 
 def _claim(objective: str, value: float, found: Found) -> str:
     how = "nothing dropped but what is beaten" if found.complete else "a beam, which may have dropped better ones"
-    searched = f"searched: blocks by rows, by output channels or whole between cuts of the model ({how})"
+    searched = f"searched: blocks by rows, by output or input channels, or whole between cuts of the model ({how})"
     if found.bound is None:
         return f"{searched}; no bound is computed for {objective}"
     unit = "B" if objective == "traffic" else "s"

@@ -122,7 +122,12 @@ enum tflite_fuse_kind {
   /* Shares of one of all channels of a pixel. */
   TFLITE_FUSE_KIND_SOFTMAX = 27,
   /* Long short-term memory: pixels are steps in time. Its second input is its memory, see PERSISTENT. */
-  TFLITE_FUSE_KIND_LSTM = 28
+  TFLITE_FUSE_KIND_LSTM = 28,
+  /* A convolution's sums of products, before bias and zero point: int32, little-endian, as four channels each. Only
+   * devices of a split have it, as the next one. */
+  TFLITE_FUSE_KIND_CONV_SUMS = 29,
+  /* Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four. */
+  TFLITE_FUSE_KIND_ADD_SUMS = 30
 };
 
 /* Where a tensor of a block lives. */

@@ -31,15 +31,27 @@
   row(SOFTMAX, softmax)                    \
   row(LSTM, lstm)
 
+/* Those that only devices of a split have: their file is linked where a worker is. */
+#define KINDS_OF_SPLITS(row) \
+  row(CONV_SUMS, conv_sums)  \
+  row(ADD_SUMS, add_sums)
+
 #define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
+#define DECLARE_WEAK(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name __attribute__((weak));
 #define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
 
 KINDS(DECLARE)
+#if defined(__ELF__)
+KINDS_OF_SPLITS(DECLARE_WEAK)
+#else /* what is not linked has no address there */
+#undef KINDS_OF_SPLITS
+#define KINDS_OF_SPLITS(row)
+#endif
 
 /* Of a source there is nothing to compute. */
 const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
-const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW)};
+const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW) KINDS_OF_SPLITS(ROW)};
 
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);

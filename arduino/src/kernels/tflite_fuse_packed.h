@@ -42,6 +42,21 @@ TFLITE_FUSE_INLINE uint32_t tflite_fuse_load_4(const void* from) {
   return word;
 }
 
+/* total + the products of `count` values and weights */
+static inline int32_t tflite_fuse_add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
+#if TFLITE_FUSE_DSP
+  for (; count >= 4; count -= 4, value += 4, weight += 4) {
+    const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
+    total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
+    total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
+  }
+#endif
+  for (; count > 0; --count) {
+    total = tflite_fuse_mac(total, *value++, *weight++);
+  }
+  return total;
+}
+
 /* Whether `columns` neighbouring columns of a row of pixels lie one behind the other. Padding is only at a row's ends. */
 TFLITE_FUSE_INLINE bool tflite_fuse_is_whole(const tflite_fuse_call* call, const int8_t* const* row, int32_t columns) {
   const int8_t *first = row[0], *last = row[columns - 1];

@@ -29,7 +29,7 @@ def check(model: Model, name: str, strategy: str, workers: int, folder: Path) ->
         pytest.skip(f"{', '.join(target.missing())} not installed")
     net, samples = network_of(model), generate_inputs(model, 2)
     plan, accountant = planned(net, strategy, workers)
-    report = run_devices(target, encode_plan(net, plan, accountant.parts), samples, folder)
+    report = run_devices(target, encode_plan(accountant.network, plan, accountant.parts), samples, folder)
     wanted = tflm.run(serialize_model(model), samples).outputs
     assert report.outputs == [np.asarray(output).tobytes() for outputs in wanted for output in outputs]
     assert len(set(report.outputs)) > 1

@@ -26,12 +26,12 @@ from tflite_fuse.split.splitting import SplitOptions, split_model
 @cache
 def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto", tail: bool = True) -> Deployment:
     """The branching model over equal workers; with its tail, which only the coordinator in Python runs."""
-    devices = cluster((600.0,) * workers, direct)
+    devices, found = cluster((600.0,) * workers, direct), network(tail=tail)
     if strategy == "auto":
-        plan = split_model(branching_model(tail=tail), devices, SplitOptions()).plan
+        split = split_model(branching_model(tail=tail), devices, SplitOptions())
+        plan, found = split.plan, split.network
     else:
-        plan = paper_plan(network(tail=tail), (1.0,) * workers, "")
-    found = network(tail=tail)
+        plan = paper_plan(found, (1.0,) * workers, "")
     return Deployment(found, plan, devices, encode_plan(found, plan, Accountant(found).parts))
 
 

@@ -34,7 +34,8 @@ def planned(net: Network, strategy: str, workers: int) -> tuple[Plan, Accountant
     accountant = Accountant(net)
     if strategy == "paper":
         return paper_plan(net, [1.0] * workers, ""), accountant
-    return Search(net, cluster((600.0,) * workers), accountant, strategy).run().plans[0], accountant
+    plan = Search(net, cluster((600.0,) * workers), accountant, strategy).run().plans[0]
+    return plan, accountant.over(plan.sums)
 
 
 @cache

@@ -118,7 +118,7 @@ static tflite_fuse_node node;
 $join
 void setup() {
   Serial.begin(115200);
-$begin  const tflite_fuse_status status =
+$begin$sums  const tflite_fuse_status status =
       tflite_fuse_worker_open(&worker, fragment, FRAGMENT_BYTES, buffer, sizeof(buffer));
   while (status != TFLITE_FUSE_OK) {
     Serial.println(tflite_fuse_worker_message(status));
@@ -213,8 +213,8 @@ def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -
     return {f"{where}fragment.h": header, f"{where}fragment.c": _FRAGMENT + array}
 
 
-def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool) -> str:
-    """``main.cpp`` of a worker that talks to so many others."""
+def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, sums: bool = False) -> str:
+    """``main.cpp`` of a worker that talks to so many others; ``sums``: has layers that are cut by input channels."""
     include, server, client, using = _NETWORKS[place.way]
     sessions = peers + 1
     if place.way is Way.SERIAL:
@@ -239,6 +239,7 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
         sessions=sessions,
         join=_join(place.way, place.host if place.is_numeric else ""),
         begin=begin,
+        sums="  tflite_fuse_worker_bring_sums();\n" if sums else "",
         which="line" if place.way is Way.SERIAL else "network",
         others=" and other workers" if peers else "",
         serve="  (void)tflite_fuse_node_serve(&node, 1000);\n" if quiet else _SERVE,

@@ -120,6 +120,7 @@ def _devices(deployment: Deployment, places: Sequence[Place]) -> Files:
     title = "a split model"
     workers = [each for each in places if each.number != COORDINATOR]
     names = [worker.name for worker in deployment.cluster.workers]
+    summing = deployment.summing
     found: dict[str, str | bytes] = {}
     for place in places:
         where = f"src/{place.env}/"
@@ -127,7 +128,9 @@ def _devices(deployment: Deployment, places: Sequence[Place]) -> Files:
         fragment = deployment.fragments.workers[place.number] if is_worker else deployment.fragments.coordinator
         found |= fragment_files(where, place.name, fragment, decode(fragment).header.buffer_bytes)
         found[f"{where}main.cpp"] = (
-            worker_program(place, title, len(deployment.peers(place.number)), len(places) > len(workers))
+            worker_program(
+                place, title, len(deployment.peers(place.number)), len(places) > len(workers), place.number in summing
+            )
             if is_worker
             else coordinator_program(place, title, workers, deployment.dials, names)
         )

@@ -59,6 +59,12 @@ class StageKind(IntEnum):
     """Shares of one of all channels of a pixel."""
     LSTM = 28
     """Long short-term memory: pixels are steps in time. Its second input is its memory, see PERSISTENT."""
+    CONV_SUMS = 29
+    """A convolution's sums of products, before bias and zero point: int32, little-endian, as four channels each. Only
+    devices of a split have it, as the next one.
+    """
+    ADD_SUMS = 30
+    """Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four."""
 
 
 class Storage(IntEnum):

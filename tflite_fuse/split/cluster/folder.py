@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tflite_fuse.errors import ModelError, PlanError, UsageError
 from tflite_fuse.files import read_file
+from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
 from tflite_fuse.model.file import load_model
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
@@ -17,6 +18,7 @@ from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.plan_file import plan_transfers, read_document
+from tflite_fuse.split.cut.sums import network_of_plan
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import Fragments
 from tflite_fuse.split.fragments.machine import Machine
@@ -30,7 +32,7 @@ class Deployment:
     """A plan with all it is about.
 
     Attributes:
-        network, plan, cluster: as they were split.
+        network, plan, cluster: as they were split; the network is the plan's.
         fragments: what its devices hold.
     """
 
@@ -66,6 +68,14 @@ class Deployment:
         """Workers with something to do, ascending."""
         return tuple(sorted({device for pair in self.pairs for device in pair} - {COORDINATOR}))
 
+    @property
+    def summing(self) -> frozenset[int]:
+        """Workers that compute layers cut by their input channels."""
+        stages = {index: node.stage for index, node in enumerate(self.network.nodes) if node.stage is not None}
+        tasks = [task for phase in self.plan.phases for task in phase.tasks]
+        steps = [(task.worker, stages.get(step.node)) for task in tasks for step in task.steps]
+        return frozenset(worker for worker, stage in steps if stage is not None and stage.kind in OF_SUMS)
+
     def coordinator(self) -> Machine:
         """The coordinator's machine."""
         return Machine(decode(self.fragments.coordinator), self.operators)
@@ -97,6 +107,7 @@ def read_deployment(folder: Path) -> Deployment:
         document = json.loads(read_file(path))
         network = network_of(load_model(content, str(folder / "model.tflite")))
         plan = read_document(document, network, content)
+        network = network_of_plan(network, plan)
         check_plan(network, plan)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is no JSON ({error})") from error

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
 from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import receptive_field
-from tflite_fuse.split.cut.plan import Plan, Task, Transfer
+from tflite_fuse.split.cut.plan import Plan, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, union
+from tflite_fuse.split.cut.sums import extended
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.encode import fragment_bytes
-from tflite_fuse.split.fragments.program import program_of
+from tflite_fuse.split.fragments.program import parts_of, program_of
 
 HEADER_BYTES = 32
 """Of a message: version, plan, inference, number, length, checksum."""
@@ -39,6 +41,9 @@ top."""
 
 LIBRARY_BYTES = 43 * 1024
 """Flash of the library with worker, link and serial line; a test holds it there. The board's own code comes on top."""
+
+SUMS_BYTES = 896
+"""Flash of the kernels that only workers have whose layers are cut by input channels."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,13 @@ class Accountant:
         self._counts: dict[tuple[int, Target], float] = {}
         self._parts: dict[tuple[object, ...], tuple[Part, ...]] = {}
         self._work: dict[tuple[tuple[object, ...], Target], float] = {}
+        self._larger: dict[tuple[Summed, ...], Accountant] = {(): self}
+
+    def over(self, sums: tuple[Summed, ...]) -> Accountant:
+        """Of the network with layers cut by their input channels, as a plan says."""
+        if sums not in self._larger:
+            self._larger[sums] = Accountant(extended(self.network, sums).network)
+        return self._larger[sums]
 
     def parts(self, task: Task) -> tuple[Part, ...]:
         """Its blocks. Raises BlockError: a piece cannot be one."""
@@ -120,6 +132,8 @@ class Accountant:
             if task.worker == worker
         }
         ram, flash = program.buffer_bytes + WORKER_BYTES, fragment_bytes(program) + LIBRARY_BYTES
+        if any(stage.kind in OF_SUMS for part in parts_of(program) for stage in part.plan.block.stages):
+            flash += SUMS_BYTES
         return Needs(ram, flash, sum(work.values()), memory.fullest, work)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import AxisWindow, stage_windows
-from tflite_fuse.fusion.block.entry import Window
+from tflite_fuse.fusion.block.entry import Window, parameters_of
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, input_windows
+from tflite_fuse.fusion.block.kinds.weighted.sums import SUM_BYTES, PartOf
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.regions import Box, Range, Region, region_of, whole
@@ -83,7 +84,7 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
     for value, shape, wanted, windows in zip(stage.inputs, shapes, channels, looks, strict=True):
         if wanted[0] >= wanted[1]:
             continue  # a part of a concatenation that the box does not touch
-        if stage.kind is StageKind.FULLY_CONNECTED or accumulates(stage, network.values):
+        if _sees_all(stage) or accumulates(stage, network.values):
             rows, columns = (0, shape[0]), (0, shape[1])
         else:
             row_window, column_window = windows
@@ -92,6 +93,12 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
                 raise BlockError(f"a part of {network.nodes[node].name} would read nothing but padding")
         found.append((value, Box(rows, columns, wanted)))
     return tuple(found)
+
+
+def _sees_all(stage: Stage) -> bool:
+    """Whether its one pixel reads all pixels of its input."""
+    whole_image = isinstance(stage.parameters, PartOf) and stage.parameters.image
+    return stage.kind is StageKind.FULLY_CONNECTED or whole_image
 
 
 def _seen(window: AxisWindow, positions: Range, length: int) -> Range:
@@ -124,11 +131,30 @@ def _joined(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
     return found
 
 
+def _part_of(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    _whole_sums(*wanted)
+    return [parameters_of(stage, PartOf).channels]
+
+
+def _four_for_one(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+    if stage.requantization is None:
+        _whole_sums(*wanted)
+        return [wanted for _ in counts]
+    return [(SUM_BYTES * wanted[0], SUM_BYTES * wanted[1]) for _ in counts]
+
+
+def _whole_sums(low: int, high: int) -> None:
+    if low % SUM_BYTES or high % SUM_BYTES:
+        raise BlockError(f"bytes {low} to {high - 1} are no whole sums")
+
+
 _CHANNELS: dict[StageKind, _Channels] = {
     StageKind.CONV: _all,
     StageKind.FULLY_CONNECTED: _all,
     StageKind.DEPTHWISE: _multiplied,
     StageKind.CONCATENATION: _joined,
+    StageKind.CONV_SUMS: _part_of,
+    StageKind.ADD_SUMS: _four_for_one,
     **dict.fromkeys(
         (
             StageKind.ADD,
@@ -188,7 +214,8 @@ def _part(tensor: BlockTensor, box: Box) -> BlockTensor:
 
 def _padding(stage: Stage, box: Box, read: Box) -> tuple[int, int]:
     """Rows and columns that the first window of the box sees above and left of what is read of the input."""
-    if stage.kind in (StageKind.FULLY_CONNECTED, StageKind.GLOBAL_AVERAGE) or KINDS[stage.kind].window is Window.PIXEL:
+    usual = stage.kind is StageKind.GLOBAL_AVERAGE or KINDS[stage.kind].window is Window.PIXEL
+    if usual or _sees_all(stage):
         return stage.padding
     rows, columns = stage_windows(stage)
     return read.rows[0] - rows.first(box.rows[0]), read.columns[0] - columns.first(box.columns[0])
@@ -201,7 +228,9 @@ def _with_channels(stage: Stage, box: Box, read: Box, channels: int) -> Stage:
     table, bias, weights = stage.requantization, stage.bias, stage.weights
     if table is not None and len(table.multiplier) == channels:
         table = Requantization(table.multiplier[low:high], table.shift[low:high])
-    if weights is not None:
+    if stage.kind is StageKind.CONV_SUMS and weights is not None:
+        weights = weights[low // SUM_BYTES : high // SUM_BYTES]
+    elif weights is not None:
         weights = weights[..., low:high] if stage.kind is StageKind.DEPTHWISE else weights[low:high]
     multiplier = stage.depth_multiplier
     if stage.kind is StageKind.DEPTHWISE and read.shape[2] == 1:

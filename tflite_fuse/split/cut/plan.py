@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflite_fuse.split.cut.regions import Region, volume
+from tflite_fuse.split.cut.regions import Range, Region, volume
 
 MOST_THRIFT = 3
 
@@ -83,18 +83,28 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """A layer that is cut by its input channels: a node of the model's network, and ranges of channels, in order."""
+
+    node: int
+    parts: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Who does what, from the inputs at the coordinator to the outputs at the coordinator.
 
     Attributes:
         workers: how many there are; some may have nothing to do.
-        phases: in order.
+        phases: in order. Their numbers are of the network in which layers are cut as ``sums`` says.
         strategy: what made it, and why this one, in words.
+        sums: layers cut by what they read, ascending.
     """
 
     workers: int
     phases: tuple[Phase, ...]
     strategy: str
+    sums: tuple[Summed, ...] = ()
 
     @property
     def moved(self) -> int:

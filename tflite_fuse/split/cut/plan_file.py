@@ -14,8 +14,9 @@ from typing import Any
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Step, Task, Transfer
+from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Step, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Region
+from tflite_fuse.split.cut.sums import network_of_plan
 
 SCHEMA = "tflite-fuse/plan/1"
 
@@ -28,7 +29,7 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
     """What ``plan.json`` holds, but for ``PREDICTED``.
 
     Args:
-        network: of the model.
+        network: of the plan's numbers (``network_of_plan``).
         plan: of the network.
         workers: their names.
         model: the model file's bytes.
@@ -46,6 +47,7 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
         ],
         "inputs": list(network.inputs),
         "outputs": list(network.outputs),
+        **({"sums": [_sums(each) for each in plan.sums]} if plan.sums else {}),
         "phases": [
             {
                 "name": phase.name,
@@ -73,6 +75,11 @@ def plan_transfers(plan: Plan) -> Iterator[Transfer]:
 def read_document(document: Any, network: Network, model: bytes) -> Plan:
     """The plan of a document that was made for a model.
 
+    Args:
+        document: of ``plan.json``.
+        network: of the model; the plan's may be larger (``network_of_plan``).
+        model: the model file's bytes.
+
     Raises:
         PlanError: it is no such document, or belongs to another model. Whether it contradicts itself, ``check_plan``
             tells.
@@ -92,7 +99,8 @@ def read_document(document: Any, network: Network, model: bytes) -> Plan:
             )
             for each in document["phases"]
         )
-        plan = Plan(len(workers), phases, str(document["strategy"]))
+        plan = Plan(len(workers), phases, str(document["strategy"]), tuple(map(_read_sums, document.get("sums", ()))))
+        network = network_of_plan(network, plan)
         said = {key: value for key, value in document.items() if key != PREDICTED}
         same = plan_document(network, plan, [str(name) for name in workers], model) == said
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -117,6 +125,10 @@ def _check_numbers(network: Network, plan: Plan) -> None:
 # ---- Parts of a document ----
 
 
+def _sums(summed: Summed) -> dict[str, Any]:
+    return {"node": summed.node, "parts": [list(part) for part in summed.parts]}
+
+
 def _transfer(transfer: Transfer) -> dict[str, Any]:
     source, target = (None if device == COORDINATOR else device for device in (transfer.source, transfer.target))
     return {"value": transfer.value, "from": source, "to": target, "region": _region(transfer.region)}
@@ -134,6 +146,10 @@ def _task(task: Task) -> dict[str, Any]:
 
 def _region(region: Region) -> list[list[list[int]]]:
     return [[list(box.rows), list(box.columns), list(box.channels)] for box in region]
+
+
+def _read_sums(document: Any) -> Summed:
+    return Summed(_count(document["node"]), tuple((_count(low), _count(high)) for low, high in document["parts"]))
 
 
 def _read_transfer(document: Any) -> Transfer:

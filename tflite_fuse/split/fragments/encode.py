@@ -13,7 +13,7 @@ from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.fragments.blocks import Part
-from tflite_fuse.split.fragments.program import Copy, Message, Operator, Program, Run, View, program_of
+from tflite_fuse.split.fragments.program import Copy, Message, Operator, Program, Run, View, parts_of, program_of
 from tflite_fuse.split.fragments.structs import (
     FRAGMENT_ALIGNMENT,
     FRAGMENT_VERSION,
@@ -79,7 +79,7 @@ def fragment_bytes(program: Program) -> int:
     messages = [step for step in program.steps if isinstance(step, Message)]
     copies = sum(isinstance(step, Copy) for step in program.steps)
     computed = [step for step in program.steps if isinstance(step, Run | Operator)]
-    parts = {id(step.part.plan): step.part for step in computed if isinstance(step, Run)}
+    parts = parts_of(program)
     sections = (
         LAYOUTS[FragmentHeader].size,
         LAYOUTS[FragmentStep].size * len(program.steps),
@@ -88,7 +88,7 @@ def fragment_bytes(program: Program) -> int:
         LAYOUTS[FragmentBlock].size * len(parts),
         LAYOUTS[FragmentEnd].size * (len(program.inputs) + len(program.outputs)),
     )
-    stored = sum(part.flash_bytes for part in parts.values())
+    stored = sum(part.flash_bytes for part in parts)
     return stored + sum(-(-size // FRAGMENT_ALIGNMENT) * FRAGMENT_ALIGNMENT for size in sections)
 
 

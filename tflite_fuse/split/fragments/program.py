@@ -122,6 +122,11 @@ def program_of(buffer: DeviceBuffer) -> Program:
     return _Builder(buffer).program()
 
 
+def parts_of(program: Program) -> list[Part]:
+    """The blocks a device stores, each once."""
+    return list({id(step.part.plan): step.part for step in program.steps if isinstance(step, Run)}.values())
+
+
 class _Builder:
     def __init__(self, buffer: DeviceBuffer) -> None:
         self.network, self.plan, self.device, self.buffer = buffer.network, buffer.plan, buffer.device, buffer

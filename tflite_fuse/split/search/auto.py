@@ -14,7 +14,8 @@ from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.regions import volume, whole
-from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.edge import Edge, Mode
+from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
 from tflite_fuse.split.search.memory import EdgeMemory
@@ -33,8 +34,8 @@ _UNLIMITED = 1 << 62
 MANY = 16
 """Workers: of more, fewer groups and shorter blocks are looked at."""
 
-_COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8)}
-_COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8)}
+_COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8), Mode.SUMS: (2, 4, 8)}
+_COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8), Mode.SUMS: (4, 8)}
 """How many workers share an edge, beside all of them where these are not many."""
 
 
@@ -150,7 +151,7 @@ class Search:
                 yield edge
         if self.objective == "traffic" and not self._must_cut(first, last):
             return
-        for mode in (Mode.ROWS, Mode.CHANNELS):
+        for mode in (Mode.ROWS, Mode.CHANNELS, Mode.SUMS):
             for workers in self._groups(mode) if mode is Mode.ROWS or length <= 2 else ():
                 if edge := self.maker.edge(first, last, mode, workers):
                     yield edge

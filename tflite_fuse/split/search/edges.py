@@ -4,16 +4,15 @@
     ROWS      a fused block by rows: each worker computes its rows of the last value and, of all values before, what
               these need; only rows of the first value travel, wide ones inside are computed again at the seam
     CHANNELS  node by node by output channels: inputs are gathered, depthwise and elementwise nodes stay where they are
+    SUMS      the same, but where a convolution's input lies distributed by channels it stays there: each worker sums
+              over its own, and int32 sums travel to the owners of output channels
 
 A cut is a place between two nodes where at most one value is alive that the coordinator does not have anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,60 +21,15 @@ from tflite_fuse.fusion.block.axes import Ranges, needed, union
 from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
-from tflite_fuse.split.cut.holdings import transfers, with_transfers
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import can_be_cut, receptive_field
+from tflite_fuse.split.cut.pieces import can_be_cut
 from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
+from tflite_fuse.split.cut.regions import Box, Range, Region
 from tflite_fuse.split.cut.shares import evenly_loaded
+from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
+from tflite_fuse.split.search.edge import Edge, Mode, edge_of, returned_at_once, with_coordinator
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.whole import leaves, whole_on
-
-
-class Mode(Enum):
-    """How an edge is cut."""
-
-    ONE = "whole on one worker"
-    ROWS = "by rows"
-    CHANNELS = "by output channels"
-
-
-@dataclass(frozen=True, eq=False)
-class Edge:
-    """Nodes ``first … last − 1`` under one partition.
-
-    Attributes:
-        first, last: cuts.
-        mode: how.
-        workers: who takes part; those with an empty share are left out.
-        needs: of each value from before the edge, what each worker needs of it.
-        build: what happens; the first phase's transfers of values from before are not in it.
-        inside: what travels at once, time after time, in these phases.
-        held: who holds what of each value that leaves, outputs of the model at the coordinator included.
-        work: instructions of each worker.
-        flash: bytes of each worker.
-    """
-
-    first: int
-    last: int
-    mode: Mode
-    workers: tuple[int, ...]
-    needs: Mapping[int, Mapping[int, Region]]
-    build: Callable[[], tuple[Phase, ...]]
-    inside: tuple[tuple[Transfer, ...], ...]
-    held: Mapping[int, Mapping[int, Region]]
-    work: Mapping[int, float]
-    flash: Mapping[int, int]
-
-    @cached_property
-    def phases(self) -> tuple[Phase, ...]:
-        """What ``build`` says, built when it is first asked for."""
-        return self.build()
-
-    @cached_property
-    def holding(self) -> frozenset[tuple[int, int, Region]]:
-        """Equal for edges after which the same devices hold the same."""
-        return frozenset((value, device, part) for value, parts in self.held.items() for device, part in parts.items())
 
 
 def cuts(network: Network) -> tuple[int, ...]:
@@ -110,16 +64,25 @@ class EdgeMaker:
         """None where the nodes cannot be cut like this."""
         key = first, last, mode, workers
         if key not in self._made:
-            make = {Mode.ONE: self._one, Mode.ROWS: self._rows, Mode.CHANNELS: self._channels}[mode]
             try:
-                self._made[key] = make(first, last, workers)
+                self._made[key] = self._make(first, last, mode, workers)
             except BlockError:
                 self._made[key] = None
         return self._made[key]
 
+    def _make(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
+        if mode is Mode.ONE:
+            return self._one(first, last, workers)
+        if mode is Mode.ROWS:
+            return self._rows(first, last, workers)
+        make = channels_edge if mode is Mode.CHANNELS else sums_edge
+        return make(self.network, self.cluster, self.estimates, first, last, workers)
+
     def _one(self, first: int, last: int, workers: tuple[int, ...]) -> Edge:
         found = whole_on(self.network, workers[0], first, last)
-        return self._edge(first, last, Mode.ONE, workers, found.needs, found.phases, found.held)
+        return edge_of(
+            first, last, Mode.ONE, workers, found.needs, found.phases, found.held, self.cluster, self.estimates
+        )
 
     def _rows(self, first: int, last: int, workers: tuple[int, ...]) -> Edge | None:
         network, nodes = self.network, range(first, last)
@@ -164,9 +127,9 @@ class EdgeMaker:
                 )
                 for at, worker in enumerate(members)
             }
-            return (Phase(network.nodes[last - 1].name, (), tuple(tasks.values()), _returned(self.network, tasks)),)
+            return (Phase(network.nodes[last - 1].name, (), tuple(tasks.values()), returned_at_once(network, tasks)),)
 
-        held = {value: _with_coordinator(self.network, value, of_value) for value, of_value in parts.items()}
+        held = {value: with_coordinator(network, value, of_value) for value, of_value in parts.items()}
         returned = tuple(
             Transfer(value, worker, COORDINATOR, region)
             for value in left
@@ -193,79 +156,6 @@ class EdgeMaker:
                 if found.holes:
                     raise BlockError(f"a part of {self.network.nodes[node].name} would read nothing but padding")
                 asked.setdefault(value, _Asked({})).widen(axis, found)
-
-    def _channels(self, first: int, last: int, workers: tuple[int, ...]) -> Edge | None:
-        network = self.network
-        if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
-            return None
-        speeds = [self.cluster.workers[worker].mhz for worker in workers]
-        needs: dict[int, dict[int, Region]] = {}
-        known: dict[int, dict[int, Region]] = {}
-        groups: list[tuple[list[Transfer], dict[int, list[Step]]]] = []
-        for node in range(first, last):
-            value = network.nodes[node].outputs[0]
-            height, width, channels = network.shape(value)
-            ranges = zip(workers, evenly_loaded(channels, speeds), strict=True)
-            parts = {w: (Box((0, height), (0, width), part),) for w, part in ranges if part[0] < part[1]}
-            moved: list[Transfer] = []
-            fields = {worker: receptive_field(network, node, region) for worker, region in parts.items()}
-            for source in dict.fromkeys(network.nodes[node].inputs):
-                wanted = {worker: field[source] for worker, field in fields.items() if field[source]}
-                if source not in known:
-                    for worker, region in wanted.items():
-                        before = needs.setdefault(source, {}).get(worker, ())
-                        needs[source][worker] = (hull((*before, *region)),)
-                    continue
-                moved += transfers(self.cluster, source, known[source], wanted)
-                known[source] = with_transfers(known[source], moved)
-            if moved or not groups:
-                groups.append((moved, {}))
-            for worker, region in parts.items():
-                groups[-1][1].setdefault(worker, []).append(Step(node, region))
-            known[value] = dict(parts)
-        phases = [self._group(steps, moved, last) for moved, steps in groups]
-        held = {
-            value: _with_coordinator(self.network, value, parts)
-            for value, parts in known.items()
-            if leaves(network, value, last - 1)
-        }
-        return self._edge(first, last, Mode.CHANNELS, workers, needs, phases, held)
-
-    def _group(self, steps: Mapping[int, Sequence[Step]], moved: Sequence[Transfer], last: int) -> Phase:
-        network = self.network
-        tasks: dict[int, Task] = {}
-        for worker, own in steps.items():
-            nodes = {step.node for step in own}
-            owned = [
-                (network.nodes[step.node].outputs[0], step.region)
-                for step in own
-                if _read_outside(self.network, network.nodes[step.node].outputs[0], nodes)
-            ]
-            tasks[worker] = Task(worker, tuple(own), tuple(owned))
-        final = max(step.node for own in steps.values() for step in own)
-        return Phase(network.nodes[final].name, tuple(moved), tuple(tasks.values()), _returned(self.network, tasks))
-
-    def _edge(
-        self,
-        first: int,
-        last: int,
-        mode: Mode,
-        workers: tuple[int, ...],
-        needs: Mapping[int, Mapping[int, Region]],
-        phases: Sequence[Phase],
-        held: Mapping[int, Mapping[int, Region]],
-    ) -> Edge:
-        work = dict.fromkeys(workers, 0.0)
-        flash = dict.fromkeys(workers, 0)
-        for phase in phases:
-            for task in (task for task in phase.tasks if task.worker != COORDINATOR):
-                target = self.cluster.workers[task.worker].target
-                for step in task.steps:
-                    box = hull(step.region)
-                    work[task.worker] += self.estimates.instructions(step.node, box, target)
-                    flash[task.worker] += self.estimates.flash(step.node, box)
-        moved = tuple(each for phase in phases for each in (phase.transfers, phase.returned))
-        return Edge(first, last, mode, workers, needs, lambda: tuple(phases), moved, held, work, flash)
 
 
 class _Asked:
@@ -298,22 +188,3 @@ def _by_rows(network: Network, index: int) -> bool:
     if node.stage is None or not can_be_cut(node) or network.shape(node.outputs[0])[0] < 2:
         return False
     return node.stage.kind is not StageKind.FULLY_CONNECTED and not accumulates(node.stage, network.values)
-
-
-def _read_outside(network: Network, value: int, nodes: set[int]) -> bool:
-    return value in network.outputs or any(reader not in nodes for reader in network.readers[value])
-
-
-def _returned(network: Network, tasks: Mapping[int, Task]) -> tuple[Transfer, ...]:
-    """Outputs of the model go to the coordinator at once."""
-    return tuple(
-        Transfer(value, worker, COORDINATOR, region)
-        for worker, task in tasks.items()
-        for value, region in task.owned
-        if value in network.outputs
-    )
-
-
-def _with_coordinator(network: Network, value: int, parts: dict[int, Region]) -> dict[int, Region]:
-    everything: Region = (whole(network.shape(value)),)
-    return {**parts, COORDINATOR: everything} if value in network.outputs else parts

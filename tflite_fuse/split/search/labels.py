@@ -20,7 +20,8 @@ from tflite_fuse.split.cut.holdings import transfers
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, whole
-from tflite_fuse.split.search.edges import Edge
+from tflite_fuse.split.cut.sums import extended, renumbered
+from tflite_fuse.split.search.edge import Edge
 
 BEAM = 48
 """Labels kept at a cut, and ..."""
@@ -265,13 +266,15 @@ def plan_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> 
     while here is not None and here.before is not None and here.edge is not None:
         chain.append((here.before, here.edge))
         here = here.before
+    sums = tuple(sorted((each for _, edge in chain for each in edge.sums), key=lambda each: each.node))
+    larger = extended(network, sums)
     phases: list[Phase] = []
     for before, edge in reversed(chain):
         moved = incoming(before, edge, network, cluster)
-        first, *rest = edge.phases
+        first, *rest = renumbered(edge.phases, extended(network, edge.sums), larger) if sums else edge.phases
         phases.append(Phase(first.name, (*moved, *first.transfers), first.tasks, first.returned))
         phases += rest
-    return Plan(len(cluster.workers), tuple(_merged(phases, network)), strategy)
+    return Plan(len(cluster.workers), tuple(_merged(phases, larger.network)), strategy, sums)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Transfer
 from tflite_fuse.split.cut.regions import volume
-from tflite_fuse.split.search.edges import Edge
+from tflite_fuse.split.search.edge import Edge
 
 
 class EdgeMemory:
@@ -31,7 +31,7 @@ class EdgeMemory:
         """Bytes the worker needs that is given most, from its blocks."""
         if id(edge) not in self._ram:
             plan, worker = self._alone(edge)
-            self._ram[id(edge)] = self.accountant.ram_of(plan, worker)
+            self._ram[id(edge)] = self.accountant.over(edge.sums).ram_of(plan, worker)
             self._kept.append(edge)  # known by its id
         return self._ram[id(edge)]
 
@@ -73,15 +73,16 @@ class EdgeMemory:
         phases = tuple(
             replace(phase, tasks=tuple(replace(task, thrift=thrift) for task in phase.tasks)) for phase in edge.phases
         )
-        more = self._instructions(phases) / max(1.0, self._instructions(edge.phases))
+        account = self.accountant.over(edge.sums)
+        more = self._instructions(phases, account) / max(1.0, self._instructions(edge.phases, account))
         work = {worker: instructions * more for worker, instructions in edge.work.items()}
         return replace(edge, build=lambda: phases, work=work)
 
-    def _instructions(self, phases: Sequence[Phase]) -> float:
+    def _instructions(self, phases: Sequence[Phase], account: Accountant) -> float:
         """Of the first worker: about the same share of the work is done again everywhere."""
         tasks = [task for phase in phases for task in phase.tasks if task.worker != COORDINATOR]
         first = [task for task in tasks if task.worker == tasks[0].worker]
-        return sum(self.accountant.instructions(task, self.cluster.workers[task.worker].target) for task in first)
+        return sum(account.instructions(task, self.cluster.workers[task.worker].target) for task in first)
 
     def _alone(self, edge: Edge) -> tuple[Plan, int]:
         """A plan of nothing but the edge, and the worker that is given most."""

@@ -2,7 +2,8 @@
 
 Beside whoever made the plan, this follows every element: a transfer brings only what its source holds, a task reads
 only what its worker holds or has just computed, every element that is stored or travels has exactly one declared
-producer, copies are declared as such, and the coordinator has all outputs in the end.
+producer, copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose ranges
+are disjoint and complete, and the coordinator has all outputs in the end.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tflite_fuse.errors import BlockError, PlanError
+from tflite_fuse.fusion.block.entry import parameters_of
+from tflite_fuse.fusion.block.kinds.weighted.sums import PartOf
+from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.split.cluster.devices import COORDINATOR
-from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, intersect, subtract, union, whole
@@ -19,6 +23,7 @@ from tflite_fuse.split.cut.regions import Region, intersect, subtract, union, wh
 
 def check_plan(network: Network, plan: Plan) -> None:
     """Raises PlanError: what is wrong, in the words of the network."""
+    _check_sums(network, plan)
     follower = _Follower(network, plan.workers)
     for number, phase in enumerate(plan.phases):
         try:
@@ -111,3 +116,34 @@ class _Follower:
 
     def _name(self, value: int) -> str:
         return self.network.values[value].name
+
+
+def _check_sums(network: Network, plan: Plan) -> None:
+    """Each layer that is cut by its input channels is one exact set of parts: disjoint, complete, each added once."""
+    lasts = [index for index, node in enumerate(network.nodes) if _is_addition(node) and _is_last(node)]
+    if len(lasts) != len(plan.sums):
+        raise PlanError(f"{len(plan.sums)} layers are cut by input channels, and {len(lasts)} are summed")
+    for last in lasts:
+        parts, waiting = list[Node](), [last]
+        while waiting:
+            node = network.nodes[waiting.pop()]
+            if _is_addition(node):
+                waiting += [network.writer[value] for value in node.inputs]
+            else:
+                parts.append(node)
+        read = {value for part in parts for value in part.inputs}
+        if len(read) != 1 or any(part.stage is None or part.stage.kind is not StageKind.CONV_SUMS for part in parts):
+            raise PlanError(f"{network.nodes[last].name} adds what are no parts of one layer")
+        ranges = sorted(parameters_of(part.stage, PartOf).channels for part in parts if part.stage is not None)
+        bounds = [0, *(high for _, high in ranges)]
+        exact = all(low == before for before, (low, _) in zip(bounds, ranges, strict=False))
+        if not exact or bounds[-1] != network.shape(read.pop())[2]:
+            raise PlanError(f"the parts that {network.nodes[last].name} adds overlap or leave channels out")
+
+
+def _is_addition(node: Node) -> bool:
+    return node.stage is not None and node.stage.kind is StageKind.ADD_SUMS
+
+
+def _is_last(node: Node) -> bool:
+    return node.stage is not None and node.stage.requantization is not None

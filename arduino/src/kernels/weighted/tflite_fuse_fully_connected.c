@@ -4,21 +4,6 @@
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_packed.h"
 
-/* total + the products of `count` values and weights */
-static inline int32_t add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
-#if TFLITE_FUSE_DSP
-  for (; count >= 4; count -= 4, value += 4, weight += 4) {
-    const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);
-    total = tflite_fuse_mac_pair(total, tflite_fuse_even(values), tflite_fuse_even(weights));
-    total = tflite_fuse_mac_pair(total, tflite_fuse_odd(values), tflite_fuse_odd(weights));
-  }
-#endif
-  for (; count > 0; --count) {
-    total = tflite_fuse_mac(total, *value++, *weight++);
-  }
-  return total;
-}
-
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   int32_t* channel_sum = sums;
   const int32_t depth = call->inputs[0]->channels;
@@ -28,7 +13,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
     const int8_t* w = weights;
     int32_t total = channel_sum[c];
     for (int32_t i = 0; i < call->count; ++i) {
-      total = add_products(total, call->windows[0][i], w, depth);
+      total = tflite_fuse_add_products(total, call->windows[0][i], w, depth);
       w += depth;
     }
     channel_sum[c] = total;

@@ -27,6 +27,7 @@ from tflite_fuse.fusion.block.kinds.weighted.convolution import CONV
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import DEPTHWISE
 from tflite_fuse.fusion.block.kinds.weighted.fully_connected import FULLY_CONNECTED
 from tflite_fuse.fusion.block.kinds.weighted.lstm import LSTM
+from tflite_fuse.fusion.block.kinds.weighted.sums import ADD_SUMS, CONV_SUMS
 from tflite_fuse.fusion.block.kinds.weighted.transposed import TRANSPOSE_CONV
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, rename
 from tflite_fuse.fusion.block.stages import Stage, StageKind
@@ -62,6 +63,8 @@ KINDS: Mapping[StageKind, Kind] = {
         DEPTH_TO_SPACE,
         SOFTMAX,
         LSTM,
+        CONV_SUMS,
+        ADD_SUMS,
     )
 }
 

@@ -1,0 +1,155 @@
+"""Layers cut by what they read: a network in which such a layer is parts whose int32 sums are added.
+
+    FULLY_CONNECTED, 4096 to 10   becomes   CONV_SUMS of channels 0 … 2047, CONV_SUMS of 2048 … 4095, ADD_SUMS
+
+The parts' values have four bytes for each sum, so whoever moves, places or checks bytes sees values like any others.
+Bias, zero point and rounding are in the last addition, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from tflite_fuse.errors import PlanError
+from tflite_fuse.fusion.block.kinds.weighted.common import folded_bias
+from tflite_fuse.fusion.block.kinds.weighted.sums import SUM_BYTES, PartOf
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.split.cut.network import Network, Node
+from tflite_fuse.split.cut.plan import Phase, Plan, Summed, Transfer
+from tflite_fuse.split.cut.regions import Range
+
+_SUMMED = (StageKind.CONV, StageKind.FULLY_CONNECTED)
+
+
+def can_be_summed(node: Node) -> bool:
+    """Whether parts of what a node reads can be summed by themselves."""
+    return node.stage is not None and node.stage.kind in _SUMMED
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A network with layers cut by what they read, and where the nodes and values of the one before are in it.
+
+    Attributes:
+        network: the larger one. Values of the one before have their numbers; those of sums follow.
+        nodes: for each node of the one before, those it became: its parts, then the additions.
+        values: for each node that was cut, its parts' values, then those of all additions but the last.
+    """
+
+    network: Network
+    nodes: tuple[tuple[int, ...], ...]
+    values: Mapping[int, tuple[int, ...]]
+
+
+def extended(network: Network, sums: Sequence[Summed]) -> Extended:
+    """Raises PlanError: a cut is none of a layer's input channels into several parts."""
+    by_node = {each.node: each.parts for each in sums}
+    if len(by_node) != len(sums) or list(by_node) != sorted(by_node):
+        raise PlanError("a layer is cut twice by its input channels, or layers are not in order")
+    values, nodes = list(network.values), list[Node]()
+    places, own = list[tuple[int, ...]](), dict[int, tuple[int, ...]]()
+    for index, node in enumerate(network.nodes):
+        made: Iterable[Node] = (node,)
+        if index in by_node:
+            _check(network, node, by_node[index])
+            first = len(values)
+            made = tuple(_nodes(network, node, by_node[index], values))
+            own[index] = tuple(range(first, len(values)))
+        places.append(tuple(range(len(nodes), len(nodes) + len(tuple(made)))))
+        nodes += made
+    if not set(by_node) <= set(range(len(network.nodes))):
+        raise PlanError("it cuts a step that the model does not have")
+    tensors = (*network.tensors, *(-1 for _ in range(len(values) - len(network.values))))
+    return Extended(replace(network, values=tuple(values), tensors=tensors, nodes=tuple(nodes)), tuple(places), own)
+
+
+def _check(network: Network, node: Node, parts: Sequence[Range]) -> None:
+    bounds = [0, *(high for _, high in parts)]
+    if not can_be_summed(node) or len(parts) < 2 or bounds[-1] != network.shape(node.inputs[0])[2]:
+        raise PlanError(f"{node.name} cannot be cut into parts of its input channels like this")
+    if any(low != before or low >= high for before, (low, high) in zip(bounds, parts, strict=False)):
+        raise PlanError(f"the parts of the input channels of {node.name} overlap or leave some out")
+
+
+def _nodes(network: Network, node: Node, parts: Sequence[Range], values: list[BlockTensor]) -> Iterator[Node]:
+    """The parts, then the additions one after the other; values of theirs are appended."""
+    stage, output = _as_convolution(network, node), network.values[node.outputs[0]]
+    source = network.values[node.inputs[0]]
+    assert stage.weights is not None and node.stage is not None
+
+    def sums(what: str) -> int:
+        name = f"{output.name}, {what}"
+        values.append(BlockTensor(name, output.height, output.width, SUM_BYTES * output.channels, 0))
+        return len(values) - 1
+
+    made = [sums(f"sums over channels {low} to {high - 1}") for low, high in parts]
+    for (low, high), value in zip(parts, made, strict=True):
+        weights = np.ascontiguousarray(stage.weights[..., low:high])
+        of = PartOf((low, high), node.stage.kind is StageKind.FULLY_CONNECTED)
+        part = replace(stage, output=value, weights=weights, parameters=of)
+        yield Node(f"{node.name}, channels {low} to {high - 1}", node.inputs, (value,), part, node.operator)
+    bias = folded_bias(node.stage, source).astype(np.uint64).astype(np.uint32).view(np.int32)
+    clamp = node.stage.activation_min, node.stage.activation_max
+    added = [made[0], *(sums(f"{count} parts") for count in range(2, len(parts))), node.outputs[0]]
+    for (before, after), part_value in zip(pairwise(added), made[1:], strict=True):
+        inputs = before, part_value
+        addition = Stage(StageKind.ADD_SUMS, inputs, after, node.operator)
+        if after == node.outputs[0]:
+            table, (low, high) = node.stage.requantization, clamp
+            addition = replace(addition, requantization=table, bias=bias, activation_min=low, activation_max=high)
+        yield Node(f"{node.name}, sum", inputs, (after,), addition, node.operator)
+
+
+def _as_convolution(network: Network, node: Node) -> Stage:
+    """The node's stage with weights [Cout, kh, kw, Cin], as CONV_SUMS has them, its table left out."""
+    stage = node.stage
+    assert stage is not None and stage.weights is not None
+    found = replace(
+        stage, kind=StageKind.CONV_SUMS, bias=None, requantization=None, activation_min=-128, activation_max=127
+    )
+    if stage.kind is StageKind.CONV:
+        return found
+    height, width, channels = network.shape(node.inputs[0])
+    weights = stage.weights.reshape(-1, height, width, channels)
+    return replace(found, weights=weights, kernel_size=(height, width))
+
+
+# ---- Plans in the numbers of another network ----
+
+
+def renumbered(phases: Iterable[Phase], before: Extended, after: Extended) -> tuple[Phase, ...]:
+    """Phases over one extension of a network, over one that cuts these layers and others."""
+    nodes = {old: new for pair in zip(before.nodes, after.nodes, strict=True) for old, new in zip(*pair, strict=False)}
+    values = {
+        old: new for node, found in before.values.items() for old, new in zip(found, after.values[node], strict=True)
+    }
+
+    def transfer(each: Transfer) -> Transfer:
+        return replace(each, value=values.get(each.value, each.value))
+
+    return tuple(
+        replace(
+            phase,
+            transfers=tuple(map(transfer, phase.transfers)),
+            returned=tuple(map(transfer, phase.returned)),
+            tasks=tuple(
+                replace(
+                    task,
+                    steps=tuple(replace(step, node=nodes[step.node]) for step in task.steps),
+                    owned=tuple((values.get(value, value), region) for value, region in task.owned),
+                    copies=tuple((values.get(value, value), region) for value, region in task.copies),
+                )
+                for task in phase.tasks
+            ),
+        )
+        for phase in phases
+    )
+
+
+def network_of_plan(network: Network, plan: Plan) -> Network:
+    """The network that a plan's numbers are of. Raises PlanError: it cuts layers that cannot be."""
+    return extended(network, plan.sums).network if plan.sums else network
