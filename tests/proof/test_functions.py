@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.fusion import raw_elementwise
 from tests.fusion.raw_models import RawModel
+from tests.runtime.fused_models import fuse
 from tflite_fuse import api
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
@@ -77,3 +78,16 @@ def test_what_changes_nothing_of_its_input_may_clamp_bytes_that_do_not_occur() -
     # The block computes the last output from the first: the same bytes, by a table that clamps at 127 on the way.
     rewritten = api.rewrite(data, verify=False).model
     assert validate(load_model(data), load_model(rewritten)).proven
+
+
+def test_a_table_behind_a_reshape_that_regroups_channels_is_proven() -> None:
+    """As detection heads have it: both are a block, and the tensor before the RESHAPE has other rows and channels."""
+    raw = RawModel()
+    source, renamed = raw.tensor((1, 4, 4, 6), 0.1, 5), raw.tensor((1, 48, 2), 0.1, 5)
+    output = raw.tensor((1, 48, 2), 0.2, -7)
+    shape = raw.constant(np.array((1, 48, 2), np.int32))
+    raw.operator("RESHAPE", [source, shape], [renamed], make_options("ReshapeOptions", new_shape=[1, 48, 2]))
+    raw.operator("QUANTIZE", [renamed], [output], None)
+    data = serialize_model(raw.build([source], [output]))
+    found = validate(load_model(data), load_model(fuse(data, range(2))))
+    assert found.proven, [str(finding) for finding in found.findings[:3]]

@@ -7,6 +7,7 @@ does. Constants the runtime would refuse have no meaning either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original import by_channel, larger, with_weights, without_weights
@@ -53,17 +54,18 @@ def real_pairs(original: Original) -> Iterator[Meaning]:
         if found is None:
             continue
         starts, table = found
-        images, output = [original.rows(t) for t in starts], original.rows(step.outputs[0])
-        if output is not None and images == [output, output]:
+        output = original.rows(step.outputs[0])
+        if output is not None and all(prod(original.tensors[t].dims) == prod(output) for t in starts):
             yield Meaning(step, StageKind.REAL_PAIR, starts, step.outputs[0], (output, output), output, table=table)
 
 
 def lookups(original: Original, value: int) -> Iterator[Meaning]:
     """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
     for step, start, answers in answers_behind(original, value):
-        image, output = original.rows(start), original.rows(step.outputs[0])
-        if image is not None and output is not None:
-            yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (image,), output, answers=answers)
+        # A RESHAPE on the way may have renamed the value: byte by byte, the result's image is also that of its source.
+        output = original.rows(step.outputs[0])
+        if output is not None:
+            yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (output,), output, answers=answers)
 
 
 _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
