@@ -1,16 +1,18 @@
-"""TRANSPOSE before MEAN: average over other axes instead of moving every value.
+"""TRANSPOSE before MEAN or FULLY_CONNECTED: sum in another order instead of moving every value.
 
     MEAN(TRANSPOSE(x, permutation), axes)  =  MEAN(x, permutation[axes])    where the order of what remains is x's
+    FULLY_CONNECTED(TRANSPOSE(x), weights)  =  FULLY_CONNECTED(x, weights in the order of x)
 
-PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis. An int8 MEAN adds
-in 32-bit integers, whose order does not matter, so the bytes stay the same; and without the TRANSPOSE the means can be
-part of a fused block.
+PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis, or, where they
+flatten, in the same TRANSPOSE, a RESHAPE and a FULLY_CONNECTED. In int8 both add in 32-bit integers, whose order does
+not matter, so the bytes stay the same; and without the TRANSPOSE they can be part of a fused block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +25,11 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
 
 Axes = tuple[int, ...]
+
+_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+
+
+_NEITHER = "what reads it is neither a chain of int8 means that undoes its order nor FULLY_CONNECTED of all its values"
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class _Mean:
 
 @dataclass(frozen=True)
 class SinkTranspose:
-    """Remove every int8 TRANSPOSE whose only effect is the order in which MEANs behind it count their axes."""
+    """Remove every int8 TRANSPOSE whose only effect is the order in which operators behind it add."""
 
     name: ClassVar[str] = "sink-transpose"
 
@@ -55,11 +62,16 @@ class SinkTranspose:
                 continue
             label = operator_label(model, index)
             means = _means_behind(rewritten, index)
+            dense = () if means else _dense_behind(rewritten, index)
             if means:
                 rewritten = _without(rewritten, index, means)
                 notes.append(f"{label} removed: the means behind it average over the axes of its input")
+            elif dense:
+                rewritten = _with_weights_moved(rewritten, index, dense)
+                behind = " and ".join(operator_label(model, reader) for reader in dense)
+                notes.append(f"{label} removed: the weights of {behind} are in the order of its input")
             else:
-                notes.append(f"{label} kept: what reads it is not a chain of int8 means that undoes its order")
+                notes.append(f"{label} kept: {_NEITHER}")
         if rewritten is model:
             return PassResult(model, False, tuple(notes))
         if has_plan(rewritten):
@@ -70,15 +82,8 @@ class SinkTranspose:
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     """The MEANs after which a TRANSPOSE has left no trace in the order of bytes; none if there is no such point."""
     graph = model.main
-    operator = graph.operators[index]
-    source, tensor = (operator.inputs or (-1,))[0], (operator.outputs or (-1,))[0]
-    layout = _constant(model, (operator.inputs or ())[1:2])
-    rank = len(graph.tensors[source].dims)
-    if (
-        layout is None
-        or sorted(layout) != list(range(rank))
-        or not _alike(graph.tensors[source], graph.tensors[tensor])
-    ):
+    tensor, layout = (graph.operators[index].outputs or (-1,))[0], _layout(model, index)
+    if layout is None:
         return ()
     means: list[_Mean] = []
     for reader in _readers(model, tensor):
@@ -101,6 +106,16 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
         if moved == sorted(moved):
             return tuple(means)
     return ()
+
+
+def _layout(model: Model, index: int) -> Axes | None:
+    """The permutation of a TRANSPOSE whose bytes mean the same before and after it; None where it is none."""
+    operator = model.main.operators[index]
+    source, tensor = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
+    layout = _constant(model, (operator.inputs or ())[1:2])
+    if layout is None or sorted(layout) != list(range(len(source.dims))) or not _alike(source, tensor):
+        return None
+    return layout if tensor.dims == tuple(source.dims[axis] for axis in layout) else None
 
 
 def _readers(model: Model, tensor: int) -> Iterator[int]:
@@ -130,6 +145,71 @@ def _constant(model: Model, operand: Sequence[int]) -> Axes | None:
     if tensor.type != TensorType.INT32 or not data:
         return None
     return tuple(np.frombuffer(data, "<i4").tolist())
+
+
+def _dense_behind(model: Model, index: int) -> Axes:
+    """The FULLY_CONNECTEDs that read all values of a TRANSPOSE as one row, if nothing else does; else none."""
+    graph = model.main
+    if _layout(model, index) is None:
+        return ()
+    found: list[int] = []
+    waiting = [(graph.operators[index].outputs or (-1,))[0]]
+    while waiting:
+        tensor = waiting.pop()
+        readers = [i for i, operator in enumerate(graph.operators) if tensor in (operator.inputs or ())]
+        if tensor in graph.outputs or not readers:
+            return ()
+        for reader in readers:
+            operator = graph.operators[reader]
+            inputs = operator.inputs or ()
+            if inputs[0] != tensor or inputs.count(tensor) > 1:
+                return ()
+            if operator_name(model, operator) in _RENAMING:
+                waiting.extend(operator.outputs or ())
+            elif _is_dense(model, operator):
+                found.append(reader)
+            else:
+                return ()
+    return tuple(sorted(found))
+
+
+def _is_dense(model: Model, operator: Operator) -> bool:
+    """Whether an operator is an int8 FULLY_CONNECTED of all values of its input, its weights stored row by row."""
+    if operator_name(model, operator) != "FULLY_CONNECTED" or len(operator.inputs or ()) < 2:
+        return False
+    options = get_options(operator)
+    if options.get("weights_format", 0) or options.get("keep_num_dims", False):
+        return False
+    source, weights = (model.main.tensors[tensor] for tensor in (operator.inputs or ())[:2])
+    data = model.buffers[weights.buffer].data
+    if source.type != TensorType.INT8 or weights.type != TensorType.INT8 or weights.sparsity is not None:
+        return False
+    stored = data is not None and len(data) == prod(weights.dims)
+    return stored and len(weights.dims) == 2 and weights.dims[1] == prod(source.dims)
+
+
+def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
+    """The model without the TRANSPOSE ``index``; what read it reads its input, with weights in that order."""
+    transpose, layout = model.main.operators[index], _layout(model, index)
+    source, moved = (transpose.inputs or (-1,))[0], (transpose.outputs or (-1,))[0]
+    dims = model.main.tensors[source].dims
+    order = np.arange(prod(dims)).reshape(dims).transpose(layout or ()).ravel()
+    operators = list(model.main.operators)
+    for reader, operator in enumerate(operators):
+        inputs = operator.inputs or ()
+        if reader in dense:
+            tensor = model.main.tensors[inputs[1]]
+            rows = np.frombuffer(model.buffers[tensor.buffer].data or b"", np.int8).reshape(tensor.dims)
+            turned = np.empty_like(rows)
+            turned[:, order] = rows
+            model, buffer = add_buffer(model, turned.tobytes())
+            model, weights = add_tensor(model, replace(tensor, buffer=buffer, name=f"{tensor.name}/transposed"))
+            inputs = (inputs[0], weights, *inputs[2:])
+        if moved in inputs or reader in dense:
+            inputs = tuple(source if tensor == moved else tensor for tensor in inputs)
+            operators[reader] = replace(operator, inputs=inputs)
+    del operators[index]
+    return replace_main(model, replace(model.main, operators=tuple(operators)))
 
 
 def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:

@@ -11,7 +11,7 @@ from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
 from tflite_fuse.proof.original.functions import unite_types
 from tflite_fuse.proof.original.known import add_known_numbers
-from tflite_fuse.proof.original.transposes import add_untransposed_means
+from tflite_fuse.proof.original.transposes import add_untransposed
 from tflite_fuse.proof.original.values import Original
 from tflite_fuse.proof.streaming.states import States, find_states, mixes
 
@@ -48,7 +48,7 @@ class Correspondence:
     def __post_init__(self) -> None:
         self.original = Original(self.before)
         add_known_numbers(self.original)
-        add_untransposed_means(self.original)
+        add_untransposed(self.original)
         add_gathers(self.original)
         self.states = find_states(self.original)
         for step in mixes(self.original, self.states):

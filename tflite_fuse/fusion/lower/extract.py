@@ -234,8 +234,6 @@ class _Assembly:
         if root not in self.position:
             self._add(root, self._input_shape(root), source.zero_point, Storage.INPUT, root)
         tensor = self.tensors[self.position[root]]
-        if tensor.zero_point != source.zero_point:
-            raise self.piece.refusal(index, f"a RESHAPE of its input {source.name} changes the zero point")
         fit = self.stages[index].fit
         if not _fits((tensor.height, tensor.width, tensor.channels), self.stages[index].seen(source), fit):
             raise self.piece.refusal(index, f"it reads its input {source.name} in another shape than it was written")

@@ -96,6 +96,8 @@ def lower_operator(model: Model, index: int) -> Lowered:
     for source in lowered.inputs:
         lowered.seen(source)
     if lowered.stage is None:
+        if any(source.zero_point != lowered.output.zero_point for source in lowered.inputs):
+            raise BlockError("it keeps its bytes and changes their zero point")
         return lowered
     inputs = tuple(activation.index for activation in lowered.inputs)
     return replace(lowered, stage=replace(lowered.stage, inputs=inputs, output=lowered.output.index, operator=index))
