@@ -30,6 +30,7 @@ HERE = Path(__file__).parent / "boards"
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 WORKER = '[[worker]]\nname = "{}"\ntarget = "{}"\nmhz = 100\n'
 NAMES = {"left": "cortex-m7", "in the middle": "xtensa", "right": "cortex-m4"}
+KEY = bytes(range(7, 47))
 ENVS = {"left": "left", "in the middle": "in_the_middle", "right": "right"}
 
 
@@ -65,7 +66,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> 
         for name, target in NAMES.items()
     )
     plan = split(folder, devices, "--strategy", "paper")
+    (folder / "key").write_bytes(KEY)
     assert run_main("export", plan, folder / "project", "--format", "platformio") == 0
+    keyed = ["export", plan, folder / "locked" / "project", "--format", "platformio", "--key-file", folder / "key"]
+    assert run_main(*keyed) == 0
     return folder / "project"
 
 
@@ -113,6 +117,21 @@ def test_the_fragment_lies_in_flash_and_the_buffer_is_the_plans(project: Path) -
 
 @pytest.fixture(scope="module")
 def programs(project: Path) -> dict[str, Path]:
+    return compiled(project)
+
+
+@pytest.fixture(scope="module")
+def locked(project: Path) -> dict[str, Path]:
+    """The same with a key."""
+    if not Path("/usr/include/mbedtls/md.h").exists():
+        pytest.skip("libmbedtls-dev is not installed")
+    adapter = project.parent / "locked" / "project" / "lib" / "tflite_fuse" / "src" / "link" / "tflite_fuse_mbedtls.c"
+    out = project.parent / "locked" / "mbedtls.o"
+    build([compiler("gcc"), "-DTFLITE_FUSE_WITH_MBEDTLS", "-c", adapter, "-o", out])
+    return compiled(project.parent / "locked" / "project", str(out), "-lmbedcrypto")
+
+
+def compiled(project: Path, *more: str) -> dict[str, Path]:
     """Every environment, compiled as its board's compiler would but for the headers that stand for the board's."""
     found = {}
     library = project / "lib" / "tflite_fuse" / "src"
@@ -125,7 +144,7 @@ def programs(project: Path) -> dict[str, Path]:
         include = [f"-I{each}" for each in (HERE, folder, project / "include", library)]
         flags = ["-std=c++11", *WARNINGS, "-Wno-unused-variable", *SANITIZE, *include]
         own = [project.parent / f"{name}.cpp", project.parent / f"{name}.o", *library_objects()]
-        build([compiler("g++"), *flags, *own, "-o", out])
+        build([compiler("g++"), *flags, *own, *more, "-o", out])
         found[name] = out
     return found
 
@@ -165,6 +184,32 @@ def test_the_boards_compute_the_bytes_of_tflm_and_name_who_is_lost(programs: dic
         processes["in_the_middle"].kill()
         processes["in_the_middle"].wait()
         assert "is lost" in said(processes["coordinator"], "in the middle")
+
+
+def test_boards_with_a_key_compute_the_same_and_serve_nobody_without_it(
+    locked: dict[str, Path], programs: dict[str, Path]
+) -> None:
+    model = serialize_model(branching_model(tail=False))
+    ((output,),) = tflm.run(model, [[np.zeros((1, 17, 13, 3), np.int8)]]).outputs
+    wanted = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
+    with Wire(Noise()) as wire, started(locked, wire) as processes:
+        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
+    with Wire(Noise()) as wire, started({**locked, "coordinator": programs["coordinator"]}, wire) as processes:
+        assert "key" in said(processes["coordinator"], "left")
+
+
+def test_the_key_is_in_one_file_that_is_not_for_repositories(project: Path) -> None:
+    folder = project.parent / "locked" / "project"
+    header = (folder / "include" / "key.h").read_text()
+    assert bytes(int(each) for each in re.findall(r"\d+", header[header.index("= {") :])) == KEY
+    assert "include/key.h" in (folder / ".gitignore").read_text().splitlines()
+    assert "`include/key.h`" in (folder / "README.md").read_text()
+    assert "--key-file" in (project / "README.md").read_text() and not (project / "include" / "key.h").exists()
+    assert [
+        path for path in folder.rglob("*.*") if path.is_file() and re.search(rb"\b7, ?8, ?9, ?10\b", path.read_bytes())
+    ] == [folder / "include" / "key.h"]
+    libraries = {name: each.get("lib_deps", "") for name, each in environments(folder).items()}
+    assert "rweather/Crypto" in libraries["right"] and "Crypto" not in libraries["in_the_middle"]
 
 
 def test_a_computer_may_be_the_coordinator(tmp_path: Path) -> None:
@@ -223,9 +268,30 @@ def test_what_cannot_be_is_said_in_one_sentence(devices: str, tail: bool, senten
     assert not (tmp_path / "project").exists()
 
 
+@pytest.mark.parametrize(
+    ("board", "sentence"),
+    [
+        ("pico", "'a' is a Raspberry Pi Pico, which has no random bytes that a key may rely on"),
+        ("esp32dev", "'a' is an ESP32, which has no random bytes while its radio is off"),
+    ],
+)
+def test_boards_without_random_bytes_get_no_key(board: str, sentence: str, tmp_path: Path) -> None:
+    where = 'address = "/dev/ttyUSB0"\n' if board == "esp32dev" else ""
+    devices = WORKER.format("a", "cortex-m4") + f'board = "{board}"\n{where}[coordinator]\nboard = "computer"\n'
+    plan = split(tmp_path, devices, "--strategy", "paper")
+    with pytest.raises(UsageError) as refused:
+        export_split(plan, tmp_path / "project", "platformio", key=KEY)
+    assert sentence in str(refused.value) and not (tmp_path / "project").exists()
+
+
 def test_other_formats_and_folders_are_refused(tmp_path: Path) -> None:
     plan = split(tmp_path, WORKER.format("a", "cortex-m7"))
     assert run_main("export", plan, tmp_path / "x", "--format", "arduino") == 2
     assert run_main("export", plan, tmp_path / "x", "--format", "platformio", "--tflm", "2024") == 2
+    (tmp_path / "short").write_bytes(b"short")
+    for source in (plan, plan / "model.tflite"):  # a key that is too short, and one for a model alone
+        assert (
+            run_main("export", source, tmp_path / "x", "--format", "platformio", "--key-file", tmp_path / "short") == 2
+        )
     assert run_main("export", tmp_path, tmp_path / "x", "--format", "platformio") == 2
     assert not (tmp_path / "x").exists()

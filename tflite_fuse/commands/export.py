@@ -14,6 +14,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.export.split.project import export_split
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.split.cluster.link.keys import read_key
 
 
 @answers_errors
@@ -32,6 +33,10 @@ def export(
         typer.Option(help="TensorFlow Lite Micro it must suffice for: 2024 or 2026.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="Of a split: a key that all devices get, 16 bytes or more.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
@@ -41,8 +46,10 @@ def export(
     """
     refuse_dash(directory)
     if model.is_dir():
-        _export_split(model, directory, kind, force=force, runtime=kernels or tflm, as_json=as_json)
+        _export_split(model, directory, kind, force=force, runtime=kernels or tflm, key_file=key_file, as_json=as_json)
         return
+    if key_file is not None:
+        raise UsageError("a key is for the devices of a split, and this is one model: leave out --key-file")
     written = export_model(model, directory, kind, force=force, kernels=kernels, tflm=tflm)
     if as_json:
         print_json(written.to_json(kind, directory))
@@ -52,10 +59,12 @@ def export(
     say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
 
 
-def _export_split(folder: Path, directory: Path, kind: str, *, force: bool, runtime: str | None, as_json: bool) -> None:
+def _export_split(
+    folder: Path, directory: Path, kind: str, *, force: bool, runtime: str | None, key_file: Path | None, as_json: bool
+) -> None:
     if runtime:
         raise UsageError("a split has no TensorFlow Lite Micro: leave out which one")
-    written = export_split(folder, directory, kind, force=force)
+    written = export_split(folder, directory, kind, force=force, key=None if key_file is None else read_key(key_file))
     if as_json:
         print_json(written.to_json(kind, directory))
         return

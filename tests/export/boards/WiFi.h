@@ -15,4 +15,8 @@ struct FakeWiFi {
 };
 static FakeWiFi WiFi;
 
-inline void esp_fill_random(void* data, size_t bytes) { memset(data, 4, bytes); }
+#include <sys/random.h>
+
+inline void esp_fill_random(void* data, size_t bytes) {
+  if (getrandom(data, bytes, 0) < 0) abort();
+}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from string import Template
 
 from tflite_fuse.export.split.boards import Place, Way
+from tflite_fuse.export.split.keys import Lock
 from tflite_fuse.export.text import byte_array, comment
 
 _FRAGMENT_HEADER = Template("""\
@@ -59,17 +60,12 @@ static void Opened(EthernetClient& client) { client.setNoDelay(true); }
 
 static void Written(EthernetClient& client) { client.flush(); }
 
-static const Network::Hooks hooks = {Opened, Written, nullptr};
+static const Network::Hooks hooks = {Opened, Written, $random};
 """,
     Way.WIFI: """\
 static void Opened(WiFiClient& client) { client.setNoDelay(true); }
 
-static int Random(void*, void* data, size_t bytes) {
-  esp_fill_random(data, bytes);
-  return 0;
-}
-
-static const Network::Hooks hooks = {Opened, nullptr, Random};
+static const Network::Hooks hooks = {Opened, nullptr, $random};
 """,
 }
 
@@ -108,14 +104,14 @@ $include
 #include "fragment.h"
 #include "network.h"
 #include "tflite_fuse_arduino.h"
-
+$key
 $using$transport
 alignas(16) static uint8_t buffer[BUFFER_BYTES];
 alignas(4) static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
 static tflite_fuse_session sessions[$sessions];
 static tflite_fuse_worker worker;
 static tflite_fuse_node node;
-$join
+$lock$join
 void setup() {
   Serial.begin(115200);
 $begin$sums  const tflite_fuse_status status =
@@ -125,7 +121,7 @@ $begin$sums  const tflite_fuse_status status =
     delay(5000);
   }
   tflite_fuse_node_open(&node, &worker, $which.transport(), frame, sessions, $sessions);
-}
+$locked}
 
 // Serves whoever comes: the coordinator$others.
 void loop() {
@@ -141,7 +137,7 @@ $include
 #include "link/tflite_fuse_several.h"
 #include "tflite_fuse_arduino.h"
 #include "tflite_fuse_coordinator.h"
-
+$key
 $using$transport
 static const tflite_fuse_transport* const ways[] = {$ways};
 static const tflite_fuse_contact contacts[] = {
@@ -157,7 +153,7 @@ static tflite_fuse_worker machine;
 static tflite_fuse_several several;
 static tflite_fuse_transport transport;
 static tflite_fuse_coordinator coordinator;
-$join
+$lock$join
 void setup() {
   Serial.begin(115200);
 $begin  const tflite_fuse_status status =
@@ -168,7 +164,7 @@ $begin  const tflite_fuse_status status =
   }
   tflite_fuse_several_open(&several, ways, $way_count, &transport);
   tflite_fuse_coordinator_open(&coordinator, &machine, &transport, frame, sessions, contacts, WORKERS, $dial_list);
-}
+$locked}
 
 static void FillInputs() {
   uint32_t bytes;
@@ -213,17 +209,19 @@ def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -
     return {f"{where}fragment.h": header, f"{where}fragment.c": _FRAGMENT + array}
 
 
-def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, sums: bool = False) -> str:
+def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, lock: Lock, sums: bool) -> str:
     """``main.cpp`` of a worker that talks to so many others; ``sums``: has layers that are cut by input channels."""
     include, server, client, using = _NETWORKS[place.way]
     sessions = peers + 1
     if place.way is Way.SERIAL:
         line = "Serial1" if coordinator_is_board else "Serial"
-        transport = f"// Joined to the coordinator by {line}.\nstatic tflite_fuse_line<48> line({line});\n"
+        transport = (
+            f"// Joined to the coordinator by {line}.\nstatic tflite_fuse_line<48> line({line}{lock.of_line});\n"
+        )
         begin = "  Serial1.begin(LINE_SPEED);\n" if line == "Serial1" else ""
     else:
         transport = (
-            f"typedef tflite_fuse_network<{server}, {client}, {sessions + 1}> Network;\n\n{_HOOKS[place.way]}"
+            f"typedef tflite_fuse_network<{server}, {client}, {sessions + 1}> Network;\n\n{_hooks(place.way, lock)}"
             f"static {server} server({place.port});\nstatic Network network(&server, hooks);\n"
         )
         begin = "  Join();\n  server.begin();\n"
@@ -234,11 +232,14 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
         board=place.board.title,
         way=place.way.value,
         include=include,
+        key=lock.includes,
         using=using,
-        transport=transport,
+        transport=lock.random + transport,
         sessions=sessions,
+        lock=lock.memory,
+        locked=lock.open,
         join=_join(place.way, place.host if place.is_numeric else ""),
-        begin=begin,
+        begin=lock.begin + begin,
         sums="  tflite_fuse_worker_bring_sums();\n" if sums else "",
         which="line" if place.way is Way.SERIAL else "network",
         others=" and other workers" if peers else "",
@@ -255,6 +256,10 @@ _SERVE = """\
 """
 
 
+def _hooks(way: Way, lock: Lock) -> str:
+    return Template(_HOOKS[way]).substitute(random=lock.hook)
+
+
 def _join(way: Way, host: str) -> str:
     if way is Way.SERIAL:
         return ""
@@ -263,7 +268,12 @@ def _join(way: Way, host: str) -> str:
 
 
 def coordinator_program(
-    place: Place, title: str, workers: Sequence[Place], dials: Sequence[tuple[int, int]], all_names: Sequence[str]
+    place: Place,
+    title: str,
+    workers: Sequence[Place],
+    dials: Sequence[tuple[int, int]],
+    all_names: Sequence[str],
+    lock: Lock,
 ) -> str:
     """``main.cpp`` of the coordinator."""
     lines = [each for each in workers if each.way is Way.SERIAL]
@@ -271,13 +281,14 @@ def coordinator_program(
     way = place.way if networked else Way.SERIAL
     include, server, client, using = _NETWORKS[way]
     parts = [
-        f"static tflite_fuse_line<48> line_{each.number}({each.line});  // {comment(each.name)}\n" for each in lines
+        f"static tflite_fuse_line<48> line_{each.number}({each.line}{lock.of_line});  // {comment(each.name)}\n"
+        for each in lines
     ]
     ways = [f"line_{each.number}.transport()" for each in lines]
     begin = [f"  {each.line}.begin(LINE_SPEED);\n" for each in lines]
     if networked:
         parts.append(
-            f"typedef tflite_fuse_network<{server}, {client}, {len(networked)}> Network;\n\n{_HOOKS[way]}"
+            f"typedef tflite_fuse_network<{server}, {client}, {len(networked)}> Network;\n\n{_hooks(way, lock)}"
             "static Network network(nullptr, hooks);\n"
         )
         ways.append("network.transport()")
@@ -288,15 +299,18 @@ def coordinator_program(
         title=comment(title),
         board=place.board.title,
         include=include,
+        key=lock.includes,
         using=using,
-        transport="".join(parts),
+        lock=lock.memory,
+        locked=lock.open,
+        transport=lock.random + "".join(parts),
         ways=", ".join(ways),
         contacts="".join(contacts),
         names=", ".join(f'"{comment(name)}"' for name in all_names),
         dials=f"static const tflite_fuse_dial dials[] = {{{pairs}}};\n" if dials else "",
         workers=len(workers),
         join=_join(way, place.host if place.is_numeric else ""),
-        begin="".join(begin),
+        begin=lock.begin + "".join(begin),
         way_count=len(ways),
         dial_list=f"dials, {len(dials)}" if dials else "nullptr, 0",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -13,6 +13,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.split.boards import Place, Way, places_of
+from tflite_fuse.export.split.keys import Lock, key_files, lock_of, said_of_keys
 from tflite_fuse.export.split.programs import coordinator_program, fragment_files, worker_program
 from tflite_fuse.export.text import comment
 from tflite_fuse.split.cluster.devices import COORDINATOR
@@ -88,7 +89,12 @@ class SplitExport:
 
 
 def export_split(
-    source: str | os.PathLike[str], directory: str | os.PathLike[str], format: str, *, force: bool = False
+    source: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    format: str,
+    *,
+    force: bool = False,
+    key: bytes | None = None,
 ) -> SplitExport:
     """Write a project with a program for every device of a split.
 
@@ -97,6 +103,7 @@ def export_split(
         directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
         format: ``platformio``.
         force: write into a directory that is not empty. Other files in it stay.
+        key: what all devices have; None for none.
 
     Raises:
         UsageError: another format; a folder that cannot be used or is none of a split; a device that
@@ -109,35 +116,52 @@ def export_split(
     require_usable(target, force=force)
     deployment = read_deployment(Path(source))
     places = places_of(deployment)
-    files = {**_devices(deployment, places), **library.without_tflm("lib/tflite_fuse/")}
-    files["platformio.ini"] = _ini(places)
+    locks = _locks(deployment, places, key is not None)
+    files = {**_devices(deployment, places, locks), **key_files(key), **library.without_tflm("lib/tflite_fuse/")}
+    files["platformio.ini"] = _ini(places, locks)
     files["include/network.h"] = _NETWORK
-    files["README.md"] = _readme(places)
+    files["README.md"] = _readme(places, key)
     return SplitExport(write_folder(target, files, force=force), places, tuple(_notes(deployment, places)))
 
 
-def _devices(deployment: Deployment, places: Sequence[Place]) -> Files:
+def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int, Lock]) -> Files:
     title = "a split model"
     workers = [each for each in places if each.number != COORDINATOR]
     names = [worker.name for worker in deployment.cluster.workers]
     summing = deployment.summing
     found: dict[str, str | bytes] = {}
     for place in places:
-        where = f"src/{place.env}/"
+        where, lock = f"src/{place.env}/", locks[place.number]
         is_worker = place.number != COORDINATOR
         fragment = deployment.fragments.workers[place.number] if is_worker else deployment.fragments.coordinator
         found |= fragment_files(where, place.name, fragment, decode(fragment).header.buffer_bytes)
         found[f"{where}main.cpp"] = (
             worker_program(
-                place, title, len(deployment.peers(place.number)), len(places) > len(workers), place.number in summing
+                place,
+                title,
+                len(deployment.peers(place.number)),
+                len(places) > len(workers),
+                lock,
+                place.number in summing,
             )
             if is_worker
-            else coordinator_program(place, title, workers, deployment.dials, names)
+            else coordinator_program(place, title, workers, deployment.dials, names, lock)
         )
     return found
 
 
-def _ini(places: Sequence[Place]) -> str:
+def _locks(deployment: Deployment, places: Sequence[Place], has_key: bool) -> dict[int, Lock]:
+    """Of every device there is a program for."""
+    networked = any(each.way is not Way.SERIAL for each in places if each.number != COORDINATOR)
+    return {
+        each.number: lock_of(each, has_key, "WORKERS", "&coordinator.node", in_network=networked)
+        if each.number == COORDINATOR
+        else lock_of(each, has_key, str(len(deployment.peers(each.number)) + 1))
+        for each in places
+    }
+
+
+def _ini(places: Sequence[Place], locks: Mapping[int, Lock]) -> str:
     text = _PROJECT.substitute(count=len(places), envs=", ".join(each.env for each in places))
     for each in places:
         text += _ENVIRONMENT.substitute(
@@ -148,12 +172,13 @@ def _ini(places: Sequence[Place]) -> str:
             platform=each.board.platform,
             id=each.board.board,
         )
-        if each.way is not Way.SERIAL and each.board.libraries:
-            text += "lib_deps =\n" + "".join(f"    {name}\n" for name in each.board.libraries)
+        of_network = each.board.libraries if each.way is not Way.SERIAL else ()
+        if libraries := (*of_network, *locks[each.number].libraries):
+            text += "lib_deps =\n" + "".join(f"    {name}\n" for name in libraries)
     return text
 
 
-def _readme(places: Sequence[Place]) -> str:
+def _readme(places: Sequence[Place], key: bytes | None) -> str:
     workers = [each for each in places if each.number != COORDINATOR]
     coordinator = next((each for each in places if each.number == COORDINATOR), None)
     lines = [each for each in workers if each.line]
@@ -182,7 +207,7 @@ def _readme(places: Sequence[Place]) -> str:
             f"4. `pio device monitor -e {first.env}` shows what a board in a network says: its address, then nothing.",
             *last,
             "",
-            "There is no authentication: keep the boards in a network of their own.",
+            *said_of_keys(key, coordinator is not None),
             "",
         ]
     )
