@@ -19,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.papers.boards import msf_cnn_boards, msf_cnn_least
 from scripts.papers.data import KB, Data
 from scripts.papers.fused_layer import fused_layer
 from scripts.papers.msf_cnn import msf_cnn
@@ -30,6 +31,8 @@ from tflite_fuse.errors import TfliteFuseError, VerificationError
 
 PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {
     "msf-cnn": msf_cnn,
+    "msf-cnn-least": msf_cnn_least,
+    "msf-cnn-boards": msf_cnn_boards,
     "msf-cnn-time": msf_cnn_time,
     "streamnet": streamnet,
     "streamnet-work": streamnet_work,

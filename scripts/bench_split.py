@@ -115,14 +115,17 @@ def same_order(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 def scaling(network: Network, facts: Path) -> None:
     """Figures 9 and 12: bytes, computing and RAM over the number of workers."""
     k1 = k1_by_frequency(facts)
-    print("workers  bytes moved  computing      time  RAM per worker")
+    known = {int(row["workers"]): row for row in rows_of(facts / "split_inference_scaling.csv")}
+    print("workers  bytes moved  computing      time  RAM per worker   published: time, of it computing")
     accountant = Accountant(network)
     for count in (1, 3, 5, 8, 12, 20, 40, 120):
         cluster = devices([600.0] * count, [0.0] * count, False)
         plan = paper_plan(network, [1.0] * count, "")
         seconds, busy = published_seconds(plan, cluster, k1)
         ram = max(accountant.of_worker(plan, cluster, worker).ram_bytes for worker in {0, count // 2})
-        print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {seconds:7.2f} s {ram:14,} B", flush=True)
+        row = known.get(count)
+        theirs = "" if row is None else f"   {row['total_s']} s, {row['computation_s'] or 'not printed'}"
+        print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {seconds:7.2f} s {ram:14,} B{theirs}", flush=True)
 
 
 Case = tuple[str, int, int | None, int]

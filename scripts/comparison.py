@@ -70,6 +70,50 @@ def msf_cnn(rows: Sequence[Row]) -> str:
     )
 
 
+def msf_cnn_least(rows: Sequence[Row]) -> str:
+    """Table 3."""
+    systems = ("vanilla", "MCUNetV2", "StreamNet", "msf-CNN")
+    return table(
+        ("network", *(f"{system} kB" for system in systems), "ours kB", "our F"),
+        (
+            (
+                row["model"],
+                *(kilobytes(row[f"theirs {system}: ram_bytes"]) for system in systems),
+                kilobytes(row["ours_ram_bytes"]),
+                factor(row["ours_compute_factor"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def msf_cnn_boards(rows: Sequence[Row]) -> str:
+    """Tables 2 and 4."""
+    heads = ("network", "board", "core", "board's kB", "their kB", "their ms", "their time x", "our kB", "fits")
+    heads += ("million instructions", "instructions x", "instructions x in their kB")
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                row["board"],
+                f"{row['core']}, {row['mhz']} MHz",
+                kilobytes(row["board_ram_bytes"]),
+                kilobytes(row["theirs_ram_bytes"]),
+                whole(row["theirs_ms"]),
+                factor(row["theirs_time_factor"]),
+                kilobytes(row["ours_ram_bytes"]),
+                "yes" if row["ours_fits"] else "no",
+                f"{row['ours_instructions'] / 1e6:.1f}",
+                factor(row["ours_instruction_factor"]),
+                factor(row["ours_factor_at_theirs"]),
+            )
+            for row in rows
+        ),
+        3,
+    )
+
+
 def msf_cnn_time(rows: Sequence[Row]) -> str:
     """Table 6."""
     heads = ("network", "constraint", "their kB", "their time", "our kB", "our instructions")
@@ -93,7 +137,8 @@ def msf_cnn_time(rows: Sequence[Row]) -> str:
 def streamnet(rows: Sequence[Row]) -> str:
     """Table 1: memory."""
     modes = ("resident", "streamed", "external")
-    heads = ("network", "image kB", "MCUNetV2 kB", "StreamNet-2D kB", *(f"ours, {mode}: head" for mode in modes))
+    heads = ("network", "image kB", "MCUNetV2 kB", "StreamNet-2D kB", "MCUNetV2's time / 2-D's")
+    heads += tuple(f"ours, {mode}: head" for mode in modes)
     heads += tuple(f"arena, {mode}" for mode in modes)
     return table(
         heads,
@@ -103,6 +148,7 @@ def streamnet(rows: Sequence[Row]) -> str:
                 kilobytes(row["image_bytes"]),
                 kilobytes(row["theirs_mcunetv2_ram_bytes"]),
                 kilobytes(row["theirs_stream_2d_ram_bytes"]),
+                factor(row.get("theirs_mcunetv2_time_over_2d")),
                 *(kilobytes(row.get(f"measured {mode} head_bytes")) for mode in modes),
                 *(kilobytes(row.get(f"measured {mode} arena_bytes")) for mode in modes),
             )
@@ -111,35 +157,49 @@ def streamnet(rows: Sequence[Row]) -> str:
     )
 
 
+SCHEMES = {"mcunetv2": "patches", "sn1d": "1-D", "sn2d": "2-D"}
+
+
 def streamnet_work(rows: Sequence[Row]) -> str:
-    """Tables 2 and 3."""
-    columns = {"mcunetv2": "patches", "sn1d": "1-D", "sn2d": "2-D"}
-    heads = ["network", "kB"]
-    heads += [f"their MMAC, {name}" for name in columns.values()]
-    heads += [f"their work x, {name}" for name in columns.values()]
-    heads += [f"our work x, {name}" for name in (*columns.values(), "auto")]
-    heads += [f"their time / 2-D, {name}" for name in columns.values()]
-    heads += [f"our instructions x, {name}" for name in (*columns.values(), "auto")]
-
-    def ours(row: Row, key: str, unit: str) -> str:
-        mark = "" if row[f"ours {key}: fits"] else "*"
-        return factor(row[f"ours {key}: {unit} factor"]) + mark
-
+    """Table 2."""
+    heads = ["network", "kB", *(f"their MMAC, {name}" for name in SCHEMES.values())]
+    heads += [f"their work x, {name}" for name in SCHEMES.values()]
+    heads += [f"our work x, {name}" for name in (*SCHEMES.values(), "auto")]
     return table(
         heads,
         (
             (
                 row["model"],
                 kilobytes(row["ram_bytes"]),
-                *(f"{row[f'theirs {key}: macs'] / 1e6:.1f}" for key in columns),
-                *(factor(row[f"theirs {key}: work factor"]) for key in columns),
-                *(ours(row, key, "work") for key in (*columns, "auto")),
-                *(factor(row[f"theirs {key}: time over sn2d"]) for key in columns),
-                *(ours(row, key, "instruction") for key in (*columns, "auto")),
+                *(f"{row[f'theirs {key}: macs'] / 1e6:.1f}" for key in SCHEMES),
+                *(factor(row[f"theirs {key}: work factor"]) for key in SCHEMES),
+                *(_scheme(row, key, "work") for key in (*SCHEMES, "auto")),
             )
             for row in rows
         ),
     )
+
+
+def streamnet_time(rows: Sequence[Row]) -> str:
+    """Table 3."""
+    heads = ["network", "kB", *(f"their time / 2-D, {name}" for name in SCHEMES.values())]
+    heads += [f"our instructions x, {name}" for name in (*SCHEMES.values(), "auto")]
+    return table(
+        heads,
+        (
+            (
+                row["model"],
+                kilobytes(row["ram_bytes"]),
+                *(factor(row[f"theirs {key}: time over sn2d"]) for key in SCHEMES),
+                *(_scheme(row, key, "instruction") for key in (*SCHEMES, "auto")),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _scheme(row: Row, key: str, unit: str) -> str:
+    return factor(row[f"ours {key}: {unit} factor"]) + ("" if row[f"ours {key}: fits"] else "*")
 
 
 def fused_layer(rows: Sequence[Row]) -> str:
@@ -243,14 +303,20 @@ def peers_cycles(rows: Sequence[Row]) -> str:
 
 TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
     "msf-cnn": msf_cnn,
+    "msf-cnn-least": msf_cnn_least,
+    "msf-cnn-boards": msf_cnn_boards,
     "msf-cnn-time": msf_cnn_time,
     "streamnet": streamnet,
     "streamnet-work": streamnet_work,
+    "streamnet-time": streamnet_time,
     "fused-layer": fused_layer,
     "frontier": frontier,
     "peers-ram": peers_ram,
     "peers-cycles": peers_cycles,
 }
+
+ALSO = {"streamnet-work": ("streamnet-time",)}
+"""Tables made of the rows of another one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -267,9 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_part("order", f"{order(found)}\n", PAGE)
             continue
         for result in found if isinstance(found, list) else [found]:
-            if result["paper"] in TABLES:
-                accounting = f"*{result['accounting'][0].upper()}{result['accounting'][1:].rstrip('.')}.*"
-                write_part(result["paper"], f"{TABLES[result['paper']](result['rows'])}\n\n{accounting}\n", PAGE)
+            accounting = f"*{result['accounting'][0].upper()}{result['accounting'][1:].rstrip('.')}.*"
+            for name in (result["paper"], *ALSO.get(result["paper"], ())):
+                if name in TABLES:
+                    write_part(name, f"{TABLES[name](result['rows'])}\n\n{accounting}\n", PAGE)
 
 
 if __name__ == "__main__":

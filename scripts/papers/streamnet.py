@@ -25,6 +25,7 @@ def streamnet(data: Data) -> dict[str, Any]:
             "theirs_stream_2d_macs": round(float(entry["sn2d_mmac"]) * 1e6),
             "theirs_mcunetv2_ram_bytes": round(float(entry["mcunetv2_mem_kb"]) * KB),
             "theirs_mcunetv2_macs": round(float(entry["mcunetv2_mmac"]) * 1e6),
+            "theirs_mcunetv2_time_over_2d": float(entry["mcunetv2_ms"]) / float(entry["sn2d_ms"]),
         }
         for mode, options in MODES.items():
             front, took = search(graph, options)

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""How long reports, estimates and sweeps take: bench_pipelines.py [--part report|metrics|sweep] [--models N].
+
+- report: ``tflite-fuse report`` of the largest model of ``--data`` and its default rewrite, by the clock and in CPU.
+- metrics: an estimate of a network of 72 operators, CPU time of one call in a process that has made another before.
+- sweep: N small models by one process, by two and by a Dask cluster of two, by the clock, and the most memory of any
+  process for N and for a quarter of them.
+
+Ratios of a sweep mean something on a machine that does nothing else; CPU time counts what child processes took, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.model import save_model, serialize_model
+from tflite_fuse.zoo.networks import inverted_residual_network
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "models"
+OPERATORS = 72
+
+
+def timed(arguments: Sequence[Any]) -> tuple[float, float, int]:
+    """Seconds by the clock, seconds of CPU and the largest resident memory of a command of this package, in bytes."""
+    command = [sys.executable, "-m", "tflite_fuse", *map(str, arguments)]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    took = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+    return took, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+
+
+def report(folder: Path, work: Path) -> None:
+    """The largest model's page."""
+    largest = max(folder.glob("*.tflite"), key=lambda path: path.stat().st_size)
+    small, page = work / "small.tflite", work / "page.html"
+    tflite_fuse.rewrite(largest, verify=False).save(small)
+    runs = [timed(["report", largest, small, "-o", page]) for _ in range(3)]
+    clock, cpu = (statistics.median(run[at] for run in runs) for at in (0, 1))
+    operators = len(tflite_fuse.load(largest).main.operators)
+    print(f"report of {largest.stem} ({operators} operators): {clock:.2f} s, {cpu:.2f} s of CPU", end="")
+    print(f", {page.stat().st_size:,} bytes", flush=True)
+
+
+def metrics() -> None:
+    """An estimate of a network of so many operators."""
+    found = [inverted_residual_network(size=96, blocks=blocks) for blocks in range(8, 40)]
+    model = next(each for each in found if len(each.main.operators) >= OPERATORS)
+    data = serialize_model(model)
+    tflite_fuse.metrics(serialize_model(found[0]))
+    start = time.process_time()
+    tflite_fuse.metrics(data)
+    print(f"estimate of {len(model.main.operators)} operators: {time.process_time() - start:.2f} s of CPU", flush=True)
+
+
+def sweep(count: int, work: Path) -> None:
+    """So many small models in three ways."""
+    everything, few = work / "models", work / "few"
+    for folder, models in ((everything, count), (few, count // 4)):
+        folder.mkdir()
+        for seed in range(models):
+            model = inverted_residual_network(size=24 + 4 * (seed % 5), channels=4 + 4 * (seed % 3), seed=seed)
+            save_model(model, folder / f"{seed:03}.tflite")
+    ways = {"one": ("--jobs", 1), "two": ("--jobs", 2), "dask": ("--jobs", 2, "--executor", "dask")}
+    seconds: dict[str, float] = {}
+    for name, options in ways.items():
+        took, cpu, memory = timed(["sweep", everything, "-o", work / name, *options])
+        seconds[name] = took
+        print(
+            f"sweep of {count} models, {name}: {took:.1f} s, {cpu:.1f} s of CPU, {memory:,} bytes at most", flush=True
+        )
+    _, _, memory = timed(["sweep", few, "-o", work / "of few", *ways["two"]])
+    print(f"sweep of {count // 4} models, two: {memory:,} bytes at most")
+    print(f"two processes are {seconds['one'] / seconds['two']:.2f} times as fast as one", end="")
+    print(f", Dask reaches {seconds['two'] / seconds['dask']:.2f} of that")
+
+
+def main() -> None:
+    """Print a line for each figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("report", "metrics", "sweep"))
+    parser.add_argument("--models", type=int, default=200)
+    parser.add_argument("--data", type=Path, default=SHARED, help="where models are (default: shared/models)")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if chosen.part in (None, "report"):
+            report(chosen.data, Path(name))
+        if chosen.part in (None, "metrics"):
+            metrics()
+        if chosen.part in (None, "sweep"):
+            sweep(chosen.models, Path(name))
+
+
+if __name__ == "__main__":
+    main()
