@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -158,6 +160,33 @@ def test_a_cluster_does_every_item_once_although_a_worker_is_killed(tmp_path: Pa
     assert sorted(row.key for row in rows) == sorted(item.key for item in items) and not any(r.error for r in rows)
     ran = (tmp_path / "ran").read_text().split()
     assert set(ran) == {item.model for item in items} and len(ran) <= len(items) + 4  # those in flight, again
+
+
+CLUSTER = """
+import time
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp://")
+    print(cluster.scheduler_address, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_cluster_that_goes_away_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    (tmp_path / "cluster.py").write_text(CLUSTER)
+    items = [Item(str(number), "default", b"", "{}", "estimate", str(tmp_path)) for number in range(24)]
+    started = [sys.executable, tmp_path / "cluster.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, env=environment) as cluster:
+        assert cluster.stdout is not None
+        rows = run_on_dask(iter(items), 1, cluster.stdout.readline().strip(), slow)
+        next(rows)
+        cluster.kill()
+        with pytest.raises(UsageError, match="the Dask cluster went away; what was done is kept"):
+            list(rows)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_cluster_made_here_measures_models(folder: Path) -> None:

@@ -58,7 +58,7 @@ def check(
     over = sum(not row["fits"] for row in rows)
     if over:
         if not as_json:
-            say(f"{over} of {len(rows)} models do not stay within their limits", stderr=True)
+            say(f"{over} of {len(rows)} models {'does' if over == 1 else 'do'} not stay within the limits", stderr=True)
         raise typer.Exit(1)
 
 

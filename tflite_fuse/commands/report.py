@@ -29,13 +29,14 @@ def report(
     config: ConfigFile = None,
 ) -> None:
     """Write one page: what a rewrite reached, where the memory goes, what is proven."""
-    from tflite_fuse.pages.content import page_content
+    from tflite_fuse.pages.content import page_content, showable
     from tflite_fuse.pages.html import page_html
 
     refuse_dash(output)
     require_writable(output)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
+        showable(before, str(model))
         notes: tuple[str, ...] = ()
         advice: tuple[str, ...] = ()
         if rewritten is not None:

@@ -75,6 +75,8 @@ def sweep(
         )
     else:
         console().print(_table(found))
+        for model, error in sorted({(row.model, row.error) for row in found if row.broken}):
+            say(error if error.startswith(model) else f"{model}: {error}")
         say(f"{output}: {len(found):,} rows, {broken:,} broken")
     if broken:
         raise typer.Exit(1)
@@ -98,7 +100,7 @@ def _table(rows: Sequence[Row]) -> Table:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         if row.broken:
-            table.add_row(Text(row.model), row.options, Text(row.error), style="red")
+            table.add_row(Text(row.model), row.options, "broken", style="red")
         else:
             table.add_row(Text(row.model), row.options, *shown_values(row))
     return table

@@ -94,10 +94,7 @@ def page_content(
         RuntimeUnavailableError: they are to be run, and there is no runtime.
     """
     core = read_options(target=target).target
-    first, second = load_model(before, names[0]), load_model(after, names[1])
-    for model, name in zip((first, second), names, strict=True):
-        if (count := len(model.main.operators)) > MOST_SHOWN:
-            raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most; see `inspect`")
+    first, second = showable(before, names[0]), showable(after, names[1])
     with ThreadPoolExecutor(2) as pool:  # both wait for a runtime to start
         looks = [pool.submit(api.inspect, data, name=name) for data, name in zip((before, after), names, strict=True)]
         maps = arena_map(first), arena_map(second)
@@ -128,6 +125,14 @@ def page_content(
         "steps": {"before": _steps(told[0]), "after": _steps(told[1])},
     }
     return Content(document, *maps)
+
+
+def showable(data: bytes, name: str) -> Model:
+    """A model that a page can be made of. Raises ModelError, UsageError."""
+    model = load_model(data, name)
+    if (count := len(model.main.operators)) > MOST_SHOWN:
+        raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most; see `inspect`")
+    return model
 
 
 def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:

@@ -6,10 +6,11 @@ process died is done again, twice at most: then the item is what kills it.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
@@ -74,7 +75,7 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
 
     Raises:
         RuntimeUnavailableError: the extra ``dask`` is not installed.
-        UsageError: nobody answers at the address.
+        UsageError: nobody answers at the address, or no longer does.
     """
     try:
         from distributed import Client, LocalCluster
@@ -89,8 +90,14 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
         client = Client(scheduler, timeout="10s")
     except (OSError, ValueError) as error:
         raise UsageError(f"{scheduler}: no Dask scheduler answers ({error})") from error
-    with client:
-        yield from _by(client, items, work)
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what went wrong is told in one sentence
+    try:
+        with client:
+            yield from _by(client, items, work)
+    except (OSError, CancelledError) as error:
+        raise UsageError(
+            f"{scheduler}: the Dask cluster went away; what was done is kept: started again, a sweep does the rest"
+        ) from error
 
 
 def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
@@ -111,6 +118,8 @@ def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
     pending = as_completed(handed_out())
     for future in pending:
         item = flight.pop(future.key.removeprefix("tflite-fuse-"))
+        if future.cancelled():
+            raise CancelledError(future.key)
         error = future.exception()
         yield future.result() if error is None else Row(item.key, item.model, item.options, f"not done: {error}")
         pending.update(handed_out())

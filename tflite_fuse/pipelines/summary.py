@@ -19,8 +19,9 @@ _STYLE = """:root { color-scheme: light dark; --bad: #c8323f; }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem; padding: 0 1rem; }
 div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
-.broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 6rem; }
-@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: .3rem; } h1 { font-size: 1.3rem; } }"""
+.broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 6rem; } p { margin: 0; }
+@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: .3rem; } h1 { font-size: 1.3rem; }
+  p { max-width: 42vw; } }"""
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
@@ -84,5 +85,5 @@ def _page(rows: Sequence[Row]) -> str:
 def _line(row: Row) -> str:
     named = f"<td>{escape(row.model)}</td><td>{escape(row.options)}</td>"
     if row.broken:
-        return f'<tr class="broken">{named}<td colspan="{len(SHOWN)}">{escape(row.error)}</td></tr>\n'
+        return f'<tr class="broken">{named}<td colspan="{len(SHOWN)}"><p>{escape(row.error)}</p></td></tr>\n'
     return f"<tr>{named}{''.join(f'<td class=n>{value}</td>' for value in shown_values(row))}</tr>\n"
