@@ -13,9 +13,12 @@ from itertools import groupby
 from math import prod
 
 from tflite_fuse.errors import BlockError, ModelError, UsageError
+from tflite_fuse.fusion.block.entry import Window
+from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
+from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.operators.operands import tensor_name
 from tflite_fuse.fusion.block.operators.view import Lowered
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block.stages import BlockTensor, ElementType, Stage, StageKind
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
 from tflite_fuse.memory.from_model import memory_graph
@@ -114,7 +117,7 @@ def network_of(model: Model) -> Network:
                 assembly.add_whole(found, lowerings, memory.ops[found].inputs, memory.ops[found].outputs)
             else:
                 assembly.add_stages(found)
-    return assembly.network(model.main.inputs or (), model.main.outputs or ())
+    return _with_int8_inside(assembly.network(model.main.inputs or (), model.main.outputs or ()))
 
 
 def _in_int8(lowered: Lowered | str) -> Lowered | str:
@@ -134,6 +137,57 @@ def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -
                 yield extract(model, [index], lowerings)
             except BlockError:
                 yield index
+
+
+# ---- uint8 at the borders ----
+
+_SAME = bytes(value % 256 for value in range(-128, 128))
+
+
+def _with_int8_inside(network: Network) -> Network:
+    """The network with a LOOKUP that changes nothing behind every uint8 value of which pixels may be read twice.
+
+    A block brings its uint8 inputs to int8 where they lie, and leaves them so. Read by a second block, or in boxes that
+    overlap, they would be brought to it twice.
+    """
+    values, tensors, nodes = list(network.values), list(network.tensors), list[Node]()
+    instead: dict[int, int] = {}
+    for index, node in enumerate(network.nodes):
+        for value in dict.fromkeys(node.inputs):
+            if value not in instead and _is_read_twice(network, value, index):
+                instead[value] = len(values)
+                name = f"{values[value].name} as int8"
+                values.append(replace(values[value], name=name, element_type=ElementType.INT8))
+                tensors.append(-1)
+                parameters = LookupParameters(_SAME)
+                stage = Stage(StageKind.LOOKUP, (value,), instead[value], node.operator, parameters=parameters)
+                nodes.append(Node(name, (value,), (instead[value],), stage, node.operator))
+        nodes.append(_reading(node, instead))
+    return replace(network, values=tuple(values), tensors=tuple(tensors), nodes=tuple(nodes)) if instead else network
+
+
+def _is_read_twice(network: Network, value: int, reader: int) -> bool:
+    """Whether a stage may read a pixel that it, or another one, has read before."""
+    stage = network.nodes[reader].stage
+    if stage is None or not _is_uint8(network.values, value):
+        return False
+    return (
+        len(network.readers[value]) > 1 or KINDS[stage.kind].window is not Window.PIXEL or stage.inputs.count(value) > 1
+    )
+
+
+def _is_uint8(values: Sequence[BlockTensor], value: int) -> bool:
+    return values[value].element_type is ElementType.UINT8
+
+
+def _reading(node: Node, instead: dict[int, int]) -> Node:
+    if node.stage is None:
+        return node
+    inputs = tuple(instead.get(value, value) for value in node.inputs)
+    return replace(node, inputs=inputs, stage=replace(node.stage, inputs=inputs))
+
+
+# ---- From operators to nodes ----
 
 
 class _Assembly:

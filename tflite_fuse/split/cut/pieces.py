@@ -215,7 +215,7 @@ def _part(tensor: BlockTensor, box: Box) -> BlockTensor:
 def _padding(stage: Stage, box: Box, read: Box) -> tuple[int, int]:
     """Rows and columns that the first window of the box sees above and left of what is read of the input."""
     usual = stage.kind is StageKind.GLOBAL_AVERAGE or KINDS[stage.kind].window is Window.PIXEL
-    if usual or _sees_all(stage):
+    if usual or _sees_all(stage) or stage.kind not in _CHANNELS:  # the last are whole
         return stage.padding
     rows, columns = stage_windows(stage)
     return read.rows[0] - rows.first(box.rows[0]), read.columns[0] - columns.first(box.columns[0])

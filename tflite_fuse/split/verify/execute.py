@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.fusion.block.stages import BlockTensor, ElementType, Int8Array
 from tflite_fuse.runtime.reference.stages import run_stage
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
@@ -27,8 +27,15 @@ _JUNK = 0x5A
 
 def reference(piece: Piece, inputs: Sequence[Int8Array]) -> Int8Array:
     """A piece by the numpy reference of its kind."""
-    operands = [(piece.tensors[index], array.astype(np.int64)) for index, array in enumerate(inputs)]
-    return run_stage(piece.stage, operands, piece.tensors[-1])
+    arrays = [_inside(tensor, array) for tensor, array in zip(piece.tensors, inputs, strict=False)]
+    operands = [(piece.tensors[index], array.astype(np.int64)) for index, array in enumerate(arrays)]
+    return _inside(piece.tensors[-1], run_stage(piece.stage, operands, piece.tensors[-1]))
+
+
+def _inside(tensor: BlockTensor, array: Int8Array) -> Int8Array:
+    """What a stage sees of a tensor's bytes, and back: of uint8 the int8 values of 128 less."""
+    flipped: Int8Array = array ^ np.int8(-128) if tensor.element_type is ElementType.UINT8 else array
+    return flipped
 
 
 def no_whole_operators(node: int, inputs: Sequence[Int8Array]) -> list[Int8Array]:
