@@ -88,7 +88,12 @@ def test_the_means_become_stages_of_one_block() -> None:
 
 
 def transposed_dense(
-    permutation: Sequence[int], heads: int = 1, flat: bool = True, zero_point: int = 7, rows: int = 1
+    permutation: Sequence[int],
+    heads: int = 1,
+    flat: bool = True,
+    zero_point: int = 7,
+    rows: int = 1,
+    keeps: bool = False,
 ) -> Model:
     """int8 [1, 3, 5, 4] → CONV_2D → TRANSPOSE → RESHAPE (if ``flat``) → FULLY_CONNECTEDs."""
     raw, rng = RawModel(), np.random.default_rng(heads)
@@ -112,7 +117,7 @@ def transposed_dense(
             "FULLY_CONNECTED",
             [t, raw.constant(weights, [0.01]), raw.constant(rng.integers(-9, 9, channels, np.int32), [0.009])],
             [outputs[-1]],
-            make_options("FullyConnectedOptions"),
+            make_options("FullyConnectedOptions", keep_num_dims=keeps),
         )
     return raw.build([x], outputs)
 
@@ -122,6 +127,7 @@ DENSE = [
     transposed_dense((0, 3, 2, 1), heads=3),
     transposed_dense((0, 2, 3, 1), flat=False),
     transposed_dense((0, 3, 1, 2), zero_point=-3),
+    transposed_dense((0, 3, 1, 2), keeps=True),  # of two dimensions two remain, as litert-torch writes it
 ]
 
 

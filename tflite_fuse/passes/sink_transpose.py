@@ -178,9 +178,9 @@ def _is_dense(model: Model, operator: Operator) -> bool:
     if operator_name(model, operator) != "FULLY_CONNECTED" or len(operator.inputs or ()) < 2:
         return False
     options = get_options(operator)
-    if options.get("weights_format", 0) or options.get("keep_num_dims", False):
-        return False
     source, weights = (model.main.tensors[tensor] for tensor in (operator.inputs or ())[:2])
+    if options.get("weights_format", 0) or (options.get("keep_num_dims", False) and len(source.dims) != 2):
+        return False
     data = model.buffers[weights.buffer].data
     if source.type != TensorType.INT8 or weights.type != TensorType.INT8 or weights.sparsity is not None:
         return False
