@@ -16,7 +16,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.fusing.insert_blocks import CUSTOM_CODE, insert_blocks
-from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 
 Int8Array = npt.NDArray[np.int8]
 

@@ -11,14 +11,15 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass
-from tflite_fuse.passes.fold_constants import FoldConstants
 from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.preparing.fold_constants import FoldConstants
+from tflite_fuse.passes.preparing.own_pads import OwnPads
+from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
+from tflite_fuse.passes.preparing.straighten import Straighten
 from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.passes.sink_transpose import SinkTranspose
-from tflite_fuse.passes.straighten import Straighten
 from tflite_fuse.passes.streaming.mixed_depthwise import MixedDepthwise
 from tflite_fuse.passes.streaming.rings import Rings
 
@@ -48,16 +49,21 @@ def make_passes(
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
-        "fuse": [FoldConstants(), *streaming, Straighten(), SinkTranspose(), Fuse(options, budget, known)],
+        "fuse": [FoldConstants(), *streaming, *_tidying(), Fuse(options, budget, known)],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []
     return borders + [step for name in options.passes for step in made[name]]
 
 
+def _tidying() -> tuple[Pass, ...]:
+    """What only changes how the same is said: chains straight, transposes sunk, a PAD for each convolution."""
+    return Straighten(), SinkTranspose(), OwnPads()
+
+
 def prepared(model: Model, *, states: bool = False) -> Model:
-    """What the fuse pass sees of a model: constants folded, chains straight, transposes sunk; variables made states."""
+    """What the fuse pass sees of a model: constants folded, variables made states, all of ``_tidying``."""
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
-    for step in (FoldConstants(), *streaming, Straighten(), SinkTranspose()):
+    for step in (FoldConstants(), *streaming, *_tidying()):
         model = step.run(model).model
     return model

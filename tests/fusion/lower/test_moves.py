@@ -13,7 +13,7 @@ from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
 from tflite_fuse.fusion.lower.extract import extract_block
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.straighten import Straighten
+from tflite_fuse.passes.preparing.straighten import Straighten
 
 
 def moving(name: str, operands: Sequence[object], shape: Sequence[int], options: str = "", **values: int) -> Model:

@@ -14,7 +14,7 @@ from tflite_fuse.api import rewrite
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.passes.straighten import Straighten
+from tflite_fuse.passes.preparing.straighten import Straighten
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -15,7 +15,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import prune
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
-from tflite_fuse.passes.sink_transpose import SinkTranspose
+from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference.stages import run_block_reference

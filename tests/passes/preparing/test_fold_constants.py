@@ -11,7 +11,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.passes.fold_constants import FoldConstants
+from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
