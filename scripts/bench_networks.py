@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Networks of the kinds that real models are of: the arena under TFLM as they are, rewritten, with a streamed input.
 
-bench_networks.py [--inputs N] [NAME ...]: a line per network (whose name holds a NAME), every row compared in TFLM. The
-last column is what no rewrite with a resident input goes above: before over (input + tail).
+bench_networks.py [--inputs N] [--write] [NAME ...]: a line per network (whose name holds a NAME), every row compared in
+TFLM. The last column is what no rewrite with a resident input goes above: before over (input + tail).
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
+from scripts.readme import write_part
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.zoo import networks
 from tflite_fuse.zoo.borders import with_borders
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
+
+HEAD = "| network | TFLM | rewritten | ratio | streamed | ratio | F | ceiling |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
 
 NETWORKS: dict[str, Callable[[], Model]] = {
     "U-Net 96 x 96, TRANSPOSE_CONV": lambda: networks.u_network(96),
@@ -47,17 +52,24 @@ def row(name: str, model: Model, inputs: int) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table; with --write put it into the page of questions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=4)
+    parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name}")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
-    inputs = arguments.inputs
-    print("| network | TFLM | rewritten | ratio | streamed | ratio | F | ceiling |\n|---|--:|--:|--:|--:|--:|--:|--:|")
+    if arguments.write and arguments.names:
+        parser.error("the page holds all networks: give no NAME with --write")
+    table = HEAD
+    print(table, end="")
     for name, build in NETWORKS.items():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
-        print(row(name, build(), inputs), flush=True)
+        line = row(name, build(), arguments.inputs)
+        print(line, flush=True)
+        table += f"{line}\n"
+    if arguments.write:
+        write_part("networks", table, PAGE)
 
 
 if __name__ == "__main__":
