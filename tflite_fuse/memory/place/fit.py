@@ -30,6 +30,7 @@ def fit(
     *,
     ceiling: int | None = None,
     share: bool = False,
+    known: tuple[Sequence[int], Offsets] | None = None,
 ) -> Offsets:
     """Offsets in units of a placement in a given order.
 
@@ -39,11 +40,18 @@ def fit(
         choice: which free position an item takes.
         ceiling: height to aim at, for ``Choice.ENDS``; None = the lower bound.
         share: where an item may share memory with one already placed, try to before anything else.
+        known: another order and where it led under the same conditions: as far as the two agree, items are there.
     """
     offsets = [UNPLACED] * len(problem.sizes)
     top = problem.lower_bound if ceiling is None else ceiling
-    for item in order:
-        forbidden = _forbidden(problem.rules[item], offsets)
+    alike = 0
+    if known is not None:
+        differ = (number for number, pair in enumerate(zip(order, known[0], strict=True)) if pair[0] != pair[1])
+        alike = next(differ, len(order))
+        for item in order[:alike]:
+            offsets[item] = known[1][item]
+    for item in order[alike:]:
+        forbidden = _forbidden(problem.forbidden[item], offsets)
         position = _shared_position(problem.rules[item], offsets, forbidden) if share else None
         if position is None:
             position = _position(forbidden, choice, top - problem.sizes[item])
@@ -56,18 +64,18 @@ def height(problem: Problem, offsets: Sequence[int]) -> int:
     return max((offset + size for offset, size in zip(offsets, problem.sizes, strict=True)), default=0)
 
 
-def _forbidden(rules: Sequence[Rule], offsets: Offsets) -> list[tuple[int, int]]:
+def _forbidden(rules: Sequence[tuple[int, int, int, bool]], offsets: Offsets) -> list[tuple[int, int]]:
     """Open ranges in which the item may not start, lowest first."""
     ranges = []
-    for rule in rules:
-        other = offsets[rule.other]
-        if other == UNPLACED:
+    for other, below, above, between in rules:
+        start = offsets[other]
+        if start == UNPLACED:
             continue
-        if rule.same_start and rule.below < 0 < rule.above:
-            ranges.append((other + rule.below, other))
-            ranges.append((other, other + rule.above))
+        if between:
+            ranges.append((start + below, start))
+            ranges.append((start, start + above))
         else:
-            ranges.append((other + rule.below, other + rule.above))
+            ranges.append((start + below, start + above))
     ranges.sort()
     return ranges
 

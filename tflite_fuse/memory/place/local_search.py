@@ -49,11 +49,12 @@ def search(
     for _ in range(steps):
         if height(problem, best) <= target or not budget.spend(problem.pairs):
             break
+        before = tuple(order)
         _promote(problem, order, offsets, target, generator)
         if tuple(order) in seen:
             _swap(order, generator)
         seen.add(tuple(order))
-        offsets = fit(problem, order, choice, ceiling=target, share=share)
+        offsets = fit(problem, order, choice, ceiling=target, share=share, known=(before, offsets))
         if height(problem, offsets) < height(problem, best):
             best = offsets
     return best

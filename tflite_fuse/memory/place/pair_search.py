@@ -70,14 +70,10 @@ def _broken(problem: Problem, starts: Offsets) -> tuple[int, Rule] | None:
     """The pair that overlaps most of those that must not, as an item and its rule about the other."""
     worst: tuple[int, Rule] | None = None
     most = 0
-    for item, rules in enumerate(problem.rules):
-        for rule in rules:
-            if rule.other > item or (rule.same_start and starts[item] == starts[rule.other]):
-                continue
-            distance = starts[item] - starts[rule.other]
-            depth = min(distance - rule.below, rule.above - distance)
-            if depth > most:
-                worst, most = (item, rule), depth
+    for item, other, below, above, rule in problem.each_pair:
+        distance = starts[item] - starts[other]
+        if below + most < distance < above - most and not (rule.same_start and distance == 0):
+            worst, most = (item, rule), min(distance - below, above - distance)
     return worst
 
 

@@ -60,6 +60,24 @@ class Problem:
         return any(rule.sharing for rules in self.rules for rule in rules)
 
     @cached_property
+    def forbidden(self) -> tuple[tuple[tuple[int, int, int, bool], ...], ...]:
+        """``rules`` as solvers ask for them a million times: (other, below, above, whether its start is between)."""
+        return tuple(
+            tuple((r.other, r.below, r.above, r.same_start and r.below < 0 < r.above) for r in rules)
+            for rules in self.rules
+        )
+
+    @cached_property
+    def each_pair(self) -> tuple[tuple[int, int, int, int, Rule], ...]:
+        """(item, other, below, above, rule), every pair once."""
+        return tuple(
+            (item, rule.other, rule.below, rule.above, rule)
+            for item, rules in enumerate(self.rules)
+            for rule in rules
+            if rule.other <= item
+        )
+
+    @cached_property
     def pairs(self) -> int:
         """What placing everything once costs: items, and pairs alive together seen from both sides."""
         return len(self.sizes) + sum(len(rules) for rules in self.rules)
