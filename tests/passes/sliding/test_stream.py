@@ -137,6 +137,21 @@ def test_what_can_be_no_stream_says_why(model: Model, hop: int, axis: str | None
         to_stream(model, Hop(hop, axis))
 
 
+def strided(rows: int) -> Model:
+    """Windows of four steps, one every four."""
+    b = ModelBuilder(0, calibration=2)
+    x = b.conv(b.input((1, 4 * rows, 1, 3)), 2, (4, 1), (4, 1), "VALID")
+    return b.build([b.fully_connected(b.reshape(x, (1, 2 * rows)), 3)])
+
+
+def test_where_strides_are_in_the_way_hops_that_work_are_named_and_do() -> None:
+    for rows, hop, named in ((2, 3, "hops that are 4 share some; hops that work: 4"), (3, 5, "hops that work: 4, 8")):
+        with pytest.raises(LimitError, match=named):
+            to_stream(strided(rows), Hop(hop))
+        for works in re.findall(r"\d+", named.rpartition(": ")[2]):
+            assert to_stream(strided(rows), Hop(int(works))).time.hop == int(works)
+
+
 def test_a_stream_is_made_once_and_of_what_is_not_fused_yet() -> None:
     model = keyword_network(25, 6, 4, 1, 2)
     made = to_stream(model, Hop(2)).model

@@ -6,6 +6,7 @@ windowed: [1, 49, 10, 1] in every call, 47 of 49 steps those of the call before 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 
@@ -20,6 +21,9 @@ from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.looks import Time
 from tflite_fuse.passes.sliding.resting import with_resting_states
 from tflite_fuse.passes.sliding.unrolling import unroll
+
+TRIED = 8
+"""Multiples of a model's strides that are tried where a hop does not work."""
 
 _AXES = {"height": 1, "width": 2}
 _STATE = f"CUSTOM:{STATE_OPERATOR}"
@@ -65,7 +69,10 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
     before, after = (sum(operator_macs(each)) for each in (model, streamed))
     if after >= before:
         why = f": {found.notes[0]}" if found.notes else ""
-        raise LimitError(f"as a stream of hop {hop.steps} it computes {after:,} MACs, and {before:,} as it is{why}")
+        others = _working(model, window, times, found.spacings)
+        raise LimitError(
+            f"as a stream of hop {hop.steps} it computes {after:,} MACs, and {before:,} as it is{why}{others}"
+        )
     time = next(iter(times.values()))
     told = StreamTime(hop.steps, window, time.axis, time.each)
     states = sum(operator_name(streamed, operator) == _STATE for operator in streamed.main.operators)
@@ -77,6 +84,16 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
         *found.notes,
     )
     return Streamed(with_stream_time(streamed, told), told, after, notes)
+
+
+def _working(model: Model, window: int, times: Mapping[int, Time], spacings: frozenset[int]) -> str:
+    """Which multiples of the strides compute less than the window, tried."""
+    before, found = sum(operator_macs(model)), list[int]()
+    tried = sorted({spacing * times for spacing in spacings if spacing > 1 for times in range(1, TRIED + 1)})
+    for hop in [hop for hop in tried if hop < window][:TRIED]:
+        with suppress(BlockError):
+            found += [hop] if sum(operator_macs(unroll(model, hop, times).model)) < before else []
+    return f"; hops that work: {', '.join(map(str, found))}" if found else ""
 
 
 def _refuse_state(model: Model) -> None:

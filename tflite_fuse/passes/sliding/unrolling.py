@@ -73,11 +73,13 @@ class Unrolled:
         model: it.
         notes: where rows are no longer shared, and why.
         streams: how many operators compute new rows alone.
+        spacings: input steps from row to row, of all that could be computed so.
     """
 
     model: Model
     notes: tuple[str, ...]
     streams: int
+    spacings: frozenset[int]
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Unrolling:
         self._rows: dict[tuple[int, int, int], int] = {}
         self._taken: dict[tuple[int, int, int, int], int] = {}
         self._notes: list[str] = []
+        self._spacings: set[int] = set()
         self._readers: dict[int, list[Operator]] = {}
         for operator in self.model.main.operators:
             for tensor in operator.inputs or ():
@@ -119,7 +122,7 @@ class Unrolling:
         for index, operator in enumerate(self.model.main.operators):
             count += self._visit(index, operator)
         outputs = [self._all(tensor) for tensor in self.model.main.outputs]
-        return Unrolled(self.write.finish(taken, outputs), tuple(self._notes), count)
+        return Unrolled(self.write.finish(taken, outputs), tuple(self._notes), count, frozenset(self._spacings))
 
     # ---- Operators, one after the other ----
 
@@ -130,6 +133,7 @@ class Unrolling:
             return False
         try:
             look = look_of(self.model, operator, {t: self.streams[t].time for t in read})
+            self._spacings.update(look.stride * self.streams[t].spacing for t in read)
             pools = "POOL" in operator_name(self.model, operator)
             made = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
         except BlockError as error:
@@ -287,11 +291,21 @@ def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) 
     gap = source.gap if look.late else gcd(spacing, hop)
     new, behind = hop // gap, steps - 1 - end
     if end < before or (not look.late and before + behind + new >= steps):
-        raise BlockError(f"{steps} rows are few enough to be computed every time")
+        few = f"{steps} rows are few enough to be computed every time"
+        raise BlockError(f"{few}{_fewer(spacing, gap, new, steps - before - behind)}")
     if pools and source.spacing > source.gap and new > 1 and look.taps > 1:
         raise BlockError(f"it pools rows of several phases; hops that are multiples of {source.spacing} have one")
     lag = source.lag + source.distance(look, end) if look.late else 0
     return Stream(look.times[0], spacing, gap, before, behind, lag, look=look)
+
+
+def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
+    """Which hops would have fewer new rows than one that is no multiple of the strides; calls share ``shared``."""
+    if gap == spacing or shared < 2 or new == 1:
+        return ""
+    most = (shared - 1) * spacing
+    hops = f"multiples of {spacing} up to {most}" if most > spacing else f"{spacing}"
+    return f", {new} of them new ones, as the strides make one of {spacing} steps; hops that are {hops} share some"
 
 
 def looks_back(
