@@ -132,6 +132,12 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
 tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io);
 void tflite_fuse_commit(const tflite_fuse_block* block, void* state);
 
+/* An attempt where nobody is there to commit when all blocks of a step have run, as a runtime calls each block by itself: a
+ * block commits its last attempt at the beginning of the next, if the step's last block with a state has committed since.
+ * last: the first number in that one's state, as it is now. Behind tflite_fuse_state_bytes(), a multiple of 4, io->state has
+ * four bytes more: which step the attempt was for. */
+tflite_fuse_status tflite_fuse_follow(const tflite_fuse_block* block, const tflite_fuse_io* io, uint32_t last);
+
 /* Number of operands of a kind. */
 int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand);
 

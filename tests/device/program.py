@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.fusion.encoding.in_model import operands_of
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import prune, replace_main
@@ -98,17 +99,14 @@ def _step(model: Model, operator: Operator) -> Step:
     name = operator_name(model, operator)
     if name != f"CUSTOM:{CUSTOM_CODE}" or operator.custom_options is None:
         raise ValueError(f"{name} is not part of any block")
-    *inputs, constants = operator.inputs or ()
-    *outputs, scratch = operator.outputs or ()
-    tensors = model.main.tensors
-    state = [inputs.pop() for tensor in inputs[-1:] if tensors[tensor].is_variable]
+    found, tensors = operands_of(model, operator), model.main.tensors
     return Step(
         options=operator.custom_options,
-        constants=model.buffers[tensors[constants].buffer].data or b"",
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        scratch_bytes=tensor_nbytes(tensors[scratch]),
-        state_bytes=sum(tensor_nbytes(tensors[tensor]) for tensor in state),
+        constants=model.buffers[tensors[found.constants].buffer].data or b"",
+        inputs=found.inputs,
+        outputs=found.outputs,
+        scratch_bytes=tensor_nbytes(tensors[found.scratch]),
+        state_bytes=sum(tensor_nbytes(tensors[tensor]) for tensor in found.state),
     )
 
 

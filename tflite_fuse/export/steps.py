@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
+from tflite_fuse.fusion.encoding.in_model import block_overlaps, operands_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
@@ -119,19 +119,18 @@ def whole_model(model: Model) -> WholeModel:
 
 def _step(model: Model, index: int, places: list[Place]) -> Step:
     operator, label = model.main.operators[index], operator_label(model, index)
-    inputs = list(operator.inputs or ())
-    outputs = list(operator.outputs or ())
     if operator_name(model, operator) in _COPIES:
-        return Step(label, b"", b"", (places[inputs[0]],), (places[outputs[0]],), Place(0, 0))
-    state = tuple(tensor for tensor in inputs[:-1] if model.main.tensors[tensor].is_variable)
+        source, target = (operator.inputs or ())[0], (operator.outputs or ())[0]
+        return Step(label, b"", b"", (places[source],), (places[target],), Place(0, 0))
+    found = operands_of(model, operator)
     return Step(
         label=label,
         options=operator.custom_options or b"",
-        constants=model.buffers[model.main.tensors[inputs[-1]].buffer].data or b"",
-        inputs=tuple(places[tensor] for tensor in inputs[:-1] if tensor not in state),
-        outputs=tuple(places[tensor] for tensor in outputs[:-1]),
-        scratch=places[outputs[-1]],
-        state=places[state[-1]] if state else NOWHERE,
+        constants=model.buffers[model.main.tensors[found.constants].buffer].data or b"",
+        inputs=tuple(places[tensor] for tensor in found.inputs),
+        outputs=tuple(places[tensor] for tensor in found.outputs),
+        scratch=places[found.scratch],
+        state=places[found.state[0]] if found.state else NOWHERE,
     )
 
 
@@ -193,6 +192,9 @@ def _require_runnable(model: Model, index: int) -> None:
             "`inspect` says why; export it for arduino, platformio or esp-idf"
         )
     most = OUTSIDE_LIMIT + 1
+    if name == FUSED_OPERATOR and inputs and outputs:
+        own = operands_of(model, operator)
+        inputs = (*own.inputs, own.constants)
     if name == FUSED_OPERATOR and not (1 <= len(inputs) <= most and 2 <= len(outputs) <= most):
         raise UsageError(
             f"{label} has {len(inputs)} inputs and {len(outputs)} outputs; the C library takes {most} of each at most, "
@@ -201,8 +203,6 @@ def _require_runnable(model: Model, index: int) -> None:
     if name in _COPIES and (not inputs or len(outputs) != 1):
         raise UsageError(f"{label} has no input, or not one output")
     data = inputs[: 1 if name in _COPIES else -1]
-    if name == FUSED_OPERATOR and data and model.main.tensors[data[-1]].is_variable:
-        data = data[:-1]
     for tensor in (*data, *outputs):
         if (
             tensor < 0

@@ -183,9 +183,8 @@ class _Block:
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
         self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
-        if (size := state_size(options)) and len(self.inputs) > 1:
-            wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
-            self._check_own(self.inputs[-2], wanted, f"its state, is not {size} bytes that the runtime keeps")
+        if state_size(options):
+            self._check_state(options)
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
         entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
@@ -228,7 +227,7 @@ class _Block:
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
         found: list[dict[int, int]] = []
-        own = 2 if state_size(options) else 1
+        own = 1 if not state_size(options) else 3 if self._follows() else 2
         for place, operands in ((Storage.INPUT, self.inputs[:-own]), (Storage.OUTPUT, self.outputs[:-1])):
             mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
             if len(mine) != len(operands):
@@ -271,11 +270,31 @@ class _Block:
         wanted = Tensor(shape=(size,), type=TensorType.INT8)
         self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
 
-    def _check_own(self, tensor: int, wanted: Tensor, otherwise: str) -> None:
+    def _follows(self) -> bool:
+        tensors = self.known.after.main.tensors
+        return len(self.inputs) > 2 and all(t >= 0 and tensors[t].is_variable for t in self.inputs[-3:-1])
+
+    def _check_state(self, options: Options) -> None:
+        """The state is the block's own, but that the others see that of the model's last one: by it they know that a
+        step went well. Without that a block would go on where a later one fails."""
+        after, size = self.known.after, state_size(options)
+        if len(self.inputs) < 2:
+            return
+        blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]
+        states = [i[-2] for i in blocks if len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable]
+        last, mine = states[-1:], self.inputs[-2]
+        size += 4 if len(states) > 1 else 0
+        wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
+        following = sum(i[-3:-2] == (last[0],) for i in blocks) if last == [mine] else 0
+        self._check_own(mine, wanted, f"its state, is not {size} bytes that the runtime keeps", following)
+        if self._follows() != (last != [mine]) or (self._follows() and list(self.inputs[-3:-2]) != last):
+            self.found("its step does not end with that of the model's last block with a state")
+
+    def _check_own(self, tensor: int, wanted: Tensor, otherwise: str, others: int = 0) -> None:
         graph = self.known.after.main
         found = graph.tensors[tensor]
         if not same_fields(found, wanted):
             self.found(f"tensor {found.name}, {otherwise}")
         users = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
-        if users != 1 or tensor in (*graph.inputs, *graph.outputs):
+        if users != 1 + others or tensor in (*graph.inputs, *graph.outputs):
             self.found(f"tensor {found.name}, {otherwise.split(',')[0]}, is used elsewhere")

@@ -299,7 +299,7 @@ tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tfl
     return TFLITE_FUSE_BAD_MEMORY;
   }
   convert(&m, TFLITE_FUSE_STORAGE_INPUT);
-  tflite_fuse_fill_states(&m);
+  tflite_fuse_keep(block, io->state, false);
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
     if (sums_driven(&m, &block->stages[s])) {
       tflite_fuse_clear_sums(&m, &block->stages[s]);

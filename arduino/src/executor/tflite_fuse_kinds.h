@@ -69,6 +69,9 @@ typedef struct {
   bool (*table_is_sound)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                          int64_t room);
 
+  /* Makes ready what a stage keeps from run to run, or, behind a run that has ended well, moves it on. */
+  void (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
+
   /* Computes call->count output pixels. */
   void (*compute)(const tflite_fuse_call* call);
   /* The two halves of a kernel that sums: `sum` adds call->count input pixels, the first of which is number `position`
@@ -88,6 +91,9 @@ const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind);
 static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_stage* stage) {
   return tflite_fuse_kinds[stage->kind];
 }
+
+/* The `keep` of rings. */
+void tflite_fuse_keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
 
 /* Kernels that others call. */
 void tflite_fuse_conv(const tflite_fuse_call* call);

@@ -137,6 +137,7 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
 
 enum { TFLITE_FUSE_NEVER_USED = 0 };
 #define TFLITE_FUSE_WAS_RESET UINT32_MAX
+#define TFLITE_FUSE_FILLED (UINT32_MAX - 1) /* with what a first step sees, and no step has ended well */
 
 static inline uint32_t* tflite_fuse_mark_of(void* state, const tflite_fuse_tensor* tensor) {
   return (uint32_t*)(void*)((uint8_t*)state + tensor->offset);
@@ -246,8 +247,8 @@ typedef struct {
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count);
 
-/* Gives rings that are new or were reset their pixels of earlier runs; they count as such until a run has ended well. */
-void tflite_fuse_fill_states(const tflite_fuse_machine* m);
+/* What stages keep from run to run: made ready for a run, or moved on behind one that has ended well. */
+void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done);
 
 /* For stages that sum: sets the sums to zero, adds `count` pixels of the input, writes the output pixel. */
 void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);

@@ -1,4 +1,4 @@
-/* What outlives a run: the rings of STATE stages, filled before it where they are new, moved on when it has ended well. */
+/* What outlives a run: rings and memories, made ready before it, moved on when it has ended well. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("Os")
 #endif
@@ -14,58 +14,71 @@ int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {
       bytes = tflite_fuse_max(bytes, tensor->offset + (int32_t)sizeof(uint32_t) + pixels);
     }
   }
-  return bytes;
+  return (bytes + 3) & ~3;
 }
 
-void tflite_fuse_fill_states(const tflite_fuse_machine* m) {
-  for (int32_t s = 0; s < m->block->stage_count; ++s) {
-    const tflite_fuse_stage* stage = &m->block->stages[s];
-    const tflite_fuse_tensor* output = &m->block->tensors[stage->output];
-    if (stage->kind != TFLITE_FUSE_KIND_STATE) {
-      continue;
-    }
-    uint32_t* const ring = tflite_fuse_mark_of(m->io->state, output);
-    const uint32_t mark = *ring;
+/* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
+ * the new. */
+void tflite_fuse_keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  uint32_t* const ring = tflite_fuse_mark_of(state, output);
+  const uint32_t mark = *ring;
+  if (is_done) {
+    uint32_t oldest =
+        tflite_fuse_start_of(state, output) + (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
+    oldest -= oldest >= (uint32_t)output->capacity ? (uint32_t)output->capacity : 0;
+    *ring = oldest + 1;
+  } else if (mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET) {
     const size_t channels = (size_t)output->channels, bytes = (size_t)tflite_fuse_history(stage, output) * channels;
     int8_t* const pixels = (int8_t*)(ring + 1);
-    const bool as_first =
-        mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !m->block->zeros_mean_reset;
     int32_t from = stage->pad_offset;
     size_t each = channels;
-    if (as_first) {
+    if (mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !block->zeros_mean_reset) {
       from = stage->table_offset;
       each = bytes;
     } else if (stage->weights_offset != TFLITE_FUSE_NONE) {
       from = stage->weights_offset;
       each = (size_t)tflite_fuse_step_bytes(stage, output);
     }
-    const bool is_new = mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET;
-    for (size_t i = 0; is_new && i < bytes; i += each) {
-      memcpy(pixels + i, m->block->constants + from, each);
+    for (size_t i = 0; i < bytes; i += each) {
+      memcpy(pixels + i, block->constants + from, each);
+    }
+    *ring = TFLITE_FUSE_FILLED;
+  }
+}
+
+void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done) {
+  for (int32_t s = 0; s < block->stage_count; ++s) {
+    const tflite_fuse_entry* entry = tflite_fuse_entry_of(&block->stages[s]);
+    if (entry->keep != NULL) {
+      entry->keep(block, &block->stages[s], state, is_done);
     }
   }
 }
 
-void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
-  for (int32_t s = 0; s < block->stage_count; ++s) {
-    const tflite_fuse_stage* stage = &block->stages[s];
-    const tflite_fuse_tensor* output = &block->tensors[stage->output];
-    if (stage->kind == TFLITE_FUSE_KIND_STATE) {
-      uint32_t oldest = tflite_fuse_start_of(state, output) +
-                        (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
-      oldest -= oldest >= (uint32_t)output->capacity ? (uint32_t)output->capacity : 0;
-      *tflite_fuse_mark_of(state, output) = oldest + 1;
-    }
+void tflite_fuse_commit(const tflite_fuse_block* block, void* state) { tflite_fuse_keep(block, state, true); }
+
+tflite_fuse_status tflite_fuse_follow(const tflite_fuse_block* block, const tflite_fuse_io* io, uint32_t last) {
+  uint32_t* const awaited = (uint32_t*)(void*)((uint8_t*)io->state + tflite_fuse_state_bytes(block));
+  const uint32_t steps = last < TFLITE_FUSE_FILLED ? last : 0; /* 0: none since the beginning or a reset */
+  if (io->state == NULL || (uintptr_t)io->state % sizeof(uint32_t) != 0) {
+    return TFLITE_FUSE_BAD_MEMORY;
   }
+  if (*awaited != 0 && steps != 0 && steps != *awaited - 1) {
+    tflite_fuse_commit(block, io->state);
+  }
+  const tflite_fuse_status status = tflite_fuse_attempt(block, io);
+  *awaited = status == TFLITE_FUSE_OK ? steps + 1 : 0;
+  return status;
 }
 
 void tflite_fuse_reset(const tflite_fuse_block* block, void* state) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
-    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT && tensor->producer != TFLITE_FUSE_NONE) {
-      *tflite_fuse_mark_of(state, tensor) = TFLITE_FUSE_WAS_RESET;
-    } else if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT) {
+    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT && tensor->producer == TFLITE_FUSE_NONE) {
       memset((uint8_t*)state + tensor->offset, 0, sizeof(uint32_t) + (size_t)tensor->channels);
+    } else if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT) {
+      *tflite_fuse_mark_of(state, tensor) = TFLITE_FUSE_WAS_RESET;
     }
   }
 }

@@ -239,7 +239,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT &&
         (tensor->capacity != tflite_fuse_pixels(tensor) ||
          !fits_aligned(tensor->offset, (int64_t)sizeof(uint32_t) + (int64_t)tensor->capacity * tensor->channels, 0,
-                       INT32_MAX))) {
+                       INT32_MAX - 8))) { /* a number may follow, which starts at a multiple of 4 */
       return TFLITE_FUSE_BAD_SCRATCH;
     }
   }

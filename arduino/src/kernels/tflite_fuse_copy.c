@@ -75,4 +75,5 @@ const tflite_fuse_entry tflite_fuse_kind_state = {
     .weight_bytes = reset_bytes,
     .table_is_sound = first_history_is_sound,
     .compute = copy,
+    .keep = tflite_fuse_keep_ring,
 };

@@ -2,7 +2,8 @@
 //
 // Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
 // int8 tensor nobody reads, the block's scratch memory. A block that keeps a state has a uint8 variable before the
-// constant: the runtime gives every interpreter its own, and fills it with zeros in Reset. Nothing of the file is trusted:
+// constant: the runtime gives every interpreter its own, and fills it with zeros in Reset. Before that may come the variable
+// of the model's last block with a state: by it the others see that a step has gone well. Nothing of the file is trusted:
 // what does not fit is refused in Prepare, with a message.
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
@@ -95,8 +96,13 @@ bool HasMemory(const TfLiteEvalTensor* tensor) {
 
 // ---- The operator ----
 
-// Inputs behind those of the block: its state, if it keeps one, and the constants.
-int OwnInputs(const tflite_fuse_block* block) { return tflite_fuse_state_bytes(block) > 0 ? 2 : 1; }
+// Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants.
+int OwnInputs(const tflite_fuse_block* block, const TfLiteNode* node) {
+  const bool follows = node->inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT) == 3;
+  return tflite_fuse_state_bytes(block) == 0 ? 1 : follows ? 3 : 2;
+}
+
+bool IsState(const TfLiteEvalTensor* tensor, int32_t bytes) { return ElementsOf(tensor, kTfLiteUInt8) >= bytes; }
 
 TfLiteStatus Refuse(TfLiteContext* context, const char* reason) {
   TFLITE_FUSE_LOG(context, "%s", reason);
@@ -144,7 +150,7 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
 }
 
 TfLiteStatus CheckOperands(TfLiteContext* context, TfLiteNode* node, const tflite_fuse_block* block) {
-  const int inputs = node->inputs->size - OwnInputs(block);
+  const int inputs = node->inputs->size - OwnInputs(block, node);
   const int outputs = node->outputs->size - 1;
   TfLiteStatus status = CheckCount(context, "input", tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT), inputs);
   for (int number = 0; status == kTfLiteOk && number < inputs; ++number) {
@@ -164,7 +170,7 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (block == nullptr) {
     return Refuse(context, "no memory for the operator's state");
   }
-  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > TFLITE_FUSE_MAX_OPERANDS + 1 ||
+  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > TFLITE_FUSE_MAX_OPERANDS + 3 ||
       node->outputs->size > TFLITE_FUSE_MAX_OPERANDS + 1) {
     return Refuse(context, "the constants or the scratch tensor is missing, or there are too many tensors");
   }
@@ -184,10 +190,14 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (Int8Bytes(OutputAt(context, node, node->outputs->size - 1)) < tflite_fuse_scratch_bytes(block)) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
-  if (OwnInputs(block) == 2 &&
-      (node->inputs->size < 2 ||
-       ElementsOf(InputAt(context, node, node->inputs->size - 2), kTfLiteUInt8) < tflite_fuse_state_bytes(block))) {
+  const int own = OwnInputs(block, node);
+  const int32_t more = own == 3 ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
+  if (own >= 2 && (node->inputs->size < 2 || !IsState(InputAt(context, node, node->inputs->size - 2),
+                                                      tflite_fuse_state_bytes(block) + more))) {
     return Refuse(context, "the input before the last must be a uint8 variable as large as the block's state");
+  }
+  if (own == 3 && !IsState(InputAt(context, node, node->inputs->size - 3), more)) {
+    return Refuse(context, "the input before the block's state must be a uint8 variable, the state of the last block");
   }
   // What is outside may also be given only after AllocateTensors: Invoke looks again.
   const tflite_fuse_outside* outside = FindOutside(context);
@@ -199,7 +209,8 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
 
 TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   tflite_fuse_block* block = static_cast<tflite_fuse_block*>(node->user_data);
-  const int input_count = node->inputs->size - OwnInputs(block);
+  const int own = OwnInputs(block, node);
+  const int input_count = node->inputs->size - own;
   const int output_count = node->outputs->size - 1;
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
   int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS + 1];  // the last one is scratch
@@ -228,15 +239,23 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   io.sources = outside == nullptr ? nullptr : outside->sources;
   io.scratch = outputs[output_count];
   io.state = nullptr;
-  if (OwnInputs(block) == 2) {
-    io.state = InputAt(context, node, input_count)->data.data;
+  if (own >= 2) {
+    io.state = InputAt(context, node, node->inputs->size - 2)->data.data;
   }
-  const tflite_fuse_status status = tflite_fuse_invoke(block, &io);
-  if (status != TFLITE_FUSE_OK) {
-    return Refuse(context, tflite_fuse_message(status));
+  const TfLiteEvalTensor* last = own == 3 ? InputAt(context, node, input_count) : nullptr;
+  if (last != nullptr && !HasMemory(last)) {
+    return Refuse(context, "one of the tensors has no memory");
   }
-  block->zeros_mean_reset = 1;
-  return kTfLiteOk;
+  uint32_t number = 0;
+  if (last != nullptr) {
+    std::memcpy(&number, last->data.data, sizeof(number));
+  }
+  const tflite_fuse_status status =
+      last == nullptr ? tflite_fuse_invoke(block, &io) : tflite_fuse_follow(block, &io, number);
+  if (status == TFLITE_FUSE_OK || status == TFLITE_FUSE_SOURCE_FAILED) {
+    block->zeros_mean_reset = 1;  // the state was filled
+  }
+  return status == TFLITE_FUSE_OK ? kTfLiteOk : Refuse(context, tflite_fuse_message(status));
 }
 
 // Resolvers copy a registration and only read it, also where they ask for a pointer to one they could change.

@@ -16,6 +16,7 @@ from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, StageKind
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.units import round_up
 
 TANH = 4
 GATES = 4
@@ -117,7 +118,7 @@ def _lstm(maker: BlockMaker) -> None:
     )
     weights = noise.integers(-128, 128, (GATES, channels, source.channels + channels)).astype(np.int8)
     memory = len(maker.tensors)
-    maker.tensors.append(BlockTensor(f"t{memory}", 1, 1, 3 * channels, 0, Storage.PERSISTENT))
+    maker.tensors.append(BlockTensor(f"t{memory}", 1, 1, 2 * round_up(3 * channels, 2), 0, Storage.PERSISTENT))
     stage = Stage(StageKind.LSTM, (maker.newest, memory), -1, weights=weights, parameters=parameters)
     shape = (source.height, source.width, channels)
     maker.add_stage(stage, shape)

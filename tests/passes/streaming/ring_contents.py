@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES, history_pixels, state_offsets
 from tflite_fuse.fusion.block.stages import StageKind
-from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.fusion.encoding.in_model import blocks_in, operands_of
 from tflite_fuse.model import Model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
@@ -23,6 +23,7 @@ class Ring:
         offset: of the ring's mark in it.
         slots, slot_bytes: of the ring.
         history: slots that hold earlier steps between two calls.
+        follows: whether the last step becomes one of them only at the beginning of the next.
     """
 
     output: int
@@ -30,11 +31,14 @@ class Ring:
     slots: int
     slot_bytes: int
     history: int
+    follows: bool
 
     def in_time_order(self, outputs: Sequence[bytes]) -> bytes:
         """The earlier steps, oldest first."""
         state = outputs[self.output][self.offset :]
         oldest = int.from_bytes(state[:MARK_BYTES], "little") - 1
+        if self.follows:
+            oldest = (oldest if oldest < self.slots else 0) + self.slots - self.history
         slots = [state[MARK_BYTES + n * self.slot_bytes :][: self.slot_bytes] for n in range(self.slots)]
         return b"".join(slots[(oldest + n) % self.slots] for n in range(self.history))
 
@@ -48,17 +52,16 @@ def with_variables(model: Model) -> tuple[bytes, list[int]]:
 
 def with_rings(model: Model) -> tuple[bytes, list[Ring]]:
     """A copy of a fused model that also gives out the states of its blocks, and where the rings lie in them."""
-    found, variables = [], []
+    found, variables = [], list[int]()
     for index, plan in blocks_in(model).items():
         tensors, offsets = plan.block.tensors, state_offsets(plan.block.tensors)[0]
-        inputs = model.main.operators[index].inputs or ()
+        operands = operands_of(model, model.main.operators[index])
         for stage in plan.block.stages:
             if stage.kind is StageKind.STATE:
-                variable = next(t for t in inputs if model.main.tensors[t].is_variable)
-                variables.append(variable)
+                variables += operands.state
                 output = tensors[stage.output]
                 history = history_pixels(stage, output)
-                found.append((offsets[stage.output], output.pixels, output.channels, history))
+                found.append((offsets[stage.output], output.pixels, output.channels, history, bool(operands.last)))
     data, numbers = _giving_out(model, variables)
     return data, [Ring(number, *numbers_) for number, numbers_ in zip(numbers, found, strict=True)]
 

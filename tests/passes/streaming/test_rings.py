@@ -13,7 +13,6 @@ from tests.fusion.raw_streams import RawStream, streams
 from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
 from tflite_fuse.errors import ModelError
-from tflite_fuse.fusion.block.stages import Int8Array
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
@@ -22,7 +21,6 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.streaming.rings import Rings
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.streams import Stream
 
 Steps = list[bytes]
 BLOCK = "CUSTOM:TFLITE_FUSE"
@@ -108,37 +106,6 @@ def test_two_interpreters_share_no_state() -> None:
         for _ in range(5):
             seen = one.infer([first], (), reset=False)[0], other.infer([second], (), reset=False)[0]
     assert {*seen[0].ravel().tolist()} == {1} and {*seen[1].ravel().tolist()} == {2}
-
-
-def sound(rows: Int8Array, until: int) -> Stream:
-    """A source of three steps that fails from one on."""
-
-    def read(y: int, x: int, count: int) -> Int8Array:
-        if y >= until:
-            raise ValueError("no more sound")
-        return rows[0, y, x : x + count]
-
-    return Stream(read, (3, 1, 4))
-
-
-def test_a_source_that_fails_in_the_middle_leaves_the_state_as_it_was() -> None:
-    """In the runtime; each operator commits its own state, and the source is that of the first one with any."""
-    rng, made = np.random.default_rng(5), RawStream()
-    made.call_once()
-    source = made.tensor((1, 3, 1, 4), 0.1, -3)
-    first = made.window(source, 4, 4, "STRIDED_SLICE", rng.integers(-128, 128, 16).astype(np.int8).tobytes())
-    inner = made.convolution(first, 6, (3, 1), (2, 1), rng)
-    last = made.convolution(made.window(inner, 2, 5, "SLICE"), 3, (3, 1), (1, 1), rng)
-    data = serialize_model(made.stream([source], [last]))
-    streamed = rewrite(data, input_mode="streamed", verify=False).model
-    with tflm.session(data) as one, tflm.session(streamed) as other:
-        for step in range(12):
-            rows = rng.integers(-128, 128, (1, 3, 1, 4)).astype(np.int8)
-
-            with pytest.raises(ValueError, match="no more sound"):
-                other.infer([], [sound(rows, until=step % 3)], reset=False)
-            (found,) = other.infer([], [sound(rows, until=3)], reset=False)
-            assert found.tobytes() == one.infer([rows], (), reset=False)[0].tobytes()
 
 
 def changed_state(model: Model, **fields: object) -> Model:

@@ -80,14 +80,16 @@ class Storage(IntEnum):
     """A whole tensor outside the arena (pointer given at run time), read only."""
     PERSISTENT = 4
     """What a STATE stage writes: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that says
-    where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, else one more
-    than the slot. Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest
-    ones of the run before, which it does not read, and changes the number when all else is done: a run that fails
-    leaves the state as it was. A block with a state runs in one tile.
-    One that no stage writes is the memory of an LSTM stage, which changes it step by step: a pixel of three channels
-    for each of the output's, behind a uint32 of 0. First the cell states, int16, then the last outputs, int8, less
-    their zero point modulo 256; so zeros are what a reset leaves. It moves on as steps are computed: a run that fails
-    leaves it at the step it had come to.
+    where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, 0xfffffffe
+    in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot. Behind it lie
+    `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the run before,
+    which it does not read, and changes the number when all else is done: a run that fails leaves the state as it
+    was. A block with a state runs in one tile.
+    One that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three channels for one
+    of the output's and of even size, behind a uint32 that every run changes that ends well. In each half first the
+    cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros are what a reset
+    leaves. A run copies the second half, what the last one left, to the first, changes that step by step, and
+    copies it back when all else is done.
     """
 
 

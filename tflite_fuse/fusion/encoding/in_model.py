@@ -7,6 +7,7 @@ from a file are decoded, and known from then on.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.fusion.block.stages import StageKind
@@ -18,7 +19,40 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.schema import Model, Operator
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The tensors of a fused block's operator.
+
+    Attributes:
+        inputs: of the block.
+        last: the state of the model's last block with one, where that is another; else empty.
+        state: of the block, or empty.
+        constants, scratch: its own.
+        outputs: of the block.
+    """
+
+    inputs: tuple[int, ...]
+    last: tuple[int, ...]
+    state: tuple[int, ...]
+    constants: int
+    outputs: tuple[int, ...]
+    scratch: int
+
+
+def operands_of(model: Model, operator: Operator) -> Operands:
+    """Told apart by what is a variable. Raises ModelError where constants or scratch are missing."""
+    if not operator.inputs or not operator.outputs:
+        raise ModelError("A fused block has no constants or no scratch memory.")
+    *inputs, constants = operator.inputs
+    *outputs, scratch = operator.outputs
+    own = list[int]()
+    while inputs and len(own) < 2 and inputs[-1] >= 0 and model.main.tensors[inputs[-1]].is_variable:
+        own.insert(0, inputs.pop())
+    return Operands(tuple(inputs), tuple(own[:-1]), tuple(own[-1:]), constants, tuple(outputs), scratch)
+
 
 KnownBlocks = dict[tuple[bytes, bytes], BlockPlan]
 """From an operator's options and constants to the block they mean."""
@@ -109,9 +143,8 @@ def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, B
 
 def _operands(model: Model, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
     """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
-    operator, block = model.main.operators[index], plan.block
-    own = 2 if block.keeps_state else 1
-    inputs, outputs = (operator.inputs or ())[:-own], (operator.outputs or ())[:-1]
+    found, block = operands_of(model, model.main.operators[index]), plan.block
+    inputs, outputs = found.inputs, found.outputs
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(
             f"{operator_label(model, index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.kinds.moving.state import state_offsets
+from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES, state_offsets
 from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
 from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs, operands_of
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
+from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out
 from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -122,10 +123,11 @@ class BlockMaker:
         model, images = self.model, dict[int, Shape]()
         inserted: list[InsertedBlock] = []
         replaced: dict[int, Operator | None] = {}
-        for choice in choices:
-            found, plan = self._make(choice)
+        made = [self._make(choice) for choice in choices]
+        states = len(self._states(self.model)) + sum(found.extraction.block.keeps_state for found, _ in made)
+        for choice, (found, plan) in zip(choices, made, strict=True):
             self._note_images(images, found)
-            model, operator = self._add_operator(model, choice, found.extraction, plan)
+            model, operator = self._add_operator(model, choice, found.extraction, plan, states > 1)
             replaced.update(dict.fromkeys(choice.operators))
             replaced[choice.operators[-1]] = operator
             inserted.append(self._inserted(choice, found, plan))
@@ -153,8 +155,25 @@ class BlockMaker:
             tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),))
             operators[index] = replace(operator, custom_options=encoded.options)
             self.known[encoded.options, encoded.constants] = plan
-        graph = replace(draft.main, operators=tuple(operators), tensors=tuple(tensors))
+        graph = replace(draft.main, operators=self._following(draft, operators), tensors=tuple(tensors))
         return replace(replace_main(draft, graph), buffers=tuple(buffers))
+
+    def _following(self, draft: Model, operators: Sequence[Operator]) -> tuple[Operator, ...]:
+        """Operators whose new blocks with a state see that of the last one: by it they know that a step went well."""
+        states = self._states(replace_operators(draft, operators))
+        followed = list(operators)
+        for index in list(states)[:-1]:
+            if (draft.main.operators[index].custom_options or b"") in self._drafted:
+                *inputs, state, constants = operators[index].inputs or ()
+                last = states[max(states)]
+                followed[index] = replace(operators[index], inputs=(*inputs, *last, state, constants))
+        return tuple(followed)
+
+    def _states(self, model: Model) -> dict[int, tuple[int, ...]]:
+        """The states of blocks by operator."""
+        operators = model.main.operators
+        fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
+        return {i: found.state for i in fused if (found := operands_of(model, operators[i])).state}
 
     def _make(self, choice: BlockChoice) -> tuple[OutsideExtraction, BlockPlan]:
         key = choice.operators, choice.config
@@ -169,7 +188,7 @@ class BlockMaker:
         return self._made[key]
 
     def _add_operator(
-        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan
+        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, one_of_several: bool
     ) -> tuple[Model, Operator]:
         """The custom operator of a block; its code, constants and scratch are added to the model."""
         options = f"draft of {choice.operators} in {choice.config}".encode()
@@ -182,7 +201,7 @@ class BlockMaker:
         model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0))
         state: tuple[int, ...] = ()
         if extraction.block.keeps_state:
-            model, kept = add_tensor(model, _state_tensor(f"{name}/state", extraction.block))
+            model, kept = add_tensor(model, _state_tensor(f"{name}/state", extraction.block, one_of_several))
             state = (kept,)
         operator = Operator(
             opcode_index=code,
@@ -217,9 +236,10 @@ def _within(config: BlockConfig, block: Block) -> BlockConfig:
     return replace(config, tile_height=height, tile_width=width)
 
 
-def _state_tensor(name: str, block: Block) -> Tensor:
+def _state_tensor(name: str, block: Block, one_of_several: bool) -> Tensor:
     """A variable the runtime fills with zeros in a reset, as it does with what is neither int8 nor quantized."""
     _, nbytes = state_offsets(block.tensors)
+    nbytes += MARK_BYTES if one_of_several else 0  # which step the block has run for
     return Tensor(shape=(nbytes,), type=TensorType.UINT8, buffer=0, name=name, is_variable=True)
 
 

@@ -36,8 +36,8 @@ def is_memory(options: Options, t: int) -> bool:
 
 
 def state_problems(program: Program) -> Iterator[str]:
-    """STATE stages write rings that outlive the run, nothing else does; memories are one pixel of three bytes a channel
-    of what their LSTM writes. Each lies behind the one before."""
+    """STATE stages write rings that outlive the run, nothing else does; memories are one pixel of twice three bytes a
+    channel of what their LSTM writes. Each lies behind the one before."""
     end = 0
     for t, tensor in enumerate(program.tensors):
         kept = tensor.storage == Storage.PERSISTENT
@@ -45,7 +45,8 @@ def state_problems(program: Program) -> Iterator[str]:
         reader = next((s for s, inputs in enumerate(program.inputs) if t in inputs[1:]), -1)
         memory = kept and tensor.producer < 0 and reader >= 0 and program.stages[reader].kind == StageKind.LSTM
         if memory:
-            wanted = (1, 1, 3 * program.tensors[program.stages[reader].output].channels, 0)
+            half = -(-3 * program.tensors[program.stages[reader].output].channels // 2) * 2
+            wanted = (1, 1, 2 * half, 0)
             if (tensor.height, tensor.width, tensor.channels, tensor.zero_point) != wanted:
                 yield f"tensor {t} is no memory of {wanted[2]} bytes"
         elif kept != written:

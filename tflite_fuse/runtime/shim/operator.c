@@ -1,9 +1,9 @@
 /* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out.
  *
- * Inputs: the block's inputs, its state (a uint8 variable) if it keeps one, then one int8 constant with weights and
- * tables. Outputs: the block's outputs, then one
- * int8 tensor nobody reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused
- * in prepare, with a message. */
+ * Inputs: the block's inputs, its state (a uint8 variable) if it keeps one, before it perhaps that of the model's last
+ * block with one, then one int8 constant with weights and tables. Outputs: the block's outputs, then one int8 tensor nobody
+ * reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused in prepare, with a message.
+ */
 #include <string.h>
 
 #include "guard.h"
@@ -67,13 +67,21 @@ static void free_state(tflm_context* context, void* user_data) {
   }
 }
 
-/* Inputs behind those of the block: its state, if it keeps one, and the constants. */
-static int own_inputs(const tflite_fuse_block* block) { return tflite_fuse_state_bytes(block) > 0 ? 2 : 1; }
+/* Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. */
+static int own_inputs(const tflite_fuse_block* block, const tflm_int_array* inputs) {
+  const bool follows = inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT) == 3;
+  return tflite_fuse_state_bytes(block) == 0 ? 1 : follows ? 3 : 2;
+}
+
+/* Behind the state of a block that follows another lies a number. */
+static int32_t state_bytes(const tflite_fuse_block* block, int own) {
+  return tflite_fuse_state_bytes(block) + (own == 3 ? (int32_t)sizeof(uint32_t) : 0);
+}
 
 static int check_operands(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
                           tflite_fuse_operand kind) {
   const int32_t count = tflite_fuse_operand_count(block, kind);
-  const int found = indices->size - (kind == TFLITE_FUSE_INPUT ? own_inputs(block) : 1);
+  const int found = indices->size - (kind == TFLITE_FUSE_INPUT ? own_inputs(block, indices) : 1);
   if (count != found) {
     tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", count,
                kind == TFLITE_FUSE_INPUT ? "input" : "output", found);
@@ -103,7 +111,7 @@ static int prepare(tflm_context* context, tflm_node* node) {
   if (state == NULL) {
     return refuse("no memory for the operator's state");
   }
-  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > MAX_OPERANDS + 1 ||
+  if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > MAX_OPERANDS + 3 ||
       node->outputs->size > MAX_OPERANDS + 1) {
     return refuse("the constants or the scratch tensor is missing, or there are too many tensors");
   }
@@ -124,10 +132,15 @@ static int prepare(tflm_context* context, tflm_node* node) {
   if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block)) {
     return refuse("the last output must be an int8 tensor as large as the block's scratch memory");
   }
-  if (own_inputs(&state->block) == 2 &&
+  const int own = own_inputs(&state->block, node->inputs);
+  if (own >= 2 &&
       (node->inputs->size < 2 || bytes_of(tensor_at(context, node->inputs, node->inputs->size - 2), TFLM_TYPE_UINT8) <
-                                     tflite_fuse_state_bytes(&state->block))) {
+                                     state_bytes(&state->block, own))) {
     return refuse("the input before the last must be a uint8 variable as large as the block's state");
+  }
+  if (own == 3 && bytes_of(tensor_at(context, node->inputs, node->inputs->size - 3), TFLM_TYPE_UINT8) <
+                      (int64_t)sizeof(uint32_t)) {
+    return refuse("the input before the block's state must be a uint8 variable, the state of the last block");
   }
   if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
     return TFLM_ERROR;
@@ -153,7 +166,8 @@ static int invoke(tflm_context* context, tflm_node* node) {
   if (!tflite_fuse_outside_serves(shim_outside(), &state->block)) {
     return refuse("the block reads memory outside the arena, and none of that size was given");
   }
-  const int input_count = node->inputs->size - own_inputs(&state->block);
+  const int own = own_inputs(&state->block, node->inputs);
+  const int input_count = node->inputs->size - own;
   const int output_count = node->outputs->size - 1;
   guard_copy guards[2 * MAX_OPERANDS];
   const int8_t* inputs[MAX_OPERANDS];
@@ -170,7 +184,7 @@ static int invoke(tflm_context* context, tflm_node* node) {
   }
   tflm_eval_tensor* scratch = tensor_at(context, node->outputs, output_count);
   guard_copy scratch_guard = {0}, state_guard = {0};
-  tflm_eval_tensor* kept = own_inputs(&state->block) == 2 ? tensor_at(context, node->inputs, input_count) : NULL;
+  tflm_eval_tensor* kept = own >= 2 ? tensor_at(context, node->inputs, node->inputs->size - 2) : NULL;
   const tflite_fuse_io io = {
       .inputs = inputs,
       .outputs = outputs,
@@ -178,15 +192,20 @@ static int invoke(tflm_context* context, tflm_node* node) {
       .sources = shim_outside()->sources,
       .scratch = guard_out(&scratch_guard, scratch->data, (size_t)tflite_fuse_scratch_bytes(&state->block)),
       .state = kept == NULL ? NULL
-                            : guard_both(&state_guard, kept->data, (size_t)tflite_fuse_state_bytes(&state->block)),
+                            : guard_both(&state_guard, kept->data, (size_t)state_bytes(&state->block, own)),
   };
-  const tflite_fuse_status status = tflite_fuse_invoke(&state->block, &io);
+  uint32_t last = 0;
+  if (own == 3) {
+    memcpy(&last, tensor_at(context, node->inputs, input_count)->data, sizeof(last));
+  }
+  const tflite_fuse_status status = own == 3 ? tflite_fuse_follow(&state->block, &io, last)
+                                             : tflite_fuse_invoke(&state->block, &io);
   for (int i = 0; i < input_count + output_count; ++i) {
     guard_free(&guards[i]);
   }
   guard_free(&scratch_guard);
   guard_free(&state_guard);
-  state->block.zeros_mean_reset |= status == TFLITE_FUSE_OK;
+  state->block.zeros_mean_reset |= status == TFLITE_FUSE_OK || status == TFLITE_FUSE_SOURCE_FAILED;
   return status == TFLITE_FUSE_OK ? TFLM_OK : refuse(tflite_fuse_message(status));
 }
 

@@ -80,9 +80,9 @@ static int8_t step_of(const tflite_fuse_call* call, const int8_t* input, const i
 static void lstm(const tflite_fuse_call* call) {
   const lstm_table* table = call->table;
   const int32_t channels = call->output->channels;
+  int16_t* cells = (int16_t*)(void*)call->windows[1][0];
+  int8_t* last = (int8_t*)(cells + channels);
   for (int32_t i = 0; i < call->count; ++i) {
-    int16_t* cells = (int16_t*)(void*)call->windows[1][i];
-    int8_t* last = (int8_t*)(cells + channels);
     int8_t* output = call->outputs[i];
     for (int32_t c = 0; c < channels; ++c) {
       output[c] = step_of(call, call->windows[0][i], last, cells + c, c);
@@ -93,11 +93,25 @@ static void lstm(const tflite_fuse_call* call) {
   }
 }
 
-/* Its second input is a memory of a size that fits. */
+/* Runs work on the first half; the second is what the last one that went well left. */
+static void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+  const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
+  uint32_t* mark = tflite_fuse_mark_of(state, memory);
+  int8_t* now = (int8_t*)(mark + 1);
+  const size_t half = (size_t)memory->channels / 2;
+  if (is_done) {
+    *mark = *mark == 1 ? 2 : 1; /* another number, for those that follow */
+    memcpy(now + half, now, half);
+  } else {
+    memcpy(now, now + half, half);
+  }
+}
+
+/* Its second input is a memory of a size that fits: two halves, each of cell states, int16, and last outputs, and even. */
 static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
   return memory->storage == TFLITE_FUSE_STORAGE_PERSISTENT && memory->producer == TFLITE_FUSE_NONE &&
-         memory->channels == 3 * block->tensors[stage->output].channels;
+         memory->channels == ((6 * block->tensors[stage->output].channels + 2) & ~3);
 }
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
@@ -133,5 +147,6 @@ const tflite_fuse_entry tflite_fuse_kind_lstm = {
     .fits = has_memory,
     .weight_bytes = weight_bytes,
     .table_is_sound = table_is_sound,
+    .keep = keep,
     .compute = lstm,
 };

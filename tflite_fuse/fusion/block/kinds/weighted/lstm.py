@@ -35,6 +35,7 @@ from tflite_fuse.fusion.block.operators.requantization import quantize_multiplie
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.units import round_up
 
 GATES = 4
 """In the order of the operator's inputs: of the input, to forget, of the cell, of the output."""
@@ -82,8 +83,8 @@ class LstmParameters:
 
 
 def memory_of(output: BlockTensor) -> int:
-    """Bytes of the cell states, int16, and of the last outputs."""
-    return 3 * output.channels
+    """Bytes of two halves, what the last run left and what this one writes: cell states, int16, and last outputs."""
+    return 2 * round_up(3 * output.channels, 2)
 
 
 def _depth(tensors: Tensors, stage: Stage) -> int:
@@ -145,7 +146,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     weights = required(stage.weights, stage, "weights").astype(np.int64)
     left = memory.ravel().astype(np.int8)
     cell = left[: 2 * channels].view("<i2").astype(np.int64)
-    last = (left[2 * channels :].astype(np.int64) + found.zero_point + 128) % 256 - 128
+    last = (left[2 * channels : 3 * channels].astype(np.int64) + found.zero_point + 128) % 256 - 128
     steps = []
     for step in values.reshape(-1, source.channels) - source.zero_point:
         gates = []
