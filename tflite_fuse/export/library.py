@@ -19,6 +19,7 @@ _OF_SPLITS = (
 )
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
+_ROWS_OF_SPLITS = re.compile(r"(#define KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
@@ -75,6 +76,7 @@ def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
         raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
+    table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
     return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
 
 

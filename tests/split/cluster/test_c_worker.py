@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.split.cluster import cases
-from tests.split.cluster.test_running import same
+from tests.split.cluster.test_running import in_the_middle, same
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.folder import Deployment
@@ -84,6 +84,15 @@ def test_workers_in_c_and_in_python_run_a_plan_together(program: Path, tmp_path:
                 coordinator.close()
 
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["goes", "stays"])
+def test_workers_in_c_serve_another_coordinator_in_the_middle_of_an_inference(
+    program: Path, tmp_path: Path, how: str
+) -> None:
+    found = cases.deployment()
+    with processes(program, found, tmp_path) as (contacts, _):
+        asyncio.run(in_the_middle(found, contacts, how))
 
 
 def test_a_worker_in_c_that_is_killed_is_named_and_the_others_go_on(program: Path, tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from tflite_fuse.fusion.block.stages import Int8Array
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
-from tflite_fuse.split.cluster.link.messages import Fault, Kind, Wish
+from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
+from tflite_fuse.split.cluster.running.coordinator import Contact
 from tflite_fuse.split.cluster.running.status import ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 
@@ -170,6 +172,58 @@ def test_a_coordinator_that_was_restarted_is_served_and_the_one_before_is_told()
         assert same(await first.infer(inputs), wanted)
 
     asyncio.run(run())
+
+
+@needs_tflm
+def test_inferences_asked_for_at_once_are_made_one_after_the_other() -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        coordinator = cases.coordinator(found, contacts)
+        results = await asyncio.gather(*(coordinator.infer(inputs) for inputs, _ in cases.samples()))
+        assert all(same(result, wanted) for result, (_, wanted) in zip(results, cases.samples(), strict=True))
+        coordinator.close()
+
+    asyncio.run(run())
+
+
+@needs_tflm
+@pytest.mark.parametrize("how", ["goes", "stays"])
+def test_in_the_middle_of_an_inference_another_coordinator_takes_over(how: str) -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        await in_the_middle(found, contacts, how)
+
+    asyncio.run(run())
+
+
+async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: str) -> None:
+    """A coordinator goes, or is still there, at its first, second and fifth message; another one follows."""
+    inputs, wanted = cases.samples()[0]
+    for messages in (1, 2, 5):
+        first, came = cases.coordinator(found, contacts), asyncio.Semaphore(0)
+
+        def watch(device: int, message: Message, out: bool, came: asyncio.Semaphore = came) -> None:
+            if message.kind in (Kind.DATA, Kind.STEP) and not out:
+                came.release()
+
+        first.watch = watch
+        running = asyncio.ensure_future(first.infer(inputs))
+        for _ in range(messages):
+            await asyncio.wait_for(came.acquire(), 30)
+        if how == "goes":
+            running.cancel()
+            await asyncio.wait({running})
+        second = cases.coordinator(found, contacts)
+        assert same(await second.infer(inputs), wanted)
+        second.close()
+        if how == "stays":  # it was told, or had its outputs by then
+            (ended,) = await asyncio.gather(running, return_exceptions=True)
+            assert isinstance(ended, list) or "serves another coordinator" in str(ended) or "is lost" in str(ended)
+            first.close()
 
 
 @pytest.mark.parametrize(

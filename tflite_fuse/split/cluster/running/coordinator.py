@@ -80,13 +80,14 @@ class Coordinator:
         self._dials = sorted(dials)
         self.timeout = timeout
         self._number = 0
+        self._turn = asyncio.Lock()
         self._peers: dict[int, Incoming] = {}
         self._done: dict[int, int] = {}
         self.progress: Callable[[Progress], None] = lambda each: None
         self.watch: Callable[[int, Message, bool], None] | None = None
 
     async def infer(self, inputs: Sequence[Int8Array], retries: int = 0) -> list[Int8Array]:
-        """Outputs as bytes of inputs as bytes.
+        """Outputs as bytes of inputs as bytes. One inference at a time: another call waits until this one has ended.
 
         Args:
             inputs: one array per input of the model.
@@ -95,17 +96,18 @@ class Coordinator:
         Raises:
             ClusterError: it failed, and whose fault the last failure was.
         """
-        for attempt in range(retries + 1):
-            try:
-                return await self._attempt(inputs)
-            except LinkError as broken:
-                self.close()
-                if attempt == retries:
-                    raise ClusterError(self._sentence(broken)) from broken
-                await asyncio.sleep(min(0.1 * 2**attempt, 2.0))
-            except BaseException:
-                self.close()
-                raise
+        async with self._turn:
+            for attempt in range(retries + 1):
+                try:
+                    return await self._attempt(inputs)
+                except LinkError as broken:
+                    self.close()
+                    if attempt == retries:
+                        raise ClusterError(self._sentence(broken)) from broken
+                    await asyncio.sleep(min(0.1 * 2**attempt, 2.0))
+                except BaseException:
+                    self.close()
+                    raise
         raise AssertionError("unreachable")
 
     def close(self) -> None:

@@ -100,6 +100,7 @@ class Worker:
         """Serve this coordinator until it goes or another one comes."""
         before = self._session
         self._session = asyncio.current_task()
+        self._forget_peers()  # at once: this coordinator's may come while the one before is still being told
         if before is not None:
             before.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -114,8 +115,8 @@ class Worker:
                 await connection.give_up(LinkError(Fault.BUSY))
         finally:
             incoming.close()
-            self._forget_peers()
             if self._session is asyncio.current_task():
+                self._forget_peers()
                 self._session = None
 
     def _forget_peers(self) -> None:
