@@ -11,8 +11,8 @@
 /* What runs once for each tile is made to be small, what runs for each run of pixels to be fast. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("Os")
 #endif
+#include "tflite_fuse_small.h"
 
 /* ---- Regions ---- */
 
@@ -161,9 +161,7 @@ static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int
   }
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "tflite_fuse_small.h"
 
 /* ---- The tail: stages of one pixel, behind those that sum over the driven tensor ---- */
 

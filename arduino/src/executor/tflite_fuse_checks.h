@@ -50,15 +50,15 @@ static inline bool is_packed(const tflite_fuse_stage* stage) {
 
 static inline bool within(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
 
-/* a * b, any product above INT32_MAX being INT32_MAX + 1. 0 <= a, b <= INT32_MAX + 1. */
-int64_t tflite_fuse_bounded(int64_t a, int64_t b);
+/* a * b * c, any product above INT32_MAX being INT32_MAX + 1. a, b, c >= 0. */
+uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c);
 
-/* Whether `bytes` bytes from `offset` on lie in [low, high), `offset` a multiple of 4 where that matters. */
-static inline bool fits(int32_t offset, int64_t bytes, int32_t low, int64_t high) {
-  return offset >= low && offset + bytes <= high;
+/* Whether `bytes` bytes from `offset` on lie in [low, high), `offset` a multiple of 4 where that matters; low >= 0. */
+static inline bool fits(int32_t offset, uint32_t bytes, int32_t low, int32_t high) {
+  return within(offset, low, high) && bytes <= (uint32_t)(high - offset);
 }
 
-static inline bool fits_aligned(int32_t offset, int64_t bytes, int32_t low, int64_t high) {
+static inline bool fits_aligned(int32_t offset, uint32_t bytes, int32_t low, int32_t high) {
   return offset % 4 == 0 && fits(offset, bytes, low, high);
 }
 

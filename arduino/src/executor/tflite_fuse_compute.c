@@ -229,9 +229,7 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
 
 /* ---- Stages that sum ---- */
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* of few runs */
-#endif
+#include "tflite_fuse_small.h" /* of few runs */
 
 static void* sums_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   return (uint8_t*)m->io->scratch + stage->accumulator_offset;

@@ -1,24 +1,27 @@
 /* Checks the constants of a stage: weights, tables of multipliers and shifts, the pixel that pads. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* what runs once, when a model is loaded, is made to be small */
-#endif
+#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
 
 #include "tflite_fuse_checks.h"
 
-int64_t tflite_fuse_bounded(int64_t a, int64_t b) {
-  const int64_t product = a * b;
-  return product > INT32_MAX ? (int64_t)INT32_MAX + 1 : product;
+uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c) {
+  const uint64_t area = (uint64_t)a * (uint64_t)b;
+  const uint64_t volume = area > INT32_MAX ? area : area * (uint64_t)c;
+  return volume > INT32_MAX ? (uint32_t)INT32_MAX + 1 : (uint32_t)volume;
 }
 
 int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                const tflite_fuse_tensor* output) {
   const int64_t values = tflite_fuse_packed_values(stage, input);
-  const bool is_listed = input->channels % 4 == 0 &&
-                         (int64_t)stage->kernel_height * stage->kernel_width <= TFLITE_FUSE_MAX_LISTED_TAPS;
+  const int32_t taps = stage->kernel_height * stage->kernel_width, pairs = (output->channels + 1) / 2;
+  const bool is_listed = input->channels % 4 == 0 && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
   const bool is_copied =
       input->channels % 4 != 0 && values <= TFLITE_FUSE_MAX_PATCH_VALUES &&
       (stage->kernel_width == 1 || stage->kernel_width * input->channels <= TFLITE_FUSE_MAX_ROW_VALUES);
-  return is_listed || is_copied ? tflite_fuse_bounded(values, tflite_fuse_round_up(output->channels, 2)) : -1;
+  if (!is_listed && !is_copied) {
+    return -1;
+  }
+  return is_listed ? tflite_fuse_volume(2 * taps, input->channels, pairs)
+                   : tflite_fuse_volume(2, (int32_t)values, pairs);
 }
 
 int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
@@ -62,7 +65,7 @@ static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tenso
           leaves_axis(tflite_fuse_columns_of(stage), output->width, input->width));
 }
 
-static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int64_t end) {
+static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int32_t end) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const bool is_there = fits_aligned(stage->table_offset, 0, 0, end);
@@ -72,7 +75,7 @@ static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_sta
 }
 
 /* Pointers are formed of all three, used or not: far behind the constants they would wrap where they have 32 bits. */
-static bool offsets_lie_within(const tflite_fuse_stage* stage, int64_t end) {
+static bool offsets_lie_within(const tflite_fuse_stage* stage, int32_t end) {
   return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
 }
 
@@ -80,15 +83,15 @@ bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflit
   if (stage->input_count == 0) {
     return true;
   }
-  const int64_t end = size > INT32_MAX ? INT32_MAX : (int64_t)size;
+  const int32_t end = size > INT32_MAX ? INT32_MAX : (int32_t)size;
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const int64_t weights = tflite_fuse_weight_bytes(stage, input, output);
   if (!offsets_lie_within(stage, end) || weights < 0 || (is_packed(stage) && stage->weights_offset % 4 != 0) ||
-      (weights > 0 && !fits(stage->weights_offset, weights, 0, end)) || !table_is_sound(block, stage, end)) {
+      (weights > 0 && !fits(stage->weights_offset, (uint32_t)weights, 0, end)) || !table_is_sound(block, stage, end)) {
     return false;
   }
   const bool sees_padding = !tflite_fuse_accumulates(stage, input) &&
                             (leaves_image(stage, input, output) || tflite_fuse_pixels_at_once(stage, input) > 1);
-  return !sees_padding || fits(stage->pad_offset, input->channels, 0, end);
+  return !sees_padding || fits(stage->pad_offset, (uint32_t)input->channels, 0, end);
 }

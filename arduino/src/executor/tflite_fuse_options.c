@@ -1,7 +1,5 @@
 /* Finds a block's parts in its options, a FlatBuffer read in place, and answers questions about it. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* what runs once, when a model is loaded, is made to be small */
-#endif
+#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
 
 #include <string.h>
 

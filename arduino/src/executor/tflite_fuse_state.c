@@ -1,7 +1,5 @@
 /* What outlives a run: rings and memories, made ready before it, moved on when it has ended well. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "tflite_fuse_small.h"
 
 #include "tflite_fuse_machine.h"
 

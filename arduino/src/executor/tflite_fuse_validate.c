@@ -1,7 +1,5 @@
 /* Checks the shape of a block: tensors, stages, how they fit together, scratch and the work to expect. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* what runs once, when a model is loaded, is made to be small */
-#endif
+#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
 
 #include "tflite_fuse_checks.h"
 
@@ -37,7 +35,7 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
   return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) &&
          t->channels >= 1 && t->channels <= INT32_MAX / 4 &&
-         tflite_fuse_bounded(tflite_fuse_bounded(t->height, t->width), tflite_fuse_pixel_bytes(t)) <= INT32_MAX &&
+         tflite_fuse_volume(t->height, t->width, tflite_fuse_pixel_bytes(t)) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
          t->storage <= TFLITE_FUSE_STORAGE_PERSISTENT &&
          tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t);
@@ -150,8 +148,7 @@ static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* st
   uint64_t work = 0;
   if (stage->input_count > 0) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
-    const int64_t under_window = (int64_t)tflite_fuse_window_rows(stage) * tflite_fuse_columns(stage, 1, 1);
-    per_pixel += (uint64_t)tflite_fuse_bounded(under_window, output->channels);
+    per_pixel += tflite_fuse_volume(tflite_fuse_window_rows(stage), tflite_fuse_columns(stage, 1, 1), output->channels);
     per_pixel += (uint64_t)tflite_fuse_weight_bytes(stage, input, output);
     work = (uint64_t)tflite_fuse_pixels(input) * (uint64_t)(STEPS_PER_PIXEL + (int64_t)input->channels);
   }
@@ -197,7 +194,7 @@ static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   return !tflite_fuse_accumulates(stage, input) ||
-         fits_aligned(stage->accumulator_offset, tflite_fuse_accumulator_bytes(stage, input, output),
+         fits_aligned(stage->accumulator_offset, (uint32_t)tflite_fuse_accumulator_bytes(stage, input, output),
                       tflite_fuse_reserved(block), block->header->scratch_bytes);
 }
 
@@ -232,13 +229,13 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
         (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
-         !fits(tensor->offset, (int64_t)tensor->capacity * tflite_fuse_pixel_bytes(tensor), tflite_fuse_reserved(block),
+         !fits(tensor->offset, (uint32_t)(tensor->capacity * tflite_fuse_pixel_bytes(tensor)), tflite_fuse_reserved(block),
                block->header->scratch_bytes))) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }
     if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT &&
         (tensor->capacity != tflite_fuse_pixels(tensor) ||
-         !fits_aligned(tensor->offset, (int64_t)sizeof(uint32_t) + (int64_t)tensor->capacity * tensor->channels, 0,
+         !fits_aligned(tensor->offset, (uint32_t)sizeof(uint32_t) + (uint32_t)(tensor->capacity * tensor->channels), 0,
                        INT32_MAX - 8))) { /* a number may follow, which starts at a multiple of 4 */
       return TFLITE_FUSE_BAD_SCRATCH;
     }

@@ -1,7 +1,5 @@
 /* Row kernels of the application beside the library's: asked first, and compared before they are trusted. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../executor/tflite_fuse_small.h"
 
 #include "../tflite_fuse_rows.h"
 

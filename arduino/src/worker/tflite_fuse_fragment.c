@@ -1,7 +1,5 @@
 /* Checks a fragment, which comes from a file and is hostile until then: sections, views, blocks, then every step. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* what runs once, when a fragment is opened, is made to be small */
-#endif
+#include "../executor/tflite_fuse_small.h" /* what runs once, when a fragment is opened, is made to be small */
 
 #include "tflite_fuse_fragment.h"
 

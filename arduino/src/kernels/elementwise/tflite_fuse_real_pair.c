@@ -2,9 +2,7 @@
  *
  * What an int8 value is as float32 is in tables. The one operation on floats is done in integers here: rounded to the
  * nearest, halves to even, with subnormal numbers, on every core and under any compiler flag. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* the few models that have it compute little with it */
-#endif
+#include "../../executor/tflite_fuse_small.h" /* the few models that have it compute little with it */
 
 #include <string.h>
 

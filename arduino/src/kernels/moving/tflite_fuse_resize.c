@@ -1,9 +1,7 @@
 /* An image of another size: every output value is interpolated between four input values, or is one of them.
  *
  * The table: for every output row, then for every output column, where it lies in the input, in 1024ths of a pixel. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"

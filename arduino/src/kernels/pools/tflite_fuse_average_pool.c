@@ -1,7 +1,5 @@
 /* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"

@@ -1,7 +1,5 @@
 /* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"

@@ -1,9 +1,7 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
  * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
  * this code is made to be small. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
@@ -58,9 +56,9 @@ void tflite_fuse_conv(const tflite_fuse_call* call) {
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
-  const int64_t taps = (int64_t)stage->kernel_height * stage->kernel_width;
+  const int32_t taps = stage->kernel_height * stage->kernel_width;
   return is_packed(stage) ? tflite_fuse_quad_bytes(stage, input, output)
-                          : tflite_fuse_bounded(tflite_fuse_bounded(taps, input->channels), output->channels);
+                          : tflite_fuse_volume(taps, input->channels, output->channels);
 }
 
 const tflite_fuse_entry tflite_fuse_kind_conv = {

@@ -1,7 +1,5 @@
 /* What the fast kernels do to their outputs where the fastest way is not enough, for the inner loops of all cores. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"

@@ -1,9 +1,7 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
  * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones, so that this code is made to be
  * small. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
@@ -84,26 +82,26 @@ static void depthwise(const tflite_fuse_call* call) {
 static bool fits_multiplier(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   return stage->depth_multiplier >= 1 &&
-         tflite_fuse_bounded(input->channels, stage->depth_multiplier) == block->tensors[stage->output].channels;
+         tflite_fuse_volume(1, input->channels, stage->depth_multiplier) ==
+             (uint32_t)block->tensors[stage->output].channels;
 }
 
 /* Of weights packed by pairs of rows. */
 static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
-  const int64_t rows = stage->kernel_height, columns = stage->kernel_width;
+  const int32_t rows = stage->kernel_height, columns = stage->kernel_width;
   const bool fits_kernel =
       stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && columns % 2 == 1 && rows == columns &&
       stage->stride_width <= 2 && stage->dilation_width == 1 &&
       pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
-  const int64_t pairs = rows / 2 * tflite_fuse_round_up(columns, 2) * 2;
-  const int64_t last = rows % 2 != 0 ? tflite_fuse_round_up(columns, 4) : 0;
-  return fits_kernel ? tflite_fuse_bounded(pairs + last, output->channels) : -1;
+  const int32_t pairs = rows / 2 * ((columns + 1) / 2 * 4), last = rows % 2 != 0 ? (columns + 3) / 4 * 4 : 0;
+  return fits_kernel ? (int64_t)tflite_fuse_volume(1, pairs + last, output->channels) : -1;
 }
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
   if (!is_packed(stage)) {
-    return tflite_fuse_bounded((int64_t)stage->kernel_height * stage->kernel_width, output->channels);
+    return tflite_fuse_volume(stage->kernel_height, stage->kernel_width, output->channels);
   }
   return input->channels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : row_bytes(stage, input, output);
 }

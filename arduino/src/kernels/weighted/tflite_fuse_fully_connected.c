@@ -35,7 +35,7 @@ static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_te
   if (is_packed(stage)) {
     return pixels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : -1;
   }
-  return tflite_fuse_bounded(tflite_fuse_bounded(pixels, input->channels), output->channels);
+  return tflite_fuse_volume(pixels, input->channels, output->channels);
 }
 
 const tflite_fuse_entry tflite_fuse_kind_fully_connected = {

@@ -1,7 +1,5 @@
 /* Long short-term memory: pixels are steps in time, computed in their order, and each is told what the one before left. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
@@ -117,7 +115,7 @@ static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
   const int32_t row = input->channels + output->channels;
-  return is_packed(stage) ? -1 : tflite_fuse_bounded(row, output->channels * GATES);
+  return is_packed(stage) ? -1 : (int64_t)tflite_fuse_volume(GATES, row, output->channels);
 }
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,

@@ -51,8 +51,8 @@ static bool steps_by_one(const tflite_fuse_block* block, const tflite_fuse_stage
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
-  const int64_t taps = (int64_t)stage->kernel_height * stage->kernel_width;
-  return is_packed(stage) ? -1 : tflite_fuse_bounded(tflite_fuse_bounded(taps, input->channels), output->channels);
+  const int32_t taps = stage->kernel_height * stage->kernel_width;
+  return is_packed(stage) ? -1 : (int64_t)tflite_fuse_volume(taps, input->channels, output->channels);
 }
 
 const tflite_fuse_entry tflite_fuse_kind_transpose_conv = {
