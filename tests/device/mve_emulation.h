@@ -163,10 +163,25 @@ EMULATE(int32x4_t, 4, vqrdmulhq_n_s32, (int32x4_t a, int32_t b), emulated_multip
 EMULATE(int32x4_t, 4, vshlq_n_s32, (int32x4_t a, int bits), emulated_left(a[i], bits))
 EMULATE(int32x4_t, 4, vrshlq_n_s32, (int32x4_t a, int32_t bits), emulated_rounding_left(a[i], bits))
 EMULATE(uint8x16_t, 16, veorq_u8, (uint8x16_t a, uint8x16_t b), (uint8_t)(a[i] ^ b[i]))
+EMULATE(int32x4_t, 4, veorq_s32, (int32x4_t a, int32x4_t b), a[i] ^ b[i])
+EMULATE(uint32x4_t, 4, vshrq_n_u32, (uint32x4_t a, int bits), a[i] >> bits)
+EMULATE(int32x4_t, 4, vpselq_s32, (int32x4_t a, int32x4_t b, mve_pred16_t p), p >> 4 * i & 1 ? a[i] : b[i])
+EMULATE(uint32x4_t, 4, vpselq_u32, (uint32x4_t a, uint32x4_t b, mve_pred16_t p), p >> 4 * i & 1 ? a[i] : b[i])
 EMULATE(int32x4_t, 4, vshrq_n_s32, (int32x4_t a, int bits), a[i] >> bits)
 EMULATE(int32x4_t, 4, vshlq_s32, (int32x4_t a, int32x4_t bits), emulated_left(a[i], bits[i]))
 EMULATE(int32x4_t, 4, vrshlq_s32, (int32x4_t a, int32x4_t bits), emulated_rounding_left(a[i], bits[i]))
 
+static inline mve_pred16_t vcmpgeq_s32(int32x4_t a, int32x4_t b) {
+  uint32_t found = 0;
+  for (int i = 0; i < 4; ++i) {
+    found |= (a[i] >= b[i] ? 0xFu : 0u) << 4 * i;
+  }
+  return (mve_pred16_t)found;
+}
+static inline mve_pred16_t vcmpgeq_n_s32(int32x4_t a, int32_t b) { return vcmpgeq_s32(a, vdupq_n_s32(b)); }
+
+static inline int32x4_t vreinterpretq_s32_s8(int8x16_t a) { return (int32x4_t)a; }
+static inline int32x4_t vreinterpretq_s32_u32(uint32x4_t a) { return (int32x4_t)a; }
 static inline int8x16_t vreinterpretq_s8_s32(int32x4_t a) { return (int8x16_t)a; }
 
 static inline int32_t vmladavaq_s8(int32_t sum, int8x16_t a, int8x16_t b) {

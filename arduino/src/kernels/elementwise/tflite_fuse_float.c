@@ -5,9 +5,52 @@
 #include <string.h>
 
 #define TFLITE_FUSE_UNROLL_STEPS
+#include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_steps.h"
 
 enum { ANSWERS = 256 };
+
+#if TFLITE_FUSE_MVE
+
+/* As tflite_fuse_answer_to, of four numbers at once: places are looked for in bytes from the first. */
+static int32x4_t answers_to_4(const tflite_fuse_steps* table, int32x4_t bits) {
+  const int32x4_t keys = veorq_s32(bits, vandq_s32(vshrq_n_s32(bits, 31), vdupq_n_s32(INT32_MAX)));
+  uint32x4_t places = vdupq_n_u32(0);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 8
+#endif
+  for (uint32_t step = 128 * sizeof(int32_t); step >= sizeof(int32_t); step /= 2) {
+    const uint32x4_t further = vaddq_n_u32(places, step);
+    const int32x4_t from = vldrwq_gather_offset_s32(table->from, further);
+    places = vpselq_u32(further, places, vcmpgeq_s32(keys, from));
+  }
+  const int32x4_t answers = vaddq_n_s32(vreinterpretq_s32_u32(vshrq_n_u32(places, 2)), INT8_MIN);
+  const int32x4_t otherwise = vdupq_n_s32(table->otherwise);
+  const int32x4_t found = vpselq_s32(answers, otherwise, vcmpgeq_n_s32(keys, table->from[0]));
+  return vpselq_s32(otherwise, found, vcmpgeq_n_s32(keys, table->end));
+}
+
+static void quantize_values(const tflite_fuse_steps* table, const int8_t* value, int8_t* output, int32_t left) {
+  const int32_t width = (int32_t)sizeof(int32_t);
+  for (; left > 0; left -= 4, value += 4 * width, output += 4) {
+    const mve_pred16_t some = vctp8q((uint32_t)(left * width)); /* values may lie anywhere: they are read as bytes */
+    vstrbq_p_s32(output, answers_to_4(table, vreinterpretq_s32_s8(vldrbq_z_s8(value, some))), some);
+  }
+}
+
+/* Pixels that lie one behind the other are one piece. */
+static void quantize(const tflite_fuse_call* call) {
+  const int8_t* const* pixel = call->windows[0];
+  const int32_t channels = call->output->channels, bytes = channels * (int32_t)sizeof(int32_t);
+  for (int32_t i = 0, next; i < call->count; i = next) {
+    for (next = i + 1; next < call->count && pixel[next] == pixel[next - 1] + bytes &&
+                       call->outputs[next] == call->outputs[next - 1] + channels; ++next) {
+    }
+    quantize_values(call->table, pixel[i], call->outputs[i], (next - i) * channels);
+  }
+}
+
+#else
 
 static void quantize(const tflite_fuse_call* call) {
   const tflite_fuse_steps* table = call->table;
@@ -22,6 +65,8 @@ static void quantize(const tflite_fuse_call* call) {
     }
   }
 }
+
+#endif
 
 static bool steps_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                             int64_t room) {

@@ -115,6 +115,14 @@ static void set_pieces(job* j, int32_t pieces, int32_t length) {
 static void find_windows(job* j, const int8_t* const* window, int32_t left) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t depth = j->call->inputs[0]->channels, width = stage->kernel_width, rows = stage->kernel_height;
+  if (width * rows == 1) {
+    set_pieces(j, 1, depth);
+    j->pixels = tflite_fuse_min(left, MOST_PIXELS);
+    for (int32_t p = 0; p < j->pixels; ++p, window += stage->stride_width) {
+      j->list[p] = *window;
+    }
+    return;
+  }
   if (width > 1 && width * depth < LANES) {
     set_pieces(j, 1, rows * ((width * depth + 3) / 4 * 4));
     const int32_t most = tflite_fuse_min(PATCH_BYTES / (j->vectors * LANES + j->rest), MOST_PIXELS);
@@ -145,28 +153,32 @@ typedef struct {
   const int8_t *x, *v, *w;
 } sums;
 
-/* Adds whole vectors; moves x, v and w behind them. Compilers keep a second copy of each pointer and run out of
- * registers. */
-TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
 #if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
-  __asm__ volatile(
-      "wls lr, %[count], 2f\n"
-      "1:\n\t"
-      "vldrb.8 q0, [%[x]], #16\n\t"
-      "vld20.32 {q1, q2}, [%[v]]\n\t"
-      "vld21.32 {q1, q2}, [%[v]]!\n\t"
-      "vmladava.s8 %[a], q0, q1\n\t"
-      "vmladava.s8 %[b], q0, q2\n\t"
-      "vld20.32 {q1, q2}, [%[w]]\n\t"
-      "vld21.32 {q1, q2}, [%[w]]!\n\t"
-      "vmladava.s8 %[c], q0, q1\n\t"
-      "vmladava.s8 %[d], q0, q2\n\t"
-      "le lr, 1b\n"
-      "2:"
-      : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "+r"(s->x), [v] "+r"(s->v),
-        [w] "+r"(s->w)
-      : [count] "r"(vectors)
-      : "lr", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
+/* Whole vectors from x on; compilers keep a second copy of each pointer and run out of registers. */
+#define ADD_VECTORS_                              \
+  "wls lr, %[count], 2f\n"                        \
+  "1:\n\t"                                        \
+  "vldrb.8 q0, [%[x]], #16\n\t"                  \
+  "vld20.32 {q1, q2}, [%[v]]\n\t"                \
+  "vld21.32 {q1, q2}, [%[v]]!\n\t"               \
+  "vmladava.s8 %[a], q0, q1\n\t"                 \
+  "vmladava.s8 %[b], q0, q2\n\t"                 \
+  "vld20.32 {q1, q2}, [%[w]]\n\t"                \
+  "vld21.32 {q1, q2}, [%[w]]!\n\t"               \
+  "vmladava.s8 %[c], q0, q1\n\t"                 \
+  "vmladava.s8 %[d], q0, q2\n\t"                 \
+  "le lr, 1b\n"                                  \
+  "2:\n\t"
+#endif
+
+/* Adds whole vectors; moves x, v and w behind them. */
+TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
+#ifdef ADD_VECTORS_
+  __asm__ volatile(ADD_VECTORS_
+                   : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "+r"(s->x),
+                     [v] "+r"(s->v), [w] "+r"(s->w)
+                   : [count] "r"(vectors)
+                   : "lr", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
 #else
   for (; vectors > 0; --vectors, s->x += LANES, s->v += 2 * LANES, s->w += 2 * LANES) {
     const int8x16_t values = vldrbq_s8(s->x);
@@ -180,66 +192,128 @@ TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
 #endif
 }
 
+/* Adds the whole vectors of the pieces from `list` up to `end`. */
+TFLITE_FUSE_INLINE void add_pieces(sums* s, const int8_t* const* list, const int8_t* const* end, int32_t vectors) {
+#ifdef ADD_VECTORS_
+  __asm__ volatile("0:\n\tldr %[x], [%[list]], #4\n\t" ADD_VECTORS_ "cmp %[list], %[end]\n\tbne 0b"
+                   : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "=&r"(s->x),
+                     [v] "+r"(s->v), [w] "+r"(s->w), [list] "+r"(list)
+                   : [count] "r"(vectors), [end] "r"(end)
+                   : "lr", "cc", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
+#else
+  do {
+    s->x = *list++;
+    add_vectors(s, vectors);
+  } while (list != end);
+#endif
+}
+
 /* Weights that lie `offsets` bytes from a pair's. */
 TFLITE_FUSE_INLINE int8x16_t weights_at(const int8_t* weights, uint32x4_t offsets) {
   return vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t*)(const void*)weights, offsets));
 }
 
-/* Adds fewer values than a vector has; moves v and w behind their weights, `bytes`. Where there are no weights, the last
- * ones are read: they meet zeros. */
-TFLITE_FUSE_INLINE void add_rest(sums* s, int32_t rest, int32_t bytes, uint32x4_t first, uint32x4_t second) {
-  const int8x16_t values = vldrbq_z_s8(s->x, vctp8q((uint32_t)rest));
-  s->a = vmladavaq_s8(s->a, values, weights_at(s->v, first));
-  s->b = vmladavaq_s8(s->b, values, weights_at(s->v, second));
-  s->c = vmladavaq_s8(s->c, values, weights_at(s->w, first));
-  s->d = vmladavaq_s8(s->d, values, weights_at(s->w, second));
-  s->v += bytes;
-  s->w += bytes;
+/* Of fewer values than a vector has. */
+typedef struct {
+  mve_pred16_t there;
+  int32_t bytes;            /* of the weights of two channels */
+  uint32x4_t first, second; /* where those of one channel lie, and of the other */
+} remainder;
+
+/* Where there are no weights, the last ones are read: they meet zeros. */
+TFLITE_FUSE_INLINE remainder remainder_of(const job* j) {
+  remainder rest = {vctp8q((uint32_t)j->rest), (j->rest + 3) / 4 * 8, vidupq_n_u32(0, 8), vdupq_n_u32(0)};
+  rest.first = vminq_u32(rest.first, vdupq_n_u32((uint32_t)rest.bytes - 8));
+  rest.second = vaddq_n_u32(rest.first, 4);
+  return rest;
 }
 
-/* All channels of the pixels. Sums start with the biases, and become outputs at once. */
-TFLITE_FUSE_INLINE void compute(const job* j, int8_t* const* outputs, bool is_down, bool has_rest) {
+/* Adds them; moves v and w behind their weights. */
+TFLITE_FUSE_INLINE void add_rest(sums* s, remainder rest) {
+  const int8x16_t values = vldrbq_z_s8(s->x, rest.there);
+  s->a = vmladavaq_s8(s->a, values, weights_at(s->v, rest.first));
+  s->b = vmladavaq_s8(s->b, values, weights_at(s->v, rest.second));
+  s->c = vmladavaq_s8(s->c, values, weights_at(s->w, rest.first));
+  s->d = vmladavaq_s8(s->d, values, weights_at(s->w, rest.second));
+  s->v += rest.bytes;
+  s->w += rest.bytes;
+}
+
+/* Bytes of the weights of two channels. */
+static inline int32_t pair_bytes_of(const job* j) {
+  return j->pieces * (j->vectors * 2 * LANES + (j->rest + 3) / 4 * 8);
+}
+
+/* Four channels of one pixel whose pieces are those from `list` up to `end`: adds to sums that start with the biases. */
+TFLITE_FUSE_INLINE int32x4_t sum_4(const job* j, const int8_t* const* list, const int8_t* const* end, sums s,
+                                   bool has_rest, remainder rest) {
+  if (!has_rest) {
+    add_pieces(&s, list, end, j->vectors);
+    return tflite_fuse_join_4(s.a, s.b, s.c, s.d);
+  }
+  do {
+    s.x = *list++;
+    add_vectors(&s, j->vectors);
+    add_rest(&s, rest);
+  } while (list != end);
+  return tflite_fuse_join_4(s.a, s.b, s.c, s.d);
+}
+
+/* Four channels at a time, all of which there are, scaled down; sums become outputs at once. */
+TFLITE_FUSE_INLINE void compute_quads(const job* j, int8_t* const* outputs, bool has_rest) {
   const tflite_fuse_call* call = j->call;
-  const tflite_fuse_channel* entry = call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const int32_t channels = call->output->channels, rest_bytes = (j->rest + 3) / 4 * 8;
-  const int32_t pair_bytes = j->pieces * (j->vectors * 2 * LANES + rest_bytes);
-  const uint32x4_t first = vminq_u32(vidupq_n_u32(0, 8), vdupq_n_u32((uint32_t)rest_bytes - 8));
-  const uint32x4_t second = vaddq_n_u32(first, 4);
-  const int8_t* const* const end = j->list + j->pieces * j->pixels;
+  const remainder rest = remainder_of(j);
+  const int32_t pair_bytes = pair_bytes_of(j), pieces = j->pieces, channels = call->output->channels & ~3;
+  const uint32x4_t entries = vmulq_n_u32(vidupq_n_u32(0, 1), sizeof(tflite_fuse_channel));
+  const int8_t* const* const end = j->list + pieces * j->pixels;
+  const tflite_fuse_channel* entry = call->table;
   const int8_t* weights = call->weights;
-  for (int32_t channel = 0; channel < channels; channel += 4, entry += 4, weights += 2 * pair_bytes) {
-    const int32_t some = channels - channel;
-    const int8_t* others = some > 2 ? weights + pair_bytes : weights;
-    const tflite_fuse_mve_scale scale =
-        tflite_fuse_mve_scale_of(entry, vidupq_n_u32(0, 1), some, is_down);
+  for (int32_t channel = 0; channel < channels; channel += 4, entry += 4) {
+    const int8_t* others = weights + pair_bytes;
+    const tflite_fuse_mve_scale scale = tflite_fuse_mve_scale_of(entry, entries, true);
     int8_t* const* output = outputs;
     int32_t bias[4];
     vstrwq_s32(bias, scale.bias);
-    for (const int8_t* const* list = j->list; list != end; ++output) {
-      const int8_t* const* const next = list + j->pieces;
-      sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, others};
-      do {
-        s.x = *list++;
-        add_vectors(&s, j->vectors);
-        if (has_rest) {
-          add_rest(&s, j->rest, rest_bytes, first, second);
-        }
-      } while (list != next);
-      const int32x4_t found = tflite_fuse_join_4(s.a, s.b, s.c, s.d);
-      tflite_fuse_store_4(*output + channel, tflite_fuse_scale_4(found, scale, is_down), range, some);
+    for (const int8_t* const* list = j->list; list != end;) {
+      const sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, others};
+      const int8_t* const* const next = list + pieces;
+      const int32x4_t found = sum_4(j, list, next, s, has_rest, rest);
+      tflite_fuse_store_4(*output++ + channel, tflite_fuse_scale_4(found, scale, true), range, 4);
+      list = next;
     }
+    weights = others + pair_bytes;
   }
 }
 
-static TFLITE_FUSE_NOINLINE void compute_down(const job* j, int8_t* const* outputs) { compute(j, outputs, true, false); }
-
-static TFLITE_FUSE_NOINLINE void compute_down_with_rest(const job* j, int8_t* const* outputs) {
-  compute(j, outputs, true, true);
+static TFLITE_FUSE_NOINLINE void compute_whole(const job* j, int8_t* const* outputs) {
+  compute_quads(j, outputs, false);
 }
 
-static TFLITE_FUSE_NOINLINE void compute_any(const job* j, int8_t* const* outputs) {
-  compute(j, outputs, false, j->rest > 0);
+static TFLITE_FUSE_NOINLINE void compute_with_rest(const job* j, int8_t* const* outputs) {
+  compute_quads(j, outputs, true);
+}
+
+/* Channels from `channel` on, a multiple of 4, however they are scaled. The last one stands in for those behind it. */
+static TFLITE_FUSE_RARE void compute_any(const job* j, int8_t* const* outputs, int32_t channel, bool is_down) {
+  const tflite_fuse_call* call = j->call;
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const int32_t pair_bytes = pair_bytes_of(j);
+  for (; channel < call->output->channels; channel += 4) {
+    const int32_t some = call->output->channels - channel;
+    const int8_t* weights = call->weights + channel / 2 * pair_bytes;
+    const tflite_fuse_channel* entry = (const tflite_fuse_channel*)call->table + channel;
+    const tflite_fuse_mve_scale scale =
+        tflite_fuse_mve_scale_of(entry, tflite_fuse_entries(vidupq_n_u32(0, 1), some), is_down);
+    int32_t bias[4];
+    vstrwq_s32(bias, scale.bias);
+    for (int32_t p = 0; p < j->pixels; ++p) {
+      const sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, some > 2 ? weights + pair_bytes : weights};
+      const int8_t* const* list = j->list + p * j->pieces;
+      const int32x4_t found = sum_4(j, list, list + j->pieces, s, j->rest > 0, remainder_of(j));
+      tflite_fuse_store_4(outputs[p] + channel, tflite_fuse_scale_4(found, scale, is_down), range, some);
+    }
+  }
 }
 
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
@@ -248,7 +322,13 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   j.call = call;
   for (int32_t i = 0; i < call->count; i += j.pixels) {
     find_windows(&j, call->windows[0] + i * call->stage->stride_width, call->count - i);
-    (!is_down ? compute_any : j.rest > 0 ? compute_down_with_rest : compute_down)(&j, call->outputs + i);
+    if (is_down) {
+      (j.rest > 0 ? compute_with_rest : compute_whole)(&j, call->outputs + i);
+    }
+    const int32_t done = is_down ? call->output->channels & ~3 : 0;
+    if (done < call->output->channels) {
+      compute_any(&j, call->outputs + i, done, is_down);
+    }
   }
 }
 

@@ -31,6 +31,9 @@ static void find_places(uint8_t* places, int32_t size) {
   }
 }
 
+/* The usual windows' places. */
+static const uint8_t PLACES_OF_3[] = {0, 2, 8, 1, 3, 9, 4, 6, 10};
+
 /* weights: of the first channel, those of the next are `apart` bytes further on. */
 static void collect(job* j, const int8_t* weights, const uint8_t* places, int32_t channels, int32_t apart) {
   const uint16x8_t lanes = vminq_u16(vidupq_n_u16(0, 1), vdupq_n_u16((uint16_t)(channels - 1)));
@@ -75,6 +78,21 @@ TFLITE_FUSE_INLINE void compute_2(const job* j, const int8_t* const* window_0, c
           tflite_fuse_scale_4(odd_1, j->odd, is_down), are_all);
 }
 
+/* One pixel: weights are not worth collecting. `weights`, `places` and `apart` as for `collect`, eight channels. */
+static TFLITE_FUSE_NOINLINE void compute_1_down(const job* j, const int8_t* const* window, const int8_t* weights,
+                                               const uint8_t* places, int32_t apart, int8_t* output) {
+  const uint16x8_t offsets = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)apart);
+  const int32_t channel = j->channel;
+  int32x4_t even = j->even.bias, odd = j->odd.bias;
+  for (int32_t t = j->taps; t > 0; --t) {
+    const int16x8_t w = vldrbq_gather_offset_s16(weights + *places++, offsets);
+    const int16x8_t v = vldrbq_s16(*window++ + channel);
+    even = vaddq_s32(even, vmullbq_int_s16(v, w));
+    odd = vaddq_s32(odd, vmulltq_int_s16(v, w));
+  }
+  store_8(j, output + channel, tflite_fuse_scale_4(even, j->even, true), tflite_fuse_scale_4(odd, j->odd, true), true);
+}
+
 /* Pixels whose windows lie `apart` pointers from each other; a last one of an odd number is computed twice. */
 TFLITE_FUSE_INLINE void compute(const job* j, const int8_t* const* window, int32_t apart, int8_t* const* outputs,
                                 int32_t pixels, bool is_down, bool are_all) {
@@ -103,16 +121,31 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   const bool is_down = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
   const tflite_fuse_channel* entry = call->table;
   const int8_t* weights = call->weights;
-  uint8_t places[MOST_TAPS];
+  uint8_t found[MOST_TAPS];
+  const uint8_t* places = PLACES_OF_3;
   job j;
-  find_places(places, size);
+  if (size != 3) {
+    find_places(found, size);
+    places = found;
+  }
   j.range = tflite_fuse_range_of(call);
   j.taps = size * size;
+  j.some = vctp16q(LANES);
+  uint32x4_t even = tflite_fuse_entries(vidupq_n_u32(0, 2), LANES);
+  uint32x4_t odd = tflite_fuse_entries(vidupq_n_u32(1, 2), LANES);
   for (j.channel = 0; j.channel < channels; j.channel += LANES, entry += LANES, weights += LANES * filter_bytes) {
     const int32_t some = tflite_fuse_min(channels - j.channel, LANES);
-    j.some = vctp16q((uint32_t)some);
-    j.even = tflite_fuse_mve_scale_of(entry, vidupq_n_u32(0, 2), some, is_down);
-    j.odd = tflite_fuse_mve_scale_of(entry, vidupq_n_u32(1, 2), some, is_down);
+    if (some < LANES) {
+      j.some = vctp16q((uint32_t)some);
+      even = tflite_fuse_entries(vidupq_n_u32(0, 2), some);
+      odd = tflite_fuse_entries(vidupq_n_u32(1, 2), some);
+    }
+    j.even = tflite_fuse_mve_scale_of(entry, even, is_down);
+    j.odd = tflite_fuse_mve_scale_of(entry, odd, is_down);
+    if (is_down && some == LANES && call->count == 1) {
+      compute_1_down(&j, call->windows[0], weights, places, filter_bytes, call->outputs[0]);
+      continue;
+    }
     collect(&j, weights, places, some, filter_bytes);
     if (is_down && some == LANES) {
       compute_down(&j, call->windows[0], apart, call->outputs, call->count);

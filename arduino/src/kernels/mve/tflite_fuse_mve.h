@@ -45,14 +45,18 @@ typedef struct {
   int32x4_t bias, multiplier, shift; /* a left shift; of layout DOWN negative */
 } tflite_fuse_mve_scale;
 
-/* Of channels `lanes` from `entry` on, of which there are `channels`; the last one stands in for those behind it. */
-TFLITE_FUSE_INLINE tflite_fuse_mve_scale tflite_fuse_mve_scale_of(const tflite_fuse_channel* entry,
-                                                                  uint32x4_t lanes, int32_t channels, bool is_down) {
+/* Where the entries of channels `lanes` lie, in bytes, of which there are `channels`; the last one stands in for those
+ * behind it. */
+TFLITE_FUSE_INLINE uint32x4_t tflite_fuse_entries(uint32x4_t lanes, int32_t channels) {
   const uint32x4_t there = vminq_u32(lanes, vdupq_n_u32((uint32_t)channels - 1));
-  const uint32x4_t offsets = vmulq_n_u32(there, sizeof(*entry));
-  const int32x4_t shift = vldrwq_gather_offset_s32(&entry->shift, offsets);
+  return vmulq_n_u32(there, sizeof(tflite_fuse_channel));
+}
+
+TFLITE_FUSE_INLINE tflite_fuse_mve_scale tflite_fuse_mve_scale_of(const tflite_fuse_channel* entry, uint32x4_t entries,
+                                                                  bool is_down) {
+  const int32x4_t shift = vldrwq_gather_offset_s32(&entry->shift, entries);
   const tflite_fuse_mve_scale scale = {
-      vldrwq_gather_offset_s32(&entry->bias, offsets), vldrwq_gather_offset_s32(&entry->multiplier, offsets),
+      vldrwq_gather_offset_s32(&entry->bias, entries), vldrwq_gather_offset_s32(&entry->multiplier, entries),
       is_down ? vmvnq_s32(shift) : shift};
   return scale;
 }
