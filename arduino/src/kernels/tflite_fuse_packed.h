@@ -35,6 +35,13 @@
 #define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
 #endif
 
+/* Whether loops in plain C may keep some twenty numbers at hand. */
+#if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && !defined(__riscv_32e))
+#define TFLITE_FUSE_MANY_REGISTERS 1
+#else
+#define TFLITE_FUSE_MANY_REGISTERS 0
+#endif
+
 /* Four bytes from any address. */
 TFLITE_FUSE_INLINE uint32_t tflite_fuse_load_4(const void* from) {
   uint32_t word;
@@ -84,11 +91,17 @@ TFLITE_FUSE_INLINE tflite_fuse_scale tflite_fuse_scale_of(const tflite_fuse_chan
 }
 
 #if !TFLITE_FUSE_DSP
-/* sum + a * b / 2^32 to the nearest integer, halves up */
+/* sum + a * b / 2^32 to the nearest integer, halves up. b >= 0 */
 TFLITE_FUSE_INLINE int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
+#if defined(__riscv)
+  /* One instruction multiplies a signed number by an unsigned one: of twice the product the upper half is enough. */
+  const int32_t twice = (int32_t)(((int64_t)a * (int64_t)(uint64_t)((uint32_t)b << 1)) >> 32);
+  return tflite_fuse_wrapping_add(sum, (twice + 1) >> 1);
+#else
   const int32_t top = (int32_t)(((int64_t)a * b) >> 32);
   const int32_t rest = (int32_t)(((uint32_t)a * (uint32_t)b) >> 31);
   return tflite_fuse_wrapping_add(sum, tflite_fuse_wrapping_add(top, rest));
+#endif
 }
 #endif
 

@@ -1,4 +1,5 @@
-/* The inner loops of the packed convolution in plain C: two pixels or one by four channels.
+/* The inner loops of the packed convolution in plain C: two pixels or one by four channels, and where there are registers
+ * for it, four pixels by two.
  *
  * Two pixels' values go into one word, p + q * 2^16, and one multiplication by a weight makes both products. What two
  * words give is split at once: the sum of two products of int8 lies in -32512...32768, so that adding 2^15 - 1 leaves
@@ -13,15 +14,17 @@ enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
 /* ---- Pixels ---- */
 
 uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
-  (void)step;
-  for (; count >= 4; count -= 4, p += 4, q += 4, wide += 4) {
+  for (; count >= 4; count -= 4, p += 4, q += 4, wide += step) {
     wide[0] = (uint32_t)p[0] + ((uint32_t)q[0] << 16);
     wide[1] = (uint32_t)p[1] + ((uint32_t)q[1] << 16);
     wide[2] = (uint32_t)p[2] + ((uint32_t)q[2] << 16);
     wide[3] = (uint32_t)p[3] + ((uint32_t)q[3] << 16);
   }
-  for (int32_t i = 0; count > 0 && i < 4; ++i) {
-    *wide++ = i < count ? (uint32_t)p[i] + ((uint32_t)q[i] << 16) : 0;
+  if (count > 0) {
+    for (int32_t i = 0; i < 4; ++i) {
+      wide[i] = i < count ? (uint32_t)p[i] + ((uint32_t)q[i] << 16) : 0;
+    }
+    wide += step;
   }
   return wide;
 }
@@ -158,30 +161,114 @@ void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums,
   tflite_fuse_conv_finish(j, j->channel, sums, channels, pixels);
 }
 
+/* ---- Four pixels ---- */
+
+#if TFLITE_FUSE_CONV_FOUR
+
+/* Of each quad of values the words of the first two pixels, then those of the others. */
+uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
+  tflite_fuse_widen_2(wide + 4, pixels[2 * to_next], pixels[3 * to_next], count, 8);
+  return tflite_fuse_widen_2(wide, pixels[0], pixels[to_next], count, 8);
+}
+
+/* Values at `wide` + i times the weights at `at` of one channel. */
+#define MAC_FOUR_CHANNEL(p, q, at)                               \
+  do {                                                           \
+    const int32_t v = weights[at], w = weights[(at) + 1];        \
+    mac_two(&p, x, y, v, w);                                     \
+    mac_two(&q, s, t, v, w);                                     \
+    TFLITE_FUSE_SETTLE(p.words, p.upper, q.words, q.upper);      \
+  } while (0)
+
+#define MAC_FOUR_VALUES(i, at)                                                                  \
+  do {                                                                                          \
+    const uint32_t x = wide[i], y = wide[(i) + 1], s = wide[(i) + 4], t = wide[(i) + 5];        \
+    MAC_FOUR_CHANNEL(a, b, at);                                                                 \
+    MAC_FOUR_CHANNEL(c, d, 4 + (at));                                                           \
+  } while (0)
+
+/* One channel of four pixels. */
+TFLITE_FUSE_INLINE void finish_4x1(const tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int8_t* output,
+                                   two_sums first, two_sums second) {
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);
+  const int32_t to_next = j->call->output->channels;
+  *output = tflite_fuse_scale_down(first_of(first), scale);
+  output += to_next;
+  *output = tflite_fuse_scale_down((int32_t)first.upper, scale);
+  output += to_next;
+  *output = tflite_fuse_scale_down(first_of(second), scale);
+  output += to_next;
+  *output = tflite_fuse_scale_down((int32_t)second.upper, scale);
+}
+
+void tflite_fuse_conv_four(const tflite_fuse_conv_job* job, const uint32_t* first, int8_t* output) {
+  tflite_fuse_conv_job j = *job;
+  const int8_t* weights = j.call->weights;
+  const uint32_t* const end = first + 2 * j.values;
+  tflite_fuse_conv_start(&j, j.values, 2);
+  for (const tflite_fuse_channel* entry = j.call->table; entry < j.end; entry += 2, output += 2) {
+    two_sums a = start_of(&j, entry[0].bias, entry[0].bias), c = start_of(&j, entry[1].bias, entry[1].bias);
+    two_sums b = a, d = c;
+    const uint32_t* wide = first;
+    if ((end - wide) % 16 != 0) {
+      MAC_FOUR_VALUES(0, 0);
+      MAC_FOUR_VALUES(2, 2);
+      wide += 8;
+      weights += 8;
+    }
+    while (wide != end) {
+      MAC_FOUR_VALUES(0, 0);
+      MAC_FOUR_VALUES(2, 2);
+      MAC_FOUR_VALUES(8, 8);
+      MAC_FOUR_VALUES(10, 10);
+      wide += 16;
+      weights += 16;
+    }
+    finish_4x1(&j, entry, output, a, b);
+    if (j.end - entry > 1) {
+      finish_4x1(&j, entry + 1, output + 1, c, d);
+    }
+  }
+}
+
+#endif
+
 /* ---- One pixel ---- */
 
-#define MAC_VALUE_OF_1(i)                        \
+#define MAC_VALUE_OF_1(i, at)                     \
+  do {                                            \
+    const int32_t x = p[i];                       \
+    a = tflite_fuse_mac(a, x, weights[at]);       \
+    b = tflite_fuse_mac(b, x, weights[4 + (at)]); \
+    c = tflite_fuse_mac(c, x, others[at]);        \
+    d = tflite_fuse_mac(d, x, others[4 + (at)]);  \
+    TFLITE_FUSE_SETTLE(a, b, c, d);               \
+  } while (0)
+
+#define MAC_QUAD_OF_1(i, at)                     \
   do {                                           \
-    const int32_t x = p[i];                      \
-    a = tflite_fuse_mac(a, x, weights[i]);       \
-    b = tflite_fuse_mac(b, x, weights[4 + (i)]); \
-    c = tflite_fuse_mac(c, x, others[i]);        \
-    d = tflite_fuse_mac(d, x, others[4 + (i)]);  \
-    TFLITE_FUSE_SETTLE(a, b, c, d);              \
+    MAC_VALUE_OF_1((i), (at));                   \
+    MAC_VALUE_OF_1((i) + 1, (at) + 1);           \
+    MAC_VALUE_OF_1((i) + 2, (at) + 2);           \
+    MAC_VALUE_OF_1((i) + 3, (at) + 3);           \
   } while (0)
 
 #define MAC_SINGLE()                                                                           \
   do {                                                                                         \
     const int8_t *p = (const int8_t*)j->wide, *const end = (const int8_t*)j->wide_end;         \
-    do {                                                                                       \
-      MAC_VALUE_OF_1(0);                                                                       \
-      MAC_VALUE_OF_1(1);                                                                       \
-      MAC_VALUE_OF_1(2);                                                                       \
-      MAC_VALUE_OF_1(3);                                                                       \
+    if ((end - p) % 8 != 0) {                                                                  \
+      MAC_QUAD_OF_1(0, 0);                                                                     \
       p += 4;                                                                                  \
       weights += 8;                                                                            \
       others += 8;                                                                             \
-    } while (p != end);                                                                        \
+    }                                                                                          \
+    while (p != end) {                                                                         \
+      MAC_QUAD_OF_1(0, 0);                                                                     \
+      MAC_QUAD_OF_1(4, 8);                                                                     \
+      p += 8;                                                                                  \
+      weights += 16;                                                                           \
+      others += 16;                                                                            \
+    }                                                                                          \
   } while (0)
 
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {

@@ -5,17 +5,17 @@
  * Two pixels are computed together, or the one that is left over. What they see is first brought into the form the
  * core's inner loops multiply fastest (`widen`: in kernels/dsp and kernels/portable), once for all channels if it fits
  * on the stack, else part by part, each for some channels. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../../executor/tflite_fuse_small.h"
 
 #define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE
 
-/* What parts are made of, as much as takes no more memory than whole windows do. */
-enum { WHOLE_WORDS = TFLITE_FUSE_MAX_PATCH_VALUES, PART_SUMS = 64, PART_WORDS = 128 };
+/* Words of windows that are widened whole: what any core has room for, or, where that takes the stack no further than
+ * others' kernels, so much that four pixels of 128 values go together. Parts are made of less. */
+enum { WHOLE_WORDS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 256 : TFLITE_FUSE_MAX_PATCH_VALUES };
+enum { PART_SUMS = 64, PART_WORDS = 128 };
 
 /* ---- Pixels ---- */
 
@@ -188,7 +188,7 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 /* ---- Four pixels ---- */
 
-#if TFLITE_FUSE_DSP
+#if TFLITE_FUSE_CONV_FOUR
 
 enum { AT_BEST = 4 };
 
@@ -234,7 +234,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   j.zero_point_half = 2 * call->output->zero_point + 1;
   j.call = call;
   int32_t i = 0;
-#if TFLITE_FUSE_DSP
+#if TFLITE_FUSE_CONV_FOUR
   while (is_fast && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
     i += AT_BEST;
   }

@@ -5,8 +5,11 @@
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
-/* Pixels computed together; with DSP instructions four where their windows are small. */
+/* Pixels computed together at least. */
 enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
+
+/* Whether four pixels are computed together where their windows are small. */
+#define TFLITE_FUSE_CONV_FOUR (TFLITE_FUSE_DSP || TFLITE_FUSE_MANY_REGISTERS)
 
 /* Words that a quad of one pixel's values takes when it is widened; two pixels' take four. */
 #if TFLITE_FUSE_DSP
@@ -36,11 +39,11 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
                              int32_t channels, int32_t pixels);
 
 /* Brings `count` values of two pixels, or of one, into the form the inner loops read, with zeros to a whole quad; returns
- * the word behind. Quads of two pixels are `step` words apart: 4, or more with DSP instructions. */
+ * the word behind. Quads of two pixels are `step` words apart. */
 uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step);
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
 
-#if TFLITE_FUSE_DSP
+#if TFLITE_FUSE_CONV_FOUR
 /* The same of four pixels, `to_next` pointers apart. */
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
 

@@ -14,6 +14,13 @@
 
 enum { AT_ONCE = TFLITE_FUSE_DEPTHWISE_PIXELS };
 
+/* Channels computed together less one. */
+#if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
+enum { LAST = 1 };
+#else
+enum { LAST = 0 };
+#endif
+
 /* The work on one group of pixels, all channels. */
 typedef struct {
   const int8_t* const* window; /* columns of pointers to pixels */
@@ -26,6 +33,9 @@ typedef struct {
   const tflite_fuse_call* call;
 } job;
 
+/* Of an odd number of channels the second is computed twice; there are two at least. */
+TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 - j->channels % 2; }
+
 /* ---- From sums to bytes ---- */
 
 static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel* entry, int32_t channel,
@@ -35,76 +45,79 @@ static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel*
   }
 }
 
-#define FINISH(pixel, sum) j->outputs[pixel][channel] = tflite_fuse_scale_down(sum, scale)
+/* Of two channels at once, or of one. */
+#if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
+#define SCALES()                                                                         \
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
+  const tflite_fuse_scale scale_b = tflite_fuse_scale_of(entry + 1, j->zero_point_half)
+
+#define FINISH(pixel)                                              \
+  do {                                                             \
+    int8_t* output = j->outputs[pixel] + channel;                  \
+    output[0] = tflite_fuse_scale_down(a##pixel, scale);           \
+    output[1] = tflite_fuse_scale_down(b##pixel, scale_b);         \
+  } while (0)
+
+#define FINISH_ANY(pixels, ...)                                    \
+  do {                                                             \
+    const int32_t sums[] = {__VA_ARGS__};                          \
+    finish_any(j, entry, channel, sums, pixels);                   \
+    finish_any(j, entry + 1, channel + 1, sums + (pixels), pixels); \
+  } while (0)
+
+#define SUMS_1 a0, b0 /* not &a0: sums would live in memory */
+#define SUMS_2 a0, a1, b0, b1
+#define SUMS_4 a0, a1, a2, a3, b0, b1, b2, b3
+#else
+#define SCALES() const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half)
+#define FINISH(pixel) j->outputs[pixel][channel] = tflite_fuse_scale_down(a##pixel, scale)
+
+#define FINISH_ANY(pixels, ...)                                    \
+  do {                                                             \
+    const int32_t sums[] = {__VA_ARGS__};                          \
+    finish_any(j, entry, channel, sums, pixels);                   \
+  } while (0)
+
+#define SUMS_1 a0
+#define SUMS_2 a0, a1
+#define SUMS_4 a0, a1, a2, a3
+#endif
 
 /* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
-#define FINISH_4()                                                                           \
-  do {                                                                                       \
-    if (j->is_fast) {                                                                        \
-      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
-      FINISH(3, a3);                                                                         \
-      FINISH(2, a2);                                                                         \
-      FINISH(1, a1);                                                                         \
-      FINISH(0, a0);                                                                         \
-    } else {                                                                                 \
-      const int32_t sums[] = {a0, a1, a2, a3};                                               \
-      finish_any(j, entry, channel, sums, 4);                                                \
-    }                                                                                        \
-  } while (0)
-
-#define FINISH_2()                                                                           \
-  do {                                                                                       \
-    if (j->is_fast) {                                                                        \
-      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
-      FINISH(1, a1);                                                                         \
-      FINISH(0, a0);                                                                         \
-    } else {                                                                                 \
-      const int32_t sums[] = {a0, a1};                                                       \
-      finish_any(j, entry, channel, sums, 2);                                                \
-    }                                                                                        \
-  } while (0)
-
-#define FINISH_1()                                                                           \
-  do {                                                                                       \
-    if (j->is_fast) {                                                                        \
-      const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
-      FINISH(0, a0);                                                                         \
-    } else {                                                                                 \
-      const int32_t sums[] = {a0}; /* not &a0: sums would live in memory */                  \
-      finish_any(j, entry, channel, sums, 1);                                                \
-    }                                                                                        \
-  } while (0)
+#define DOWN_1() FINISH(0)
+#define DOWN_2() FINISH(1); FINISH(0)
+#define DOWN_4() FINISH(3); FINISH(2); FINISH(1); FINISH(0)
 
 /* ---- Columns ---- */
 
-/* Adds x, the value of a column, to the sums of the pixels in whose windows the column lies. */
-#define ADD_TO_4(mac, column, width, stride)                             \
+/* Adds x, the value of a column, to the sums (s0...s3) of the pixels in whose windows the column lies. */
+#define ADD_TO_4(mac, s, column, width, stride)                          \
   do {                                                                   \
     if ((column) < (width)) {                                            \
-      a0 = mac(a0, (column) % (width));                                  \
+      s##0 = mac(s##0, (column) % (width));                              \
     }                                                                    \
     if ((column) >= (stride) && (column) < (stride) + (width)) {         \
-      a1 = mac(a1, ((column) + (width) - (stride)) % (width));           \
+      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width));       \
     }                                                                    \
     if ((column) >= 2 * (stride) && (column) < 2 * (stride) + (width)) { \
-      a2 = mac(a2, ((column) + 2 * (width) - 2 * (stride)) % (width));   \
+      s##2 = mac(s##2, ((column) + 2 * (width) - 2 * (stride)) % (width)); \
     }                                                                    \
     if ((column) >= 3 * (stride)) {                                      \
-      a3 = mac(a3, ((column) + 3 * (width) - 3 * (stride)) % (width));   \
+      s##3 = mac(s##3, ((column) + 3 * (width) - 3 * (stride)) % (width)); \
     }                                                                    \
   } while (0)
 
-#define ADD_TO_2(mac, column, width, stride)                             \
+#define ADD_TO_2(mac, s, column, width, stride)                          \
   do {                                                                   \
     if ((column) < (width)) {                                            \
-      a0 = mac(a0, (column) % (width));                                  \
+      s##0 = mac(s##0, (column) % (width));                              \
     }                                                                    \
     if ((column) >= (stride)) {                                          \
-      a1 = mac(a1, ((column) + (width) - (stride)) % (width));           \
+      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width));       \
     }                                                                    \
   } while (0)
 
-#define ADD_TO_1(mac, column, width, stride) a0 = mac(a0, column)
+#define ADD_TO_1(mac, s, column, width, stride) s##0 = mac(s##0, column)
 
 /* C(add, column, width, stride) for all columns under the windows of some pixels: (pixels - 1) * stride + width. */
 #define COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
@@ -118,114 +131,42 @@ static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel*
 #define COLUMNS_11(C, a, w, s) COLUMNS_10(C, a, w, s) C(a, 10, w, s)
 #define COLUMNS_13(C, a, w, s) COLUMNS_11(C, a, w, s) C(a, 11, w, s) C(a, 12, w, s)
 
-#if TFLITE_FUSE_DSP
-
-/* k[i]: weights of column i, upper row low, lower row high. */
-#define MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])
-
-#define BOTH_ROWS(add, column, width, stride)                                  \
-  {                                                                            \
-    uint32_t x;                                                                \
-    TFLITE_FUSE_LOAD_COLUMN_2(x, window, (column) * (width), channel);         \
-    add(MAC_BOTH, column, width, stride);                                      \
-  }
-
-/* k[0], k[1]: columns 0 and 2, 1 and 3; k[2], k[3]: columns 4 and 6, 5 and 7. */
-#define MAC_LAST(sum, i)                                                       \
-  ((i) % 4 < 2 ? tflite_fuse_mac_low(sum, x, k[(i) / 4 * 2 + (i) % 2])         \
-               : tflite_fuse_mac_high(sum, x, k[(i) / 4 * 2 + (i) % 2]))
-
-#define LAST_ROW(add, column, width, stride)                                   \
-  {                                                                            \
-    uint32_t x;                                                                \
-    TFLITE_FUSE_LOAD_COLUMN_1(x, window, (column) * (width), channel);         \
-    add(MAC_LAST, column, width, stride);                                      \
-  }
-
-#define LOAD_WORD(i)                                                    \
-  {                                                                     \
-    const uint32_t word = tflite_fuse_load_4(weights + 4 * (i));        \
-    k[2 * (i)] = tflite_fuse_even(word);                                \
-    k[2 * (i) + 1] = tflite_fuse_odd(word);                             \
-  }
-
-/* The words that hold two rows, and the last row. */
-#define BOTH_WORDS_3() LOAD_WORD(0) LOAD_WORD(1)
-#define BOTH_WORDS_5() BOTH_WORDS_3() LOAD_WORD(2)
-#define BOTH_WORDS_7() BOTH_WORDS_5() LOAD_WORD(3)
-#define LAST_WORDS_3() LOAD_WORD(0)
-#define LAST_WORDS_5() LOAD_WORD(0) LOAD_WORD(1)
-#define LAST_WORDS_7() LAST_WORDS_5()
-
-#define TWO_ROWS(columns, add, width, stride)                           \
-  {                                                                     \
-    uint32_t k[8];                                                      \
-    BOTH_WORDS_##width() COLUMNS_##columns(BOTH_ROWS, add, width, stride) \
-  }
-
-#define ONE_ROW(columns, add, width, stride)                            \
-  {                                                                     \
-    uint32_t k[8];                                                      \
-    LAST_WORDS_##width() COLUMNS_##columns(LAST_ROW, add, width, stride) \
-  }
-
-#else
-
-#define MAC(sum, i) tflite_fuse_mac(sum, x, k[i])
-
-#define ROW(add, column, width, stride)                                 \
-  {                                                                     \
-    const int32_t x = window[(column) * (width)][channel];              \
-    add(MAC, column, width, stride);                                    \
-    TFLITE_FUSE_SETTLE(a0, a1, a2, a3);                                 \
-  }
-
-#define LOAD_UPPER(i) k[i] = weights[(i) / 2 * 4 + (i) % 2];
-#define LOAD_LOWER(i) k[i] = weights[(i) / 2 * 4 + (i) % 2 + 2];
-#define LOAD_LAST(i) k[i] = weights[i];
-#define EACH_3(L) L(0) L(1) L(2)
-#define EACH_5(L) EACH_3(L) L(3) L(4)
-#define EACH_7(L) EACH_5(L) L(5) L(6)
-
-#define TWO_ROWS(columns, add, width, stride)                           \
-  {                                                                     \
-    int32_t k[width];                                                   \
-    EACH_##width(LOAD_UPPER) COLUMNS_##columns(ROW, add, width, stride) \
-    ++window;                                                           \
-    EACH_##width(LOAD_LOWER) COLUMNS_##columns(ROW, add, width, stride) \
-    --window;                                                           \
-  }
-
-#define ONE_ROW(columns, add, width, stride)                            \
-  {                                                                     \
-    int32_t k[width];                                                   \
-    EACH_##width(LOAD_LAST) COLUMNS_##columns(ROW, add, width, stride)  \
-  }
-
-#endif
+#include "../dsp/tflite_fuse_depthwise_dsp.h"
+#include "../portable/tflite_fuse_depthwise_portable.h"
 
 /* ---- Kernels ---- */
 
+/* Bytes of a channel's weights. */
+#define WEIGHT_BYTES(width) ((width) / 2 * (((width) + 1) / 2 * 4) + ((width) + 3) / 4 * 4)
+
 #define DEFINE_COMPUTE(name, columns, pixels, width, stride)                           \
   static TFLITE_FUSE_NOINLINE void name(const job* j) {                                \
+    enum { CHANNEL_BYTES = WEIGHT_BYTES(width) };                                      \
     const int8_t* weights = j->weights;                                                \
     const tflite_fuse_channel* entry = j->table;                                       \
-    int32_t channel = 0;                                                               \
+    int32_t channel = 0, step = first_step(j);                                         \
     do {                                                                               \
       const int8_t* const* window = j->window;                                         \
       const int8_t* const* last_row = window + (width) - 1;                            \
-      int32_t a0 = entry->bias, a1 = a0, a2 = a0, a3 = a0;                             \
+      int32_t a0 = entry[0].bias, a1 = a0, a2 = a0, a3 = a0;                           \
+      int32_t b0 = entry[LAST].bias, b1 = b0, b2 = b0, b3 = b0;                        \
       do {                                                                             \
         TWO_ROWS(columns, ADD_TO_##pixels, width, stride)                              \
         weights += ((width) + 1) / 2 * 4;                                              \
         window += 2;                                                                   \
       } while (window != last_row);                                                    \
       ONE_ROW(columns, ADD_TO_##pixels, width, stride)                                 \
-      weights += ((width) + 3) / 4 * 4;                                                \
-      (void)a1, (void)a2, (void)a3;                                                    \
-      FINISH_##pixels();                                                               \
-      ++entry;                                                                         \
-      ++channel;                                                                       \
+      weights += ((width) + 3) / 4 * 4 + (step - 1) * CHANNEL_BYTES;                   \
+      (void)a1, (void)a2, (void)a3, (void)b0, (void)b1, (void)b2, (void)b3;            \
+      if (j->is_fast) {                                                                \
+        SCALES();                                                                      \
+        DOWN_##pixels();                                                               \
+      } else {                                                                         \
+        FINISH_ANY(pixels, SUMS_##pixels);                                             \
+      }                                                                                \
+      entry += step;                                                                   \
+      channel += step;                                                                 \
+      step = LAST + 1;                                                                 \
       TFLITE_FUSE_HIDE(entry);                                                         \
       TFLITE_FUSE_HIDE(weights);                                                       \
       TFLITE_FUSE_HIDE(channel);                                                       \
