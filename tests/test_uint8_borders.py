@@ -25,6 +25,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
+from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import inverted_residual_network
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -56,6 +57,17 @@ def test_blocks_speak_uint8_in_every_mode(name: str, mode: str, coarser: float) 
     readers = [op for op in model.main.operators if set(op.inputs or ()) & set(model.main.inputs)]
     if coarser == 1.0:
         assert not any(operator_name(model, op) == "QUANTIZE" for op in readers)
+
+
+def test_a_block_may_end_in_what_only_turns_its_output_to_uint8() -> None:
+    """Behind a FULLY_CONNECTED over one pixel and a LOGISTIC, as voice activity detectors end."""
+    b = ModelBuilder(0, calibration=2)
+    x = b.conv(b.input((1, 4, 1, 3)), 4, (4, 1), padding="VALID")
+    model = with_uint8_borders(b.build([b.logistic(b.fully_connected(b.reshape(x, (1, 4)), 1))]), inputs=False)
+    data = serialize_model(model)
+    result = tflite_fuse.rewrite(data, goal=Goal(least_ram=True), inputs=5)
+    assert operators(result.model) == ["CUSTOM:TFLITE_FUSE"] and result.report.verified is not None
+    assert result.report.verified.bit_exact
 
 
 def test_the_picture_is_there_once() -> None:

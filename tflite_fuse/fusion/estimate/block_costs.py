@@ -70,7 +70,7 @@ class _Kin:
         most = dict(zip(sorted(rooms), accumulate((rooms[first] for first in sorted(rooms)), max), strict=True))
         heights, widths = tile_sizes(self.graph.tensors[self.driven])
         block = self.grown(heights, widths, self.inner)
-        for first in range(min(self.inner, self.last), lowest - 1, -1):
+        for first in range(min(self.inner - (self.tail is None), self.last), lowest - 1, -1):
             if first < self.inner and not block.add(first):
                 return
             if self.pricing.limit is not None and block.usable.size > 1:
@@ -103,13 +103,13 @@ class _Kin:
     def driven(self) -> int:
         """The tensor they compute tile by tile."""
         graph = self.graph
-        return graph.layers[self.last].outputs[0] if self.tail is None else summed_tensor(graph, self.tail)
+        return _computed(graph, self.last) if self.tail is None else summed_tensor(graph, self.tail)
 
     @property
     def inner(self) -> int:
-        """The first layer of what is folded: the accumulator, or views before it; behind the last where nothing is."""
+        """The first layer of what is folded: the accumulator or views before it; else of views at the end, or the end."""
         if self.tail is None:
-            return self.last + 1
+            return _views_at_the_end(self.graph, self.last)
         layers, first = self.graph.layers, self.tail
         while first > 0 and layers[first - 1].view and layers[first - 1].outputs == layers[first].inputs:
             first -= 1
@@ -172,8 +172,25 @@ def driven_tensor(graph: LayerGraph, first: int, last: int) -> int:
     """The tensor a block computes tile by tile: its output, or what its folded tail reads."""
     tail = find_tail(graph, last)
     if tail is None or tail < first:
-        return graph.layers[last].outputs[0]
+        return _computed(graph, last)
     return summed_tensor(graph, tail)
+
+
+def _views_at_the_end(graph: LayerGraph, last: int) -> int:
+    """The first of the layers up to ``last`` that only rename what the one before them computes, or behind ``last``."""
+    index = last
+    while graph.layers[index].view and _only_link(graph, graph.layers[index].inputs[0], index):
+        made, named = graph.tensors[graph.layers[index].inputs[0]], graph.tensors[graph.layers[index].outputs[0]]
+        if (made.height, made.width) != (named.height, named.width):
+            break
+        index -= 1
+    return last + 1 if graph.layers[index].view else index + 1
+
+
+def _computed(graph: LayerGraph, last: int) -> int:
+    """The last tensor that the layers up to ``last`` compute: what they end in renames it."""
+    views = _views_at_the_end(graph, last)
+    return graph.layers[last].outputs[0] if views > last else graph.layers[views].inputs[0]
 
 
 def _only_link(graph: LayerGraph, tensor: int, reader: int) -> bool:

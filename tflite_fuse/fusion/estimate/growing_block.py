@@ -91,7 +91,9 @@ class GrowingBlock:
         self.configurations = tuple(column.ravel() for column in columns)
         oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
-        self.rings, self.counting = Rings(grid, chunks, last), Work(grid, pricing.chunks, last)
+        ends = graph.through_views(graph.layers[last].outputs[0]) == driven
+        computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
+        self.rings, self.counting = Rings(grid, chunks, computing), Work(grid, pricing.chunks, computing)
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
