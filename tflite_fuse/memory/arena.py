@@ -60,6 +60,7 @@ class ArenaOptions:
             it cannot tell, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
         build: struct sizes of the runtime.
         use_cpsat: try CP-SAT (extra ``optimal``) where nothing else meets the lower bound.
+        thorough: whether exact searches may take most of the work; of many models one is looked at, none should.
     """
 
     in_place: str | None = None
@@ -68,6 +69,7 @@ class ArenaOptions:
     measure: Callable[[Model], int | None] | None = field(default=None, compare=False)
     build: Build = ARM
     use_cpsat: bool = False
+    thorough: bool = True
 
 
 AS_USUAL = ArenaOptions()
@@ -227,7 +229,9 @@ class _Site:
         """Offsets that leave room for some scratch buffers, checked."""
         graph = self.graph()
         extended = _with_scratch(graph, scratch)
-        placement = place(extended, allowed, budget=budget, use_cpsat=self.options.use_cpsat)
+        placement = place(
+            extended, allowed, budget=budget, use_cpsat=self.options.use_cpsat, thorough=self.options.thorough
+        )
         check_plan(extended, placement.offsets, allowed, height=placement.height)
         offsets = [ONLINE] * tensor_count(self.model)
         offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tflite_fuse.errors import BudgetError, LimitError
@@ -157,7 +157,7 @@ class Fuse:
 
         def arena(draft: Model) -> Arena:
             overlaps = block_overlaps(draft, known) if options.shares else ()
-            return realise(draft, overlaps, options.arena(), self.budget)
+            return realise(draft, overlaps, replace(options.arena(), thorough=False), self.budget)
 
         order = Reorder(self.budget, options.in_place, arena=arena) if "reorder" in options.passes else None
         site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target)

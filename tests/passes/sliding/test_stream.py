@@ -15,6 +15,7 @@ from tflite_fuse.fusion.encoding.stream_time import STREAM_METADATA, stream_time
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.file import serialize_model
+from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.report import StreamReport
@@ -188,3 +189,18 @@ def test_the_front_of_a_stream_is_beside_the_window_and_counts_the_state(cost: s
     ]
     assert front.state_bytes < front.rows[0].ram_bytes <= max(made.after.arena_bytes, *loading, 0)
     assert all(row.compute_factor < 1 for row in front.rows) and "least RAM" in front.rows[0].marks
+
+
+def test_a_rewrite_reaches_both_ends_of_a_streams_front() -> None:
+    """A padded model, so that its front has more than one point; estimates know of the state."""
+    b = ModelBuilder(0, calibration=2)
+    x = b.conv(b.input((1, 16, 4, 1)), 8, (4, 3), (2, 2), "SAME", "RELU")
+    x = b.conv(b.depthwise(x, (3, 3), 1, "SAME"), 8, (1, 1), 1, "SAME", "RELU")
+    data = serialize_model(b.build([b.fully_connected(b.mean(x), 3)]))
+    front = pareto(data, stream_time=2, cost="instructions")
+    assert len(front.rows) > 1
+    for row in (front.rows[0], front.rows[-1]):
+        report = rewrite(data, stream_time=2, goal=Goal(max_ram=row.ram_bytes), verify=False).report
+        assert report.after.arena_bytes <= row.ram_bytes
+        assert report.estimate_bytes is not None
+        assert abs(report.estimate_bytes - report.after.arena_bytes) < front.state_bytes / 2

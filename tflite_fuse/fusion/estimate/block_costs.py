@@ -107,7 +107,7 @@ class _Kin:
 
     @property
     def inner(self) -> int:
-        """The first layer of what is folded: the accumulator or views before it; else of views at the end, or the end."""
+        """The first layer of what is folded: the accumulator or views before it; else views at the end, or the end."""
         if self.tail is None:
             return _views_at_the_end(self.graph, self.last)
         layers, first = self.graph.layers, self.tail

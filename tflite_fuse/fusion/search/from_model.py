@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
+from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.operators.operands import Activation, Shape
 from tflite_fuse.fusion.block.operators.view import Lowered
-from tflite_fuse.fusion.block.stages import BlockTensor
+from tflite_fuse.fusion.block.stages import BlockTensor, StageKind
 from tflite_fuse.fusion.encoding.in_model import executed_macs
 from tflite_fuse.fusion.lower.absorb import absorb
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
@@ -15,6 +18,8 @@ from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.tail_shares import TailShares
+from tflite_fuse.units import round_up
 
 
 def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None) -> LayerGraph:
@@ -37,8 +42,15 @@ def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Seque
         layers=layers,
         inputs=(*memory.inputs, *memory.resident),
         outputs=(*memory.outputs, *memory.resident),
-        tail=tail_shares(model),
+        tail=_with_states(tail_shares(model), lowered),
     )
+
+
+def _with_states(tail: TailShares, lowered: Sequence[Lowered | str]) -> TailShares:
+    """What outlives a run lies in the arena whatever blocks hold it."""
+    stages = ((each.stage, each.output_shape) for each in lowered if not isinstance(each, str))
+    kept = [prod(shape) for stage, shape in stages if stage is not None and stage.kind is StageKind.STATE]
+    return replace(tail, fixed=tail.fixed + sum(round_up(MARK_BYTES + nbytes, MARK_BYTES) for nbytes in kept))
 
 
 MOST_PIXELS = 1 << 20

@@ -30,7 +30,7 @@ def fit(
     *,
     ceiling: int | None = None,
     share: bool = False,
-    known: tuple[Sequence[int], Offsets] | None = None,
+    known: tuple[int, Offsets] | None = None,
 ) -> Offsets:
     """Offsets in units of a placement in a given order.
 
@@ -40,16 +40,13 @@ def fit(
         choice: which free position an item takes.
         ceiling: height to aim at, for ``Choice.ENDS``; None = the lower bound.
         share: where an item may share memory with one already placed, try to before anything else.
-        known: another order and where it led under the same conditions: as far as the two agree, items are there.
+        known: how many of the first items lie where another placement, under the same conditions, has them.
     """
     offsets = [UNPLACED] * len(problem.sizes)
     top = problem.lower_bound if ceiling is None else ceiling
-    alike = 0
-    if known is not None:
-        differ = (number for number, pair in enumerate(zip(order, known[0], strict=True)) if pair[0] != pair[1])
-        alike = next(differ, len(order))
-        for item in order[:alike]:
-            offsets[item] = known[1][item]
+    alike, there = known or (0, offsets)
+    for item in order[:alike]:
+        offsets[item] = there[item]
     for item in order[alike:]:
         forbidden = _forbidden(problem.forbidden[item], offsets)
         position = _shared_position(problem.rules[item], offsets, forbidden) if share else None
@@ -57,6 +54,12 @@ def fit(
             position = _position(forbidden, choice, top - problem.sizes[item])
         offsets[item] = position
     return offsets
+
+
+def in_common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Items with which two orders of the same begin."""
+    differ = (number for number, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+    return next(differ, len(one))
 
 
 def height(problem: Problem, offsets: Sequence[int]) -> int:

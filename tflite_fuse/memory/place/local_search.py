@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height
+from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height, in_common
 from tflite_fuse.memory.place.problem import Problem
 
 _LONG_MOVES = 0.3
@@ -47,14 +47,16 @@ def search(
     best = fit(problem, order, choice, ceiling=target, share=share)
     offsets, seen = best, {tuple(order)}
     for _ in range(steps):
-        if height(problem, best) <= target or not budget.spend(problem.pairs):
+        if height(problem, best) <= target or budget.is_over():
             break
         before = tuple(order)
         _promote(problem, order, offsets, target, generator)
         if tuple(order) in seen:
             _swap(order, generator)
         seen.add(tuple(order))
-        offsets = fit(problem, order, choice, ceiling=target, share=share, known=(before, offsets))
+        alike = in_common(order, before)
+        budget.spend(problem.pairs * (len(order) - alike) // len(order))
+        offsets = fit(problem, order, choice, ceiling=target, share=share, known=(alike, offsets))
         if height(problem, offsets) < height(problem, best):
             best = offsets
     return best

@@ -50,6 +50,7 @@ def place(
     budget: Budget | None = None,
     seed: int = 0,
     use_cpsat: bool = False,
+    thorough: bool = True,
 ) -> Placement:
     """Plan the arena for operators in their given order.
 
@@ -63,6 +64,7 @@ def place(
         budget: what the searches take their work from; None for one of its own.
         seed: of the searches.
         use_cpsat: try CP-SAT (extra ``optimal``) as a last stage.
+        thorough: whether an exact search behind the others may take more work than they do.
 
     Raises:
         PlanError: an overlap joins tensors that are not input and output of one operator.
@@ -74,7 +76,7 @@ def place(
     best, bound = _exactly(problem, starts[0], budget, _QUICK_PAIRS // max(problem.pairs, 1))
     if best.top > bound:
         best = min(best, _by_search(problem, starts, budget, seed), key=lambda candidate: candidate.top)
-        best, bound = _exactly(problem, best, budget, _NODES)
+        best, bound = _exactly(problem, best, budget, _NODES if thorough else _SEARCH_WORK // problem.pairs)
     if best.top > bound and use_cpsat:
         offsets, bound = solve(problem, best.offsets, time_limit=budget.seconds(), seed=seed)
         budget.is_over()  # The solver has a clock of its own: whether that ended it shows in ours.
