@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports of whole models, tried: bench_exports.py [MODEL ...] [--target NAME] [--json] [--write].
+"""Exports of whole models, tried: bench_exports.py [MODEL ...] [--target NAME] [--json] [--told FILE] [--write].
 
 Every model (default: the bundled sample and those of ``shared/models`` beside the project) is rewritten as
 ``tflite-fuse rewrite`` does by default and exported in every format. Said is the arena each declares for the runtime
@@ -7,6 +7,7 @@ and the kernels its format names, or why the format cannot carry the model. Plai
 as it is, but for its main program, and run on one input: outputs are compared with the original's in TensorFlow Lite
 Micro on this machine, and arenas of all small sizes from 0 bytes on, and of those just below the declared, have to be
 refused, and so have changed bits of options and constants. Formats with TFLM are written, not run.
+``--told`` takes what ``--json`` printed before instead of running anything: all models on all cores take an hour.
 Exit codes: 0 all that could be exported is right, 1 something is not, 2 bad usage or a tool is missing.
 """
 
@@ -117,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
+    parser.add_argument("--told", type=Path, metavar="FILE", help="what --json printed before, instead of running")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="replace the table in arduino/README.md")
     options = parser.parse_args(arguments)
@@ -124,14 +126,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tried: list[Tried] = []
     try:
         targets = chosen_targets(options.target)
-        for path in options.models or [Path(SAMPLE_MODEL), *sorted(SHARED_MODELS.glob("*.tflite"))]:
+        if options.told is not None:
+            told = json.loads(options.told.read_text())
+            found, tried = [Exported(**each) for each in told["exports"]], [Tried(**each) for each in told["runs"]]
+        for path in (
+            []
+            if options.told is not None
+            else options.models or [Path(SAMPLE_MODEL), *sorted(SHARED_MODELS.glob("*.tflite"))]
+        ):
             rewritten = tflite_fuse.rewrite(path, verify=False).model
             with tempfile.TemporaryDirectory() as name:
                 here = list(exports(path.stem, rewritten, Path(name)))
                 found += here
                 if any(entry.format == "c" and entry.arena_bytes is not None for entry in here):
                     tried += try_folder(path.stem, path, rewritten, Path(name) / "c", targets)
-    except (TfliteFuseError, OSError, ValueError) as error:
+    except (TfliteFuseError, OSError, ValueError, KeyError, TypeError) as error:
         print(f"bench_exports: {error}", file=sys.stderr)
         return 2
     text = as_markdown(found, tried, targets)
