@@ -3,9 +3,9 @@
 
     bench_split_namespaces.py ARCH.json [--workers 1,3] [--kilobytes-per-second 500]
 
-The kernel limits what each worker sends and what it is sent (token buckets of `tc`); no proxy is between. Prints what an
+The kernel limits what each worker sends and is sent (token buckets of `tc`); no proxy is between. Prints what an
 inference took, and what the busiest link alone takes for the simulator's frames. Exit code 1 if outputs differ or an
-inference was quicker than its links; 3, and why, where privileges or `ip` and `tc` are missing.
+inference was quicker than its links; 3, and why, where privileges, `ip` or `tc` are missing.
 """
 
 from __future__ import annotations
