@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects
 from tests.split.networks import branching_model, cluster, network
 from tflite_fuse.errors import PlanError
+from tflite_fuse.export.split.boards import places_of
+from tflite_fuse.export.split.keys import Lock
+from tflite_fuse.export.split.programs import worker_program
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Summed
 from tflite_fuse.split.cut.plan_file import plan_document, read_document
 from tflite_fuse.split.cut.sums import can_be_summed, extended
+from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
@@ -128,3 +137,48 @@ def test_a_part_that_is_added_twice_is_found_without_running_anything() -> None:
     nodes[last] = replace(nodes[last], inputs=(first, first), stage=replace(stage, inputs=(first, first)))
     with pytest.raises(PlanError, match="overlap or leave channels out"):
         check_plan(replace(larger, nodes=tuple(nodes)), plan)
+
+
+OPENS = """
+#include <stdio.h>
+#include <tflite_fuse_worker.h>
+static _Alignas(16) unsigned char fragment[1 << 20], buffer[1 << 20];
+int main(int count, char** arguments) {
+  FILE* file = fopen(arguments[count - 1], "rb");
+  const size_t bytes = file == NULL ? 0 : fread(fragment, 1, sizeof(fragment), file);
+  tflite_fuse_worker worker;
+  BRING
+  return (int)tflite_fuse_worker_open(&worker, fragment, bytes, buffer, sizeof(buffer));
+}
+"""
+
+
+def test_programs_link_the_kernels_of_sums_from_an_archive_if_they_ask_for_them(tmp_path: Path) -> None:
+    """Others refuse such a fragment, and do not have the kernels."""
+    sums = all_summed(net := network_of(big_end()), 2)
+    accountant = Accountant(net).over(sums)
+    plan = replace(one_worker(accountant.network, 1, 0), sums=sums)
+    (tmp_path / "fragment").write_bytes(encode_plan(accountant.network, plan, accountant.parts).workers[0])
+    build(["ar", "rcs", tmp_path / "library.a", *library_objects()])
+    ended = {}
+    for bring in ("", "tflite_fuse_worker_bring_sums();"):
+        (tmp_path / "main.c").write_text(OPENS.replace("BRING", bring))
+        out, include = tmp_path / "program", f"-I{library_directory()}"
+        build([compiler("gcc"), *SANITIZERS, include, tmp_path / "main.c", tmp_path / "library.a", "-lm", "-o", out])
+        ended[bring] = subprocess.run([out, tmp_path / "fragment"], check=False).returncode
+        symbols = subprocess.run(["nm", out], capture_output=True, text=True, check=True).stdout
+        assert ("tflite_fuse_kind_add_sums" in symbols.replace("w tflite_fuse_kind_add_sums", "")) == bool(bring)
+    assert list(ended.values()) == [ended[""], 0] and ended[""] != 0
+
+
+@needs_tflm
+def test_an_exported_worker_asks_for_the_kernels_of_sums_if_it_has_such_layers(tmp_path: Path) -> None:
+    devices = cluster()
+    devices = replace(devices, workers=tuple(replace(worker, flash=200_000) for worker in devices.workers))
+    split = split_model(big_end(), devices, SplitOptions("auto", "traffic"))
+    fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
+    summing = Deployment(split.network, split.plan, split.cluster, fragments).summing
+    assert summing and summing < {0, 1, 2}
+    for place in places_of(Deployment(split.network, split.plan, split.cluster, fragments)):
+        program = worker_program(place, "", 0, True, Lock(), place.number in summing)
+        assert ("tflite_fuse_worker_bring_sums();" in program) == (place.number in summing)
