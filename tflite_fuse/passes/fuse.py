@@ -105,7 +105,8 @@ class Fuse:
         chosen = speed.with_fewer_instructions(best.chosen)
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
-        notes = (*notes, *start.front.explain(chosen.point, goal.max_ram), *_limited(len(start.site.graph.layers)))
+        point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
+        notes = (*notes, *start.front.explain(point, goal.max_ram), *_limited(len(start.site.graph.layers)))
         if not chosen.point.blocks:
             before, order = start.ordered.model, start.site.order
             before = model if before.main.operators == model.main.operators else before

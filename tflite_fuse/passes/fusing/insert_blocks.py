@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
@@ -109,6 +109,10 @@ class BlockMaker:
         self.lowerings = lowerings_for(model, mode) if lowerings is None else lowerings
         self.macs = executed_macs(model, self.known)
         self._numbers = outside_numbers(model, self.moved)
+        self._readers: dict[int, list[int]] = {}
+        for index, operator in enumerate(model.main.operators):
+            for tensor in dict.fromkeys(operator.inputs or ()):
+                self._readers.setdefault(tensor, []).append(index)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
         self._drafted: dict[bytes, BlockPlan] = {}
         self._plans: Plans = {} if plans is None else plans
@@ -123,13 +127,15 @@ class BlockMaker:
         model, images = self.model, dict[int, Shape]()
         inserted: list[InsertedBlock] = []
         replaced: dict[int, Operator | None] = {}
-        made = [self._make(choice) for choice in choices]
+        taken = {index for choice in choices for index in choice.operators}
+        longer = [self._with_renames(choice, taken) for choice in choices]
+        made = [self._make(choice) for choice in longer]
         states = len(self._states(self.model)) + sum(found.extraction.block.keeps_state for found, _ in made)
-        for choice, (found, plan) in zip(choices, made, strict=True):
+        for chosen, choice, (found, plan) in zip(choices, longer, made, strict=True):
             self._note_images(images, found)
             model, operator = self._add_operator(model, choice, found.extraction, plan, states > 1)
             replaced.update(dict.fromkeys(choice.operators))
-            replaced[choice.operators[-1]] = operator
+            replaced[chosen.operators[-1]] = operator
             inserted.append(self._inserted(choice, found, plan))
         operators = [replaced.get(index, operator) for index, operator in enumerate(self.model.main.operators)]
         model = replace_operators(model, [operator for operator in operators if operator is not None])
@@ -174,6 +180,22 @@ class BlockMaker:
         operators = model.main.operators
         fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
         return {i: found.state for i in fused if (found := operands_of(model, operators[i])).state}
+
+    def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
+        """With the RESHAPEs that alone read what the block writes: then it writes what they rename, under that name.
+
+        Blocks are searched for by the tensor computed last, which a RESHAPE at the end would hide.
+        """
+        operators, renames = self.model.main.operators, list[int]()
+        waiting = [tensor for index in choice.operators for tensor in operators[index].outputs or ()]
+        while waiting:
+            tensor = waiting.pop()
+            readers = self._readers.get(tensor, [])
+            lowered = self.lowerings[readers[0]] if len(readers) == 1 and readers[0] not in taken else ""
+            if not isinstance(lowered, str) and lowered.stage is None and tensor not in self.model.main.outputs:
+                renames += readers
+                waiting.append(lowered.output.index)
+        return replace(choice, operators=(*choice.operators, *sorted(renames))) if renames else choice
 
     def _make(self, choice: BlockChoice) -> tuple[OutsideExtraction, BlockPlan]:
         key = choice.operators, choice.config

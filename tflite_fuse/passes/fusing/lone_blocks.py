@@ -17,7 +17,7 @@ _WHOLE = BlockConfig(2**31 - 1, 2**31 - 1)
 def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
     """Make a block of every operator that can be a stage and is in no block; one that only renames bytes stays.
 
-    Such a block computes what its operator did, from whole tensors to whole tensors.
+    Such a block computes what its operator did, from whole tensors to whole tensors; RESHAPEs behind it are part of it.
 
     Args:
         model: without an offline plan, as tensor indices change.
@@ -31,11 +31,11 @@ def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
         if not isinstance(lowered, str) and lowered.stage is not None and not lowered.unit
     ]
     labels = []
-    for index in found:  # a block takes the place of its operator: positions stay
+    for index in reversed(found):  # a block takes the place of its operator and of RESHAPEs behind it
         try:
             made, _ = insert_blocks(model, [BlockChoice((index,), _WHOLE, 0, 0, 0, "line-buffers")])
         except BlockError:
             continue
         labels.append(operator_label(model, index))
         model = made
-    return model, tuple(labels)
+    return model, tuple(reversed(labels))

@@ -1,0 +1,78 @@
+"""RESHAPEs behind blocks: the block writes what they rename, wherever their bytes go; who else reads stays served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.fusion.raw_models import RawModel, add_convolution
+from tflite_fuse.api import rewrite
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.runtime import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+def _quantization(raw: RawModel, tensor: int) -> tuple[float, int]:
+    found = raw.tensors[tensor].quantization
+    assert found is not None and found.scale is not None and found.zero_point is not None
+    return found.scale[0], found.zero_point[0]
+
+
+def reshape(raw: RawModel, source: int, dims: Sequence[int]) -> int:
+    output = raw.tensor(dims, *_quantization(raw, source))
+    shape = raw.constant(np.array(dims, np.int32))
+    raw.operator("RESHAPE", [source, shape], [output], make_options("ReshapeOptions", new_shape=tuple(dims)))
+    return output
+
+
+def rewritten(raw: RawModel, source: int, outputs: Sequence[int], mode: str) -> tuple[list[str], int]:
+    """Names of the operators, and the arena; verified: bytes equal in the runtime, and proven."""
+    result = rewrite(serialize_model(raw.build([source], outputs)), inputs=2, verify=True, input_mode=mode)
+    assert result.report.proven is not None
+    model = load_model(result.model)
+    return [operator_name(model, operator) for operator in model.main.operators], result.report.after.arena_bytes
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+@pytest.mark.parametrize("dims", [(1, 768, 4), (3072,), (2, 2, 2, 2, 192)])
+def test_a_block_writes_what_a_reshape_at_its_end_renames(dims: Sequence[int], mode: str) -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 16, 16, 4), 0.1, 7)
+    head = add_convolution(raw, add_convolution(raw, x, (1, 16, 16, 16)), (1, 16, 16, 12))
+    names, arena = rewritten(raw, x, [reshape(raw, reshape(raw, head, (1, 3072)), dims)], mode)
+    assert names == ["CUSTOM:TFLITE_FUSE"]
+    assert arena < 3072 + 1024  # the output, and an input or its rows; not the output twice
+
+
+def test_a_quantize_that_changes_no_byte_ends_a_block() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 16, 16, 4), 0.1, 7)
+    head = reshape(raw, add_convolution(raw, add_convolution(raw, x, (1, 16, 16, 16)), (1, 16, 16, 12)), (1, 768, 4))
+    scale, zero_point = _quantization(raw, head)
+    unsigned = raw.tensor((1, 768, 4), scale, zero_point + 128, TensorType.UINT8)
+    raw.operator("QUANTIZE", [head], [unsigned], None)
+    assert rewritten(raw, x, [unsigned], "resident")[0] == ["CUSTOM:TFLITE_FUSE"]
+
+
+def test_what_is_read_under_both_names_stays_two_tensors() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 16, 16, 4), 0.1, 7)
+    head = add_convolution(raw, x, (1, 16, 16, 16))
+    names, _ = rewritten(raw, x, [head, reshape(raw, head, (1, 4096))], "resident")
+    assert names == ["CUSTOM:TFLITE_FUSE", "RESHAPE"]
+
+
+def test_what_a_reshape_between_blocks_renames_is_read_in_its_shape() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 16, 16, 4), 0.1, 7)
+    shared = add_convolution(raw, x, (1, 16, 16, 16))
+    regrouped = reshape(raw, add_convolution(raw, shared, (1, 16, 16, 12)), (1, 48, 64, 1))
+    other = reshape(raw, add_convolution(raw, shared, (1, 16, 16, 12)), (1, 768, 4))
+    names, _ = rewritten(raw, x, [add_convolution(raw, regrouped, (1, 48, 64, 2)), other], "resident")
+    assert "RESHAPE" not in names
