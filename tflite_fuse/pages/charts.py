@@ -224,14 +224,14 @@ def front_chart(
     unit: str = "multiply-accumulates",
     schemes: Sequence[tuple[str, int, float]] = (),
 ) -> Chart:
-    """Trades of RAM for compute.
+    """Trades of RAM for compute, to a logarithmic scale where the most is more than four times the least.
 
     Args:
         points: (arena bytes, compute over that of the unfused model), estimates or placed.
         marks: points with a name.
         limits: RAM of boards, with their names.
         unit: what compute is counted in.
-        schemes: points of published schemes; compute is drawn to a logarithmic scale where there are some.
+        schemes: points of published schemes.
     """
     with _drawing((4.6, 3.0), "front") as (chart, axes):
         axes.plot(
@@ -244,7 +244,8 @@ def front_chart(
             axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5, gid=f"scheme-{name}")
             chart.told[f"scheme-{name}"] = f"{name}: {ram:,} bytes, {factor:.2f} times the compute"
         axes.margins(0.15, 0.25)
-        if schemes:
+        factors = [each[-1] for each in (*points, *marks, *schemes)]
+        if factors and max(factors) > 4 * min(factors):
             _several_times(axes)
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
