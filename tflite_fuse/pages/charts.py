@@ -244,7 +244,7 @@ def front_chart(
             axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5, gid=f"scheme-{name}")
             chart.told[f"scheme-{name}"] = f"{name}: {ram:,} bytes, {factor:.2f} times the compute"
         axes.margins(0.15, 0.25)
-        factors = [each[-1] for each in (*points, *marks, *schemes)]
+        factors = [factor for _, factor in points] + [factor for _, _, factor in (*marks, *schemes)]
         if factors and max(factors) > 4 * min(factors):
             _several_times(axes)
         for number, (name, ram) in enumerate(limits):
