@@ -88,7 +88,7 @@ def test_the_kernels_are_counted_as_they_are() -> None:
     assert [kernels_of(core) for core in ("cortex-m7", "cortex-m55", "rv32imc")] == [
         Kernels.DSP,
         Kernels.HELIUM,
-        Kernels.PLAIN,
+        Kernels.ROOMY,
     ]
 
 
@@ -189,7 +189,8 @@ def test_a_depthwise_convolution_by_hand() -> None:
     }
     wide = replace(stage, kernel_size=(5, 5), padding=(2, 2))
     assert counted(wide, tensor, tensor, {1: 1}, Kernels.DSP)["depthwise macs"] == 4 * 200
-    assert counted(wide, tensor, tensor, {1: 1}, Kernels.HELIUM)["depthwise macs"] == 2 * 200
+    assert counted(wide, tensor, tensor, {2: 1}, Kernels.HELIUM)["depthwise macs"] == 2 * 200
+    assert counted(wide, tensor, tensor, {1: 1}, Kernels.HELIUM)["depthwise single outputs"] == 25
 
 
 def test_a_fully_connected_layer_of_one_pixel_is_a_convolution() -> None:

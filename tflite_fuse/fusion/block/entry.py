@@ -40,6 +40,7 @@ class Kernels(Enum):
     """What a core's compiler makes of the device library's kernels: a family of cores counts the same things."""
 
     PLAIN = "plain C"
+    ROOMY = "plain C, many registers"
     DSP = "DSP instructions"
     HELIUM = "Helium"
 

@@ -17,18 +17,25 @@ from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Sta
 from tflite_fuse.fusion.schedule.schedule import Schedule
 
 COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
-"""What is counted of a block. ``four``: of pixels that DSP instructions compute four by four; ``single``: of those left
-over beside the groups kernels compute together; ``part``: of windows too large to be widened at once; ``apart``: of
-windows that lie two pixels apart; ``slow``: outputs that are clamped once more; ``plain``: convolutions the packed
-kernels cannot do; ``dense``: FULLY_CONNECTED of several pixels; ``other``: kinds that count no work of their own,
-values being those they read; ``columns``, ``rows``: pixels of inputs that runs look up, and rows of them; ``pulls``:
-runs that another stage waits for."""
+"""What is counted of a block. ``four``: of pixels that are computed four by four, where there are DSP instructions
+or registers for it; ``single``: of those left over beside the groups kernels compute together; ``part``: of windows
+too large to be widened at once; ``apart``: of windows that lie two pixels apart; ``slow``: outputs that are clamped
+once more; ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED of several pixels;
+``other``: kinds that count no work of their own, values being those they read; ``columns``, ``rows``: pixels of
+inputs that runs look up, and rows of them; ``pulls``: runs that another stage waits for."""
+
+
+_FAMILIES = {
+    "cortex-m4": Kernels.DSP,
+    "cortex-m7": Kernels.DSP,
+    "cortex-m55": Kernels.HELIUM,
+    "rv32imc": Kernels.ROOMY,
+}
 
 
 def kernels_of(core: str) -> Kernels:
     """The family of kernels the library has on an emulated core."""
-    families = {"cortex-m4": Kernels.DSP, "cortex-m7": Kernels.DSP, "cortex-m55": Kernels.HELIUM}
-    return families.get(core, Kernels.PLAIN)
+    return _FAMILIES.get(core, Kernels.PLAIN)
 
 
 def block_counts(block: Block, plan: Schedule, kernels: Kernels) -> dict[str, int]:

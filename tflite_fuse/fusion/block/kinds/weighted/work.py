@@ -30,8 +30,14 @@ DEPTHWISE_COUNTS = (
 WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
 """Of the convolution with Helium: bytes for what is copied, pixels computed together at most, values of a vector."""
 
-_WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1}
+_WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
 """Words a quad of one pixel's values takes; two pixels' take four."""
+
+_ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 256}
+"""Words of windows that are widened whole."""
+
+_OF_FOUR = {Kernels.DSP: 1, Kernels.ROOMY: 2}
+"""Channels computed together of four pixels, where four are."""
 
 _OWN_KERNEL = 3
 """Width of the window for which few pixels left over have kernels of their own."""
@@ -78,8 +84,7 @@ def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, ke
 
 def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
     """Pixels that are computed together at most."""
-    is_small = _values(stage, source) <= MAX_PATCH_VALUES // 2
-    return 4 if kernels is Kernels.DSP and is_small else 2
+    return 4 if kernels in _OF_FOUR and _values(stage, source) <= _ROOM[kernels] // 2 else 2
 
 
 def _values(stage: Stage, source: BlockTensor) -> int:
@@ -97,11 +102,11 @@ def _conv_groups(
     """So many groups of one, two or four pixels. Windows too large to be widened at once are so part by part."""
     rows, columns = _window(stage)
     values, channels = _values(stage, source), output.channels
-    room = MAX_PATCH_VALUES * 4 // _WORDS[kernels] if pixels == 1 else MAX_PATCH_VALUES
+    room = _ROOM[kernels] * 4 // _WORDS[kernels] if pixels == 1 else _ROOM[kernels]
     again = 1 if values <= room else ceil(channels / (64 if pixels == 1 else 32))
     by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
     pieces = rows * columns if by_tap else rows
-    together = 1 if pixels == 4 else 2 if kernels is Kernels.DSP else 4
+    together = _OF_FOUR[kernels] if pixels == 4 else 2 if kernels is Kernels.DSP else 4
     found = {
         f"{_WAYS[pixels]} macs": pixels * values * _up(channels, together),
         f"{_WAYS[pixels]} outputs": pixels * channels,
@@ -176,14 +181,16 @@ def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: 
 
 
 def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Two pixels by eight channels, whose weights are brought together once for a run."""
+    """Two pixels by eight channels, whose weights are brought together once for a run, or a pixel without that."""
     taps, vectors = prod(stage.kernel_size), ceil(output.channels / 8)
-    pairs = sum(ceil(length / 2) * times for length, times in runs.items())
+    pairs = sum(ceil(length / 2) * times for length, times in runs.items() if length > 1)
+    alone = runs.get(1, 0)
     return Counter(
         {
             "depthwise macs": 2 * pairs * 8 * vectors * taps,
-            "depthwise outputs": 2 * pairs * 8 * vectors,
+            "depthwise outputs": (2 * pairs + alone) * 8 * vectors,
             "depthwise groups": sum(runs.values()) * vectors,
-            "depthwise pair outputs": sum(runs.values()) * vectors * taps,
+            "depthwise pair outputs": (sum(runs.values()) - alone) * vectors * taps,
+            "depthwise single outputs": alone * vectors * taps,
         }
     )
