@@ -13,6 +13,8 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.fusing.lone_blocks import with_lone_blocks
+from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -76,3 +78,15 @@ def test_what_a_reshape_between_blocks_renames_is_read_in_its_shape() -> None:
     other = reshape(raw, add_convolution(raw, shared, (1, 16, 16, 12)), (1, 768, 4))
     names, _ = rewritten(raw, x, [add_convolution(raw, regrouped, (1, 48, 64, 2)), other], "resident")
     assert "RESHAPE" not in names
+
+
+def test_operators_that_become_blocks_one_by_one_take_their_reshapes_along() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 16, 16, 4), 0.1, 7)
+    regrouped = reshape(raw, add_convolution(raw, x, (1, 16, 16, 12)), (1, 48, 64, 1))
+    output = reshape(raw, add_convolution(raw, regrouped, (1, 48, 64, 2)), (1, 6144))
+    model = load_model(serialize_model(raw.build([x], [output])))
+    made, labels = with_lone_blocks(model)
+    assert labels == ("CONV_2D_0", "CONV_2D_2")
+    assert [operator_name(made, operator) for operator in made.main.operators] == ["CUSTOM:TFLITE_FUSE"] * 2
+    assert validate(model, load_model(serialize_model(made))).proven
