@@ -170,6 +170,19 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
   }
 }
 
+void tflite_fuse_flip(int8_t* values, size_t count) {
+  const size_t words = count / 4;
+  for (size_t i = 0; i < words; ++i) {
+    uint32_t word;
+    memcpy(&word, values + 4 * i, sizeof(word));
+    word ^= UINT32_C(0x80808080);
+    memcpy(values + 4 * i, &word, sizeof(word));
+  }
+  for (size_t i = 4 * words; i < count; ++i) {
+    values[i] = (int8_t)(values[i] ^ INT8_MIN);
+  }
+}
+
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
 static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
                                       int32_t x, int32_t count) {

@@ -11,17 +11,17 @@ uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c) {
 
 int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                const tflite_fuse_tensor* output) {
-  const int64_t values = tflite_fuse_packed_values(stage, input);
   const int32_t taps = stage->kernel_height * stage->kernel_width, pairs = (output->channels + 1) / 2;
+  const uint32_t row = tflite_fuse_volume(1, stage->kernel_width, input->channels);
+  const int32_t most = stage->kernel_width == 1 ? TFLITE_FUSE_MAX_PATCH_VALUES : TFLITE_FUSE_MAX_ROW_VALUES;
   const bool is_listed = input->channels % 4 == 0 && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
-  const bool is_copied =
-      input->channels % 4 != 0 && values <= TFLITE_FUSE_MAX_PATCH_VALUES &&
-      (stage->kernel_width == 1 || stage->kernel_width * input->channels <= TFLITE_FUSE_MAX_ROW_VALUES);
+  const bool is_copied = input->channels % 4 != 0 && row <= (uint32_t)most &&
+                         stage->kernel_height * (int32_t)((row + 3) / 4) <= TFLITE_FUSE_MAX_PATCH_VALUES / 4;
   if (!is_listed && !is_copied) {
     return -1;
   }
   return is_listed ? tflite_fuse_volume(2 * taps, input->channels, pairs)
-                   : tflite_fuse_volume(2, (int32_t)values, pairs);
+                   : tflite_fuse_volume(8 * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
 }
 
 int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
@@ -54,15 +54,15 @@ bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite
   return tflite_fuse_entries_are_sound(stage, table, entries, room);
 }
 
-static bool leaves_axis(tflite_fuse_axis axis, int32_t size, int32_t length) {
-  return tflite_fuse_first(&axis, 0) < 0 || tflite_fuse_end(&axis, size - 1) > length;
+static bool leaves_axis(const tflite_fuse_axis* axis, int32_t size, int32_t length) {
+  return tflite_fuse_first(axis, 0) < 0 || tflite_fuse_end(axis, size - 1) > length;
 }
 
 static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
+  const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
   return !tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, output) &&
-         (leaves_axis(tflite_fuse_rows_of(stage), output->height, input->height) ||
-          leaves_axis(tflite_fuse_columns_of(stage), output->width, input->width));
+         (leaves_axis(&rows, output->height, input->height) || leaves_axis(&columns, output->width, input->width));
 }
 
 static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int32_t end) {

@@ -160,18 +160,7 @@ static inline int32_t tflite_fuse_step_bytes(const tflite_fuse_stage* stage, con
 }
 
 /* uint8 values as int8 ones of 128 less, and back. */
-static inline void tflite_fuse_flip(int8_t* values, size_t count) {
-  const size_t words = count / 4;
-  for (size_t i = 0; i < words; ++i) {
-    uint32_t word;
-    memcpy(&word, values + 4 * i, sizeof(word));
-    word ^= UINT32_C(0x80808080);
-    memcpy(values + 4 * i, &word, sizeof(word));
-  }
-  for (size_t i = 4 * words; i < count; ++i) {
-    values[i] = (int8_t)(values[i] ^ INT8_MIN);
-  }
-}
+void tflite_fuse_flip(int8_t* values, size_t count);
 
 /* Whether a stage sums over its whole input before it writes its one output pixel. */
 static inline bool tflite_fuse_accumulates(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {

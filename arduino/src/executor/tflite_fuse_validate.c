@@ -63,10 +63,14 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
   const int32_t most = entry->has_window ? TFLITE_FUSE_MAX_WINDOW : 1;
   const int32_t most_padding = entry->has_padding ? TFLITE_FUSE_MAX_WINDOW : 0;
   const int32_t least_padding = entry->cuts ? -most_padding : 0;
-  return within(stage->kernel_height, 1, most) && within(stage->kernel_width, 1, most) &&
-         within(stage->stride_height, 1, most) && within(stage->stride_width, 1, most) &&
-         within(stage->dilation_height, 1, most) && within(stage->dilation_width, 1, most) &&
-         within(stage->pad_top, least_padding, most_padding) &&
+  int32_t window[6]; /* height and width of kernel, stride and dilation */
+  memcpy(window, (const uint8_t*)stage + offsetof(tflite_fuse_stage, kernel_height), sizeof(window));
+  for (size_t i = 0; i < sizeof(window) / sizeof(window[0]); ++i) {
+    if (!within(window[i], 1, most)) {
+      return false;
+    }
+  }
+  return within(stage->pad_top, least_padding, most_padding) &&
          within(stage->pad_left, least_padding, most_padding) &&
          within(stage->activation_min, INT8_MIN, stage->activation_max) &&
          within(stage->activation_max, INT8_MIN, INT8_MAX) &&
