@@ -47,7 +47,7 @@ from tflite_fuse.zoo import networks
 
 _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
-_WAYS = (("default", None), ("least RAM", Goal(max_compute=1.0)))
+_WAYS = (("default", None, "8bit"), ("least RAM", Goal(max_compute=1.0), "8bit"), ("16 bits", None, "16bit"))
 
 _RUNS = (1, 2, 3, 8)
 
@@ -77,7 +77,8 @@ class Measured:
 def programs(name: str, model: Model) -> Iterator[Program]:
     """The model rewritten, and in one block per operator."""
     core = fusable_core(model)
-    found = [(way, tflite_fuse.rewrite(serialize_model(core), goal=goal, verify=False).model) for way, goal in _WAYS]
+    data = serialize_model(core)
+    found = [(way, tflite_fuse.rewrite(data, goal=goal, weights=bits, verify=False).model) for way, goal, bits in _WAYS]
     found += [("", _apart(core, chunk)) for chunk in _RUNS]
     for way, data in found:
         program = Program(name, way, load_model(data), core)
@@ -209,7 +210,10 @@ def _generated() -> dict[str, Model]:
 
 def _generated_new() -> dict[str, Model]:
     """Networks of the kinds of stages that came last: their counts are fitted with ``--new``."""
-    return {f"gated {size}": networks.gated_network(size, channels) for size, channels in ((24, 8), (33, 6), (17, 12))}
+    return {f"gated {size}": networks.gated_network(size, channels) for size, channels in ((24, 8), (17, 12))} | {
+        "residuals 16": networks.inverted_residual_network(size=16, blocks=2),
+        "wide 16": networks.wide_network(),
+    }
 
 
 def _kept() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tests.fusion.encoding.test_fuzz_options import LITTLE_WORK, run_sanitized
 from tests.fusion.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
 from tests.fusion.random_blocks import random_config, random_operands
 from tests.fusion.witness import check, check_random, plan, reference, run
+from tflite_fuse.fusion.block.enums import WeightLayout
 from tflite_fuse.fusion.block.stages import Int8Array, StageKind
 from tflite_fuse.fusion.encoding.encode import encode
 from tflite_fuse.fusion.encoding.options import read_options
@@ -100,9 +101,11 @@ def test_packed_blocks_are_what_they_are_called() -> None:
             if stage.weights is not None:
                 met[stage.kind, desc.weight_layout, block.tensors[stage.inputs[0]].channels % 4 == 0] += 1
     for kind in (StageKind.CONV, StageKind.DEPTHWISE):
+        assert met[kind, WeightLayout.INT16_DOWN, False] > 10
         for layout in (1, 2):
             assert met[kind, layout, True] > 10
             assert met[kind, layout, False] > 10
+    assert met[StageKind.CONV, WeightLayout.INT16_DOWN, True] > 10
     assert met[StageKind.FULLY_CONNECTED, 1, True] + met[StageKind.FULLY_CONNECTED, 1, False] > 3
 
 

@@ -139,3 +139,51 @@ static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower)
 
 #define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
   ((bytes) = emulated_halves((pixels)[index] + (channel), (pixels)[index] + (channel)) & 0xFFFF)
+
+/* The loops over weights of 16 bits; `start` is the number of quads. */
+#define TFLITE_FUSE_START_INT16_2(quads) (quads)
+#define TFLITE_FUSE_START_INT16_1(quads) (quads)
+
+static inline void emulated_int16(tflite_fuse_int16_run* run, int32_t* sums, int32_t pixels) {
+  const uint32_t *wide = run->wide, *weights = (const uint32_t*)(const void*)run->weights;
+  for (uint32_t i = 0; i < run->start; ++i, wide += 2 * pixels, weights += 4) {
+    for (int32_t k = 0; k < 2 * pixels; ++k) {
+      const uint32_t *values = wide + k % pixels * 2, *pair = weights + k / pixels * 2;
+      sums[k] = tflite_fuse_mac_pair(tflite_fuse_mac_pair(sums[k], values[0], pair[0]), values[1], pair[1]);
+    }
+  }
+  if (wide != run->wide_end) {
+    __builtin_trap();
+  }
+  run->weights = (const int8_t*)weights;
+}
+
+static inline void emulated_int16_all(tflite_fuse_int16_run* run, int32_t pixels) {
+  const int32_t* entry = run->entry;
+  for (; entry != run->entry_end; entry += 6) {
+    int32_t sums[4];
+    for (int32_t k = 0; k < 2 * pixels; ++k) {
+      sums[k] = entry[k / pixels * 3];
+    }
+    emulated_int16(run, sums, pixels);
+    for (int32_t k = 0; k < 2 * pixels; ++k) {
+      const int32_t *scale = entry + k / pixels * 3, p = k % pixels;
+      const int32_t half = (int32_t)((uint32_t)run->zero_point_half << scale[2]);
+      const int32_t high = tflite_fuse_mac_top(emulated_sum(half, sums[k] >> 31), sums[k], scale[1]);
+      *run->outputs[p]++ = tflite_fuse_halve_to_int8(high >> scale[2]);
+    }
+  }
+  run->entry = entry;
+}
+
+static inline void emulated_int16_part(tflite_fuse_int16_run* run, int32_t pixels) {
+  for (; run->sums != run->sums_end; run->sums += 2 * pixels) {
+    emulated_int16(run, run->sums, pixels);
+    run->weights += run->skip;
+  }
+}
+
+#define tflite_fuse_int16_all_2(run) emulated_int16_all(run, 2)
+#define tflite_fuse_int16_all_1(run) emulated_int16_all(run, 1)
+#define tflite_fuse_int16_part_2(run) emulated_int16_part(run, 2)
+#define tflite_fuse_int16_part_1(run) emulated_int16_part(run, 1)

@@ -83,6 +83,7 @@ class PackedMaker(BlockMaker):
         if self.rng.random() < 0.1:
             weights[self.noise.random(form) < 0.2] = -128
         table = self.requantization(channels, weights.size // channels)
+        stage = replace(stage, weight_bits=self.rng.choice((8, 8, 16)))
         self.add_stage(replace(stage, weights=weights, bias=self.bias(channels), requantization=table), shape)
 
 

@@ -52,6 +52,14 @@ TargetName = Annotated[
 CostName = Annotated[
     str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
 ]
+WeightsName = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        help="Bits a weight is stored in: 8bit, or 16bit, which takes more flash and fewer instructions on cores with "
+        "the DSP extension (Cortex-M4, M7, M33).",
+    ),
+]
 Tiles = Annotated[
     str | None,
     typer.Option(

@@ -27,6 +27,7 @@ from tflite_fuse.commands.arguments import (
     TargetName,
     Tiles,
     TileSize,
+    WeightsName,
     refuse_dash,
     reserved,
     stream_time_of,
@@ -99,6 +100,7 @@ def rewrite(
     stream_time: StreamTime = None,
     core: TargetName = "generic",
     cost: CostName = "macs",
+    weights: WeightsName = "8bit",
     metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
@@ -136,6 +138,7 @@ def rewrite(
             stream_axis=axis,
             target=core,
             cost=cost,
+            weights=weights,
             advise=True,
             progress=report_progress,
         )

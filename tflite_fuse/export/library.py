@@ -20,6 +20,7 @@ _OF_SPLITS = (
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS_OF_SPLITS = re.compile(r"(#define KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
+_INT16 = "#define INT16_CONV tflite_fuse_conv_int16"
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
@@ -56,8 +57,8 @@ def _is_of_split(path: str) -> bool:
     return path.startswith(_OF_SPLITS)
 
 
-def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
-    """The same folder with the kernels of these kinds alone.
+def with_kinds(files: Files, kinds: Collection[StageKind], int16: bool = False) -> Files:
+    """The same folder with the kernels of these kinds alone, and of weights of 16 bits only where they are asked for.
 
     The others lose their row in the library's table of kinds. Nothing names them then, so that linkers that collect
     sections leave them out; a block that uses one is refused as if the kind were unknown.
@@ -72,11 +73,12 @@ def with_kinds(files: Files, kinds: Collection[StageKind]) -> Files:
     table = content if isinstance(content, str) else content.decode()
     rows_there = _ROWS.search(table)
     kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
-    if len(kept) != len(wanted):
+    if len(kept) != len(wanted) or _INT16 not in table:
         raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
+    table = table if int16 else table.replace(_INT16, "#define INT16_CONV NULL")
     return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
 
 

@@ -95,8 +95,9 @@ def export_model(
     runtime = runtime_for(format, kernels, tflm) if format != "c" else None
     title, data, model = _read(source)
     content = _with_tflm(model, data, title, target, format, runtime) if runtime else _plain(model, title, target)
-    kinds = {stage.kind for plan in blocks_in(model).values() for stage in plan.block.stages}
-    files = library.with_kinds(content.files, kinds)
+    stages = [stage for plan in blocks_in(model).values() for stage in plan.block.stages]
+    kinds, int16 = {stage.kind for stage in stages}, any(stage.weight_bits == 16 for stage in stages)
+    files = library.with_kinds(content.files, kinds, int16)
     return Export(write_folder(target, files, force=force), content.arena_bytes, content.notes)
 
 

@@ -10,6 +10,7 @@ from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
 from tflite_fuse.fusion.instructions.targets import Prediction, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
+from tflite_fuse.fusion.lower.weights import WeightBits, flash_of_16_bits, with_weights
 from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
@@ -118,6 +119,7 @@ class Fuse:
         expected = _prediction(start.site, chosen)
         notes += (_expectation(expected), *_faster(speed.faster_with_more(best.chosen, chosen), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
+        notes += tuple(_about_weights(start.site, chosen, self.options.weights))
         model, point = start.site.maker.finish(chosen.draft), chosen.point
         if self.known is not None:
             self.known.update(start.site.maker.known)
@@ -149,7 +151,7 @@ class Fuse:
 
     def _start(self, ordered: OrderedModel, known: KnownBlocks, plans: Plans) -> Start:
         options, model = self.options, ordered.model
-        lowered = lowerings_for(model, options.input_mode, ordered.lowered)
+        lowered = with_weights(lowerings_for(model, options.input_mode, ordered.lowered), options.weights)
         known = KnownBlocks(known)  # drafts of one order mean nothing in another
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
         searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)
@@ -221,6 +223,15 @@ def _expectation(expected: Prediction) -> str:
         f"{expected.instructions:,} instructions of {expected.target} expected, {expected.factor:.3f} times those of "
         f"its operators one by one in the same library; predictions were {expected.error}"
     )
+
+
+def _about_weights(site: Site, chosen: Candidate, bits: WeightBits) -> Iterator[str]:
+    if bits is WeightBits.SIXTEEN:
+        more = flash_of_16_bits(plan.block for plan in site.maker.plans_of(chosen.draft))
+        yield (
+            f"weights of 16 bits take {more:,} B of flash more than those of 8; they are for cores with the DSP "
+            "extension (Cortex-M4, M7, M33 ...): others take longer with them"
+        )
 
 
 def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[str]:

@@ -17,11 +17,12 @@ int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse
   const bool is_listed = input->channels % 4 == 0 && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
   const bool is_copied = input->channels % 4 != 0 && row <= (uint32_t)most &&
                          stage->kernel_height * (int32_t)((row + 3) / 4) <= TFLITE_FUSE_MAX_PATCH_VALUES / 4;
-  if (!is_listed && !is_copied) {
+  const int32_t is_wide = tflite_fuse_is_int16(stage);
+  if ((!is_listed && !is_copied) || (is_wide && tflite_fuse_int16_conv == NULL)) {
     return -1;
   }
-  return is_listed ? tflite_fuse_volume(2 * taps, input->channels, pairs)
-                   : tflite_fuse_volume(8 * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
+  return is_listed ? tflite_fuse_volume((2 << is_wide) * taps, input->channels, pairs)
+                   : tflite_fuse_volume((8 << is_wide) * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
 }
 
 int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
@@ -35,7 +36,7 @@ int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fu
 
 bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table, int64_t entries,
                                    int64_t room) {
-  const bool is_down = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
+  const bool is_down = tflite_fuse_is_down(stage);
   const int32_t least = is_down ? 0 : -31, most = is_down ? TFLITE_FUSE_MAX_DOWN_SHIFT : 30;
   if (room < entries * (int64_t)sizeof(tflite_fuse_channel)) {
     return false;

@@ -171,7 +171,10 @@ enum tflite_fuse_layout {
    * within +-2^30; kernels scale in one go. */
   TFLITE_FUSE_LAYOUT_PACKED_DOWN = 1,
   /* Packed weights; table as documented in StageDesc. */
-  TFLITE_FUSE_LAYOUT_PACKED = 2
+  TFLITE_FUSE_LAYOUT_PACKED = 2,
+  /* As PACKED_DOWN, of CONV, of FULLY_CONNECTED with one input pixel, and of DEPTHWISE with one input channel, with
+   * weights as int16, those of a word of four in the order 0, 2, 1, 3, and twice as large; so are the biases. */
+  TFLITE_FUSE_LAYOUT_INT16_DOWN = 3
 };
 
 /* How the block is run. */

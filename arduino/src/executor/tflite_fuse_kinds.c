@@ -53,6 +53,11 @@ const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
 const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW) KINDS_OF_SPLITS(ROW)};
 
+/* NULL in a project whose model has no weights of 16 bits: its linker leaves their kernel out. */
+#define INT16_CONV tflite_fuse_conv_int16
+
+void (*const tflite_fuse_int16_conv)(const tflite_fuse_call* call) = INT16_CONV;
+
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);
   return kind >= 0 && (size_t)kind < count ? tflite_fuse_kinds[kind] : NULL;

@@ -1,8 +1,7 @@
 /* What the fast kernels share: how their channels are scaled, and the way from sums to bytes.
  *
- * A stage of layout TFLITE_FUSE_LAYOUT_PACKED or TFLITE_FUSE_LAYOUT_PACKED_DOWN has its weights in the order its fast
- * kernel reads them (described there) and as many channel entries as there are output channels, rounded up to a
- * multiple of 2. */
+ * A stage of any layout but TFLITE_FUSE_LAYOUT_PLAIN has its weights in the order its fast kernel reads them (described
+ * there) and as many channel entries as there are output channels, rounded up to a multiple of 2. */
 #ifndef TFLITE_FUSE_PACKED_H_
 #define TFLITE_FUSE_PACKED_H_
 
@@ -72,7 +71,7 @@ TFLITE_FUSE_INLINE bool tflite_fuse_is_whole(const tflite_fuse_call* call, const
                               (uintptr_t)(columns - 1) * (uintptr_t)call->inputs[0]->channels);
 }
 
-/* Layout DOWN promises of every channel: multiplier >= 0; the table's `shift` is the number of bits to shift right
+/* Layouts DOWN promise of every channel: multiplier >= 0; the table's `shift` is the number of bits to shift right
  * after the multiplication, less one, 0...22; and the sum with its bias lies inside +-2^30, or the multiplier is 0.
  *
  * So the two roundings of tflite_fuse_multiply need one addition and one shift: a product halfway between two results
@@ -105,10 +104,9 @@ TFLITE_FUSE_INLINE int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b
 }
 #endif
 
-/* To int8. */
-TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale scale) {
-  const int32_t twice = (int32_t)((uint32_t)sum << 1);
-  const int32_t half = tflite_fuse_wrapping_add(scale.half, sum >> 31);
+/* Twice a sum to int8; `signed_as` has its sign. */
+TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_signed(int32_t twice, int32_t signed_as, tflite_fuse_scale scale) {
+  const int32_t half = tflite_fuse_wrapping_add(scale.half, signed_as >> 31);
   const int32_t top = tflite_fuse_mac_top(half, twice, scale.multiplier);
 #if TFLITE_FUSE_DSP
   return tflite_fuse_halve_to_int8(top >> scale.shift);
@@ -117,12 +115,20 @@ TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale 
 #endif
 }
 
+/* A sum to int8, and twice a sum. */
+TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_down(int32_t sum, tflite_fuse_scale scale) {
+  return tflite_fuse_scale_signed((int32_t)((uint32_t)sum << 1), sum, scale);
+}
+TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_twice_down(int32_t twice, tflite_fuse_scale scale) {
+  return tflite_fuse_scale_signed(twice, twice, scale);
+}
+
 /* From a sum with its bias to an output value of any packed layout. */
 int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel, const tflite_fuse_call* call);
 
 /* Whether tflite_fuse_scale_down does it. */
 TFLITE_FUSE_INLINE bool tflite_fuse_is_fast(const tflite_fuse_call* call) {
-  return call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
+  return tflite_fuse_is_down(call->stage);
 }
 
 /* Clamps outputs of the fast way, which are any int8, to the stage's range. */

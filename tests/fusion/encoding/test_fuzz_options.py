@@ -108,7 +108,7 @@ HUGE = 2**31 - 1
         ("stages", 0, {"kernel_width": HUGE}, "stage"),
         ("stages", 0, {"pad_top": -32768}, "stage"),
         ("stages", 0, {"activation_min": 1, "activation_max": 0}, "stage"),
-        ("stages", 0, {"weight_layout": 3}, "stage"),
+        ("stages", 0, {"weight_layout": 4}, "stage"),
         ("stages", 0, {"flags": 1}, "stage"),
         ("stages", 0, {"first_channel": 1}, "stage"),
         ("stages", 0, {"first_row": 1}, "stage"),

@@ -133,3 +133,7 @@ class WeightLayout(IntEnum):
     """
     PACKED = 2
     """Packed weights; table as documented in StageDesc."""
+    INT16_DOWN = 3
+    """As PACKED_DOWN, of CONV, of FULLY_CONNECTED with one input pixel, and of DEPTHWISE with one input channel, with
+    weights as int16, those of a word of four in the order 0, 2, 1, 3, and twice as large; so are the biases.
+    """

@@ -7,6 +7,8 @@ on the plain kernels, with the same bytes as result.
     PLAIN         weights as in ``Stage``; table: bias, multiplier, shift
     PACKED_DOWN   packed weights; the table's third number is −1 − shift; every sum is scaled down (see ``down_table``)
     PACKED        packed weights; table as in PLAIN
+    INT16_DOWN    as PACKED_DOWN with weights in 16 bits, for those whose kernel is the convolution: DSP instructions
+                  multiply them as they are
 
 Packed weights of CONV, FULLY_CONNECTED of one pixel, and DEPTHWISE of one input channel: the values of a window in
 their order, each row of taps with zeros up to a multiple of 4; [output channels / 2][values / 4][2 channels][4 values];
@@ -22,6 +24,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.enums import WeightLayout as WeightLayout
 from tflite_fuse.fusion.block.limits import (
     DEPTHWISE_PIXELS,
@@ -108,6 +111,37 @@ def _scale_down(sums: Int64Array, multiplier: Int64Array, shift: Int64Array) -> 
 def undo_down_table(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Bias, multiplier and shift behind a PACKED_DOWN table."""
     return np.stack([entries[:, 0], entries[:, 1], -1 - entries[:, 2]], axis=1).astype(np.int32)
+
+
+# ---- Weights of 16 bits ----
+
+_WORD = (0, 2, 1, 3)
+"""The order of a word's four weights: DSP instructions make pairs of a word of pixels so."""
+
+
+def to_int16(packed: Int8Array) -> npt.NDArray[np.int16]:
+    """Packed weights of 8 bits, four by four, as those of 16 bits: twice as large."""
+    return (2 * packed.reshape(-1, 4)[:, _WORD].astype(np.int16)).ravel()
+
+
+def from_int16(stored: npt.NDArray[np.int16]) -> Int8Array:
+    """Back. Raises BlockError: they are not twice some int8."""
+    halves = stored.astype(np.int16) // 2
+    if np.any(stored % 2) or np.any(halves != halves.astype(np.int8)):
+        raise BlockError("The fused block has weights of 16 bits that are not twice those of 8.")
+    return halves.astype(np.int8).reshape(-1, 4)[:, np.argsort(_WORD)].ravel()
+
+
+def double_biases(entries: Int64Array) -> Int64Array:
+    """A PACKED_DOWN table, [channel, 3], as sums with twice the weights need it."""
+    return np.asarray(entries * np.array([2, 1, 1]), np.int64)
+
+
+def halve_biases(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Back. Raises BlockError: a bias is odd."""
+    if np.any(entries[:, 0] % 2):
+        raise BlockError("The fused block has a bias that is not twice another one.")
+    return entries // np.array([2, 1, 1], np.int32)
 
 
 # ---- Weights ----

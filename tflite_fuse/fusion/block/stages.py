@@ -88,6 +88,7 @@ class Stage:
             under the window, with nothing between, and stride, padding and kernel count in those.
         depth_multiplier: DEPTHWISE only: output channel c reads input channel c // depth_multiplier.
         activation_min, activation_max: output clamp, −128…127.
+        weight_bits: 8 or 16: how weights are stored where kernels can take either; what is computed is the same.
         weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
         bias: int32 [Cout] or None.
         requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
@@ -107,6 +108,7 @@ class Stage:
     depth_multiplier: int = 1
     activation_min: int = -128
     activation_max: int = 127
+    weight_bits: int = 8
     weights: Int8Array | None = None
     bias: Int32Array | None = None
     requantization: Requantization | None = None

@@ -18,11 +18,12 @@ from tflite_fuse.fusion.schedule.schedule import Schedule
 
 COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
 """What is counted of a block. ``four``: of pixels that are computed four by four, where there are DSP instructions
-or registers for it; ``single``: of those left over beside the groups kernels compute together; ``part``: of windows
-too large to be widened at once; ``apart``: of windows that lie two pixels apart; ``slow``: outputs that are clamped
-once more; ``plain``: convolutions the packed kernels cannot do; ``dense``: FULLY_CONNECTED of several pixels;
-``other``: kinds that count no work of their own, values being those they read; ``columns``, ``rows``: pixels of
-inputs that runs look up, and rows of them; ``pulls``: runs that another stage waits for."""
+or registers for it; ``single``: of those left over beside the groups kernels compute together; ``int16``: with
+weights of 16 bits; ``part``: of windows too large to be widened at once; ``apart``: of windows that lie two pixels
+apart; ``slow``: outputs that are clamped once more; ``plain``: convolutions the packed kernels cannot do;
+``dense``: FULLY_CONNECTED of several pixels; ``other``: kinds that count no work of their own, values being those
+they read; ``columns``, ``rows``: pixels of inputs that runs look up, and rows of them; ``pulls``: runs that another
+stage waits for."""
 
 
 _FAMILIES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
@@ -144,6 +144,13 @@ class BlockMaker:
                 raise BlockError(f"no block reads {input_name(self.model, tensor)}, so it cannot be {self.mode.value}")
         model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
         return prune(model), tuple(inserted)
+
+    def plans_of(self, draft: Model) -> Iterator[BlockPlan]:
+        """The blocks of a draft."""
+        for operator in draft.main.operators:
+            plan = self._drafted.get(operator.custom_options or b"")
+            if plan is not None:
+                yield plan
 
     def finish(self, draft: Model) -> Model:
         """A draft, its operators perhaps in another order, with the bytes of its blocks.

@@ -131,6 +131,11 @@ def layout_of(kind: StageKind, stage: StageDesc, source: TensorDesc, fits_down: 
     return (WeightLayout.PACKED_DOWN if fits_down else WeightLayout.PACKED) if packs else WeightLayout.PLAIN
 
 
+def may_be_int16(kind: StageKind, layout: int, source: TensorDesc) -> bool:
+    """Whether the format leaves it to the encoder to store weights of this layout in 16 bits."""
+    return layout == WeightLayout.PACKED_DOWN and packed_by_quads(kind, source)
+
+
 def packed_by_quads(kind: StageKind, source: TensorDesc) -> bool:
     """Whether packed weights are those of the convolution kernel."""
     return kind is not StageKind.DEPTHWISE or source.channels == 1
@@ -151,6 +156,12 @@ class Places:
 
     index: Indices
     size: int
+
+
+def in_int16(places: Places) -> Places:
+    """Packed weights of 8 bits as elements of 16: the middle two of every four change places."""
+    place = places.index % 4
+    return Places(places.index - place + place % 2 * 2 + place // 2, places.size)
 
 
 def weight_places(kind: StageKind, layout: int, shape: tuple[int, int, int, int], source: TensorDesc) -> Places:

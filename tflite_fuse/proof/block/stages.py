@@ -14,7 +14,9 @@ from tflite_fuse.fusion.encoding.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.proof.block.constants import (
     Constants,
     MissingError,
+    in_int16,
     layout_of,
+    may_be_int16,
     packed_by_quads,
     weight_places,
 )
@@ -179,15 +181,22 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     if view.kind is StageKind.TRANSPOSE_CONV:
         # Which weights meet a pixel depends on where they stand, so zero points are not folded into its biases.
         table[:, 0] = meaning.bias
-    if layout != view.desc.weight_layout:
+    is_int16 = view.desc.weight_layout == WeightLayout.INT16_DOWN and may_be_int16(view.kind, layout, source)
+    if layout != view.desc.weight_layout and not is_int16:
         yield Difference("weight layout", layout, view.desc.weight_layout)
         return
     places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
-    stored = view.constants.take(view.desc.weights_offset, places.size, "weights")
-    yield from _array_differences("weight", weights, stored[places.index])
+    stored: npt.NDArray[np.generic] = view.constants.take(
+        view.desc.weights_offset, places.size * (1 + is_int16), "weights"
+    )
+    if is_int16:
+        # Weights and biases are twice those of 8 bits.
+        stored, places = stored.view("<i2"), in_int16(places)
+        down = None if down is None else down * np.array([2, 1, 1])
+    yield from _array_differences("weight", weights.astype(np.int16) * (1 + is_int16), stored[places.index])
     rest = np.ones(places.size, bool)
     rest[places.index.ravel()] = False
-    filled = np.flatnonzero(stored * rest)
+    filled = np.flatnonzero((stored != 0) & rest)
     if len(filled):
         yield Difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
     yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)

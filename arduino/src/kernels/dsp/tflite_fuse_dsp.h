@@ -11,6 +11,22 @@
 #include <stdint.h>
 #include <string.h>
 
+/* What the loops over weights of 16 bits work on: pairs of channels of two pixels or of one, finished, or a part of their
+ * windows, added to sums. All that points to what comes next moves on. */
+typedef struct {
+  const void* entry; /* of the next channel in the table */
+  int8_t* outputs[2];
+  int32_t zero_point_half;
+  const uint32_t* wide;
+  uint32_t start;
+  const uint32_t* wide_end;
+  const void* entry_end;
+  const int8_t* weights;
+  int32_t* sums;
+  const int32_t* sums_end;
+  uint32_t skip; /* bytes of weights behind a part of a window, until that of the next two channels */
+} tflite_fuse_int16_run;
+
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION

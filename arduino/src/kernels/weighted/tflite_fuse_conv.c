@@ -45,8 +45,8 @@ static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
 }
 
 void tflite_fuse_conv(const tflite_fuse_call* call) {
-  if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN) {
-    tflite_fuse_conv_packed(call);
+  if (is_packed(call->stage)) {
+    (tflite_fuse_is_int16(call->stage) ? tflite_fuse_int16_conv : tflite_fuse_conv_packed)(call);
     return;
   }
   for (int32_t i = 0; i < call->count; ++i) {

@@ -12,6 +12,11 @@
 
 #if !TFLITE_FUSE_MVE
 
+/* This file is compiled once more, with other inner loops, by tflite_fuse_conv_int16_dsp.c. */
+#if !defined(TFLITE_FUSE_WEIGHT_BYTES)
+#define TFLITE_FUSE_WEIGHT_BYTES 1
+#endif
+
 /* Words of windows that are widened whole: what any core has room for, or, where that takes the stack no further than
  * others' kernels, so much that four pixels of 128 values go together. Parts are made of less. */
 enum { WHOLE_WORDS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 256 : TFLITE_FUSE_MAX_PATCH_VALUES };
@@ -116,7 +121,7 @@ static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const u
   } else {
     tflite_fuse_conv_part_single(j, space->part.sums, channels);
   }
-  return weights + 2 * values;
+  return weights + 2 * values * TFLITE_FUSE_WEIGHT_BYTES;
 }
 
 /* Sums start with the biases of their channels, which are rounded up to pairs. */
@@ -162,7 +167,7 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
     const int32_t some = tflite_fuse_min(at_once, channels - first);
     j->channel = table + first;
     start_sums(space->part.sums, j->channel, some, pixels);
-    sum_parts(j, space, window, pixels, weights + first * j->values, some);
+    sum_parts(j, space, window, pixels, weights + first * j->values * TFLITE_FUSE_WEIGHT_BYTES, some);
     tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
   }
 }

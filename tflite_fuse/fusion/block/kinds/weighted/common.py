@@ -17,10 +17,14 @@ from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, windo
 from tflite_fuse.fusion.block.packing import (
     WeightLayout,
     can_pack,
+    double_biases,
     down_table,
+    from_int16,
+    halve_biases,
     pack_weights,
     packed_size,
     packs_as_conv,
+    to_int16,
     undo_down_table,
     unpack_weights,
 )
@@ -68,10 +72,14 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     if not can_pack(stage, source, STACK_POINTERS):
         return Tables(WeightLayout.PLAIN, required(stage.weights, stage, "weights").tobytes(), int32_bytes(entries))
     down = down_table(stage, bias)
-    entries = entries if down is None else down
+    entries, weights = entries if down is None else down, pack_weights(stage, source).tobytes()
+    layout = WeightLayout.PACKED if down is None else WeightLayout.PACKED_DOWN
+    if down is not None and stage.weight_bits == 16 and packs_as_conv(stage.kind, source):
+        layout, entries = WeightLayout.INT16_DOWN, double_biases(down)
+        weights = to_int16(np.frombuffer(weights, np.int8)).astype("<i2").tobytes()
     return Tables(
-        WeightLayout.PACKED if down is None else WeightLayout.PACKED_DOWN,
-        pack_weights(stage, source).tobytes(),
+        layout,
+        weights,
         int32_bytes(np.pad(entries, ((0, len(entries) % 2), (0, 0)))),
         looks_outside=not packs_as_conv(stage.kind, source),
     )
@@ -82,12 +90,18 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
     source, channels = tensors[stage.inputs[0]], tensors[stage.output].channels
     if min(shape) < 1:
         raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+    size, entries = packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
     if stored.layout is WeightLayout.PLAIN:
         weights = stored.weights(math.prod(shape)).reshape(shape)
+    elif stored.layout is WeightLayout.INT16_DOWN:
+        if not packs_as_conv(stage.kind, source):
+            raise BlockError(f"A {stage.kind.name} stage of the fused block has weights of 16 bits.")
+        packed = from_int16(stored.weights(2 * size).view("<i2"))
+        weights, entries = unpack_weights(packed, stage.kind, shape, source), halve_biases(entries)
+        stage = replace(stage, weight_bits=16)
     else:
-        weights = unpack_weights(stored.weights(packed_size(stage.kind, shape, source)), stage.kind, shape, source)
-    entries = stored.table(3 * channels).reshape(-1, 3)
-    if stored.layout is WeightLayout.PACKED_DOWN:
+        weights = unpack_weights(stored.weights(size), stage.kind, shape, source)
+    if stored.layout in (WeightLayout.PACKED_DOWN, WeightLayout.INT16_DOWN):
         entries = undo_down_table(entries)
     stage = replace(stage, weights=weights, requantization=Requantization(entries[:, 1].copy(), entries[:, 2].copy()))
     bias = entries[:, 0].astype(np.int64) - folded_bias(stage, source)

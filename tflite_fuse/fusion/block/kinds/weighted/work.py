@@ -20,6 +20,7 @@ CONV_COUNTS = (
     *(f"conv {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
     *(f"conv {what}" for what in ("four macs", "four outputs")),
     *(f"conv {what}" for what in ("groups", "values", "taps", "quads")),
+    *(f"int16 {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
     "slow outputs",
 )
 DEPTHWISE_COUNTS = (
@@ -59,9 +60,13 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         taps = pixels_of(runs) * prod(stage.kernel_size)
         return {"plain macs": pixels_of(runs) * macs, "plain outputs": outputs, "plain taps": taps}
     as_conv, is_helium = packs_as_conv(stage.kind, source), kernels is Kernels.HELIUM
+    if as_conv and stage.weight_bits == 16 and kernels is not Kernels.DSP:
+        return _int16_alone(stage, source, output, runs)
     if is_helium:
         return (_helium_conv if as_conv else _helium_depthwise)(stage, source, output, runs)
     found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs)
+    if as_conv and stage.weight_bits == 16:
+        found = _in_int16(found)
     if (stage.activation_min, stage.activation_max) != (-128, 127):
         found["slow outputs"] = pixels_of(runs) * output.channels
     return found
@@ -116,6 +121,27 @@ def _conv_groups(
         "conv part outputs": 0 if values <= room else pixels * channels * ceil(5 * values / (4 * room)),
     }
     return Counter({name: groups * count for name, count in found.items()})
+
+
+def _in_int16(found: Counter[str]) -> Counter[str]:
+    """The same with weights of 16 bits, which make no difference between two pixels and four."""
+    renamed = Counter[str]()
+    for name, count in found.items():
+        own = name.replace("conv four", "int16").replace("conv", "int16")
+        renamed[own if own in CONV_COUNTS else name] += count
+    return renamed
+
+
+def _int16_alone(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
+    """Pixel by pixel, two channels at a time, where there are no DSP instructions."""
+    pixels, channels = pixels_of(runs), output.channels
+    values, copied = _values(stage, source), source.channels % 4 != 0
+    found = {"macs": values * _up(channels, 2), "outputs": channels}
+    counted = Counter({f"int16 {name}": pixels * count for name, count in found.items()})
+    rows, columns = _window(stage)
+    pieces = 1 if copied else rows * columns
+    counted["conv values"], counted["conv taps"] = copied * pixels * values, pixels * pieces * ceil(channels / 2)
+    return counted
 
 
 def _window(stage: Stage) -> tuple[int, int]:

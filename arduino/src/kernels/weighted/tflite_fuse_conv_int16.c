@@ -1,0 +1,86 @@
+/* The convolution with weights of 16 bits where there are no DSP instructions for it: the same bytes, slower than with
+ * weights of 8 bits. Weights: [output channels / 2][values of a window / 4][2 channels][4 values: 0, 2, 1, 3], twice as
+ * large as they are, the values of a window as in tflite_fuse_conv_packed.c. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
+#include "../mve/tflite_fuse_mve.h"
+
+#if !TFLITE_FUSE_DSP || TFLITE_FUSE_MVE
+
+typedef struct {
+  int32_t a, b; /* twice the sums of two channels */
+  const int16_t* weights;
+} two_sums;
+
+/* Adds the products of `count` values, a multiple of 4. */
+static void add_values(two_sums* sums, const int8_t* values, int32_t count) {
+  const int16_t* w = sums->weights;
+  int32_t a = sums->a, b = sums->b;
+  for (const int8_t* end = values + count; values != end; values += 4, w += 8) {
+    a = tflite_fuse_mac(tflite_fuse_mac(a, values[0], w[0]), values[2], w[1]);
+    a = tflite_fuse_mac(tflite_fuse_mac(a, values[1], w[2]), values[3], w[3]);
+    b = tflite_fuse_mac(tflite_fuse_mac(b, values[0], w[4]), values[2], w[5]);
+    b = tflite_fuse_mac(tflite_fuse_mac(b, values[1], w[6]), values[3], w[7]);
+  }
+  sums->a = a, sums->b = b, sums->weights = w;
+}
+
+/* The values of a window whose taps are no whole words, rows with zeros up to those; returns how many. */
+static int32_t copy_window(const tflite_fuse_call* call, const int8_t* const* window, int8_t* to) {
+  const tflite_fuse_stage* stage = call->stage;
+  const int32_t depth = call->inputs[0]->channels;
+  const int8_t* const first = to;
+  for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, to += depth) {
+      memcpy(to, window[kx * stage->dilation_width], (size_t)depth);
+    }
+    for (; (to - first) % 4 != 0; ++to) {
+      *to = 0;
+    }
+  }
+  return (int32_t)(to - first);
+}
+
+static void add_taps(two_sums* sums, const tflite_fuse_call* call, const int8_t* const* window) {
+  const tflite_fuse_stage* stage = call->stage;
+  for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx) {
+      add_values(sums, window[kx * stage->dilation_width], call->inputs[0]->channels);
+    }
+  }
+}
+
+static int8_t finish(int32_t twice, const tflite_fuse_channel* entry, const tflite_fuse_call* call) {
+  const tflite_fuse_stage* stage = call->stage;
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, 2 * call->output->zero_point + 1);
+  return tflite_fuse_clamp(tflite_fuse_scale_twice_down(twice, scale), stage->activation_min, stage->activation_max);
+}
+
+static void compute_pixel(const tflite_fuse_call* call, int32_t index) {
+  const int8_t* const* window = call->windows[0] + index * call->stage->stride_width;
+  const tflite_fuse_channel *entry = call->table, *const end = entry + call->output->channels;
+  const bool is_copied = call->inputs[0]->channels % 4 != 0;
+  int8_t* output = call->outputs[index];
+  int8_t copy[TFLITE_FUSE_MAX_PATCH_VALUES];
+  const int32_t copied = is_copied ? copy_window(call, window, copy) : 0;
+  two_sums sums = {0, 0, (const int16_t*)(const void*)call->weights};
+  for (; entry < end; entry += 2) {
+    sums.a = entry[0].bias, sums.b = entry[1].bias;
+    if (is_copied) {
+      add_values(&sums, copy, copied);
+    } else {
+      add_taps(&sums, call, window);
+    }
+    *output++ = finish(sums.a, &entry[0], call);
+    if (entry + 1 < end) {
+      *output++ = finish(sums.b, &entry[1], call);
+    }
+  }
+}
+
+void tflite_fuse_conv_int16(const tflite_fuse_call* call) {
+  for (int32_t i = 0; i < call->count; ++i) {
+    compute_pixel(call, i);
+  }
+}
+
+#endif
