@@ -134,9 +134,12 @@ class _Seen:
         return value
 
     def constant(self, position: int, what: str) -> list[int]:
-        tensor = self.inputs[position] if position < len(self.inputs) else -1
-        values: list[int] = read_constant(self.model, tensor, TensorType.INT32, what).ravel().tolist()
+        values: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, what).ravel().tolist()
         return values
+
+    def operand(self, position: int) -> int:
+        """Tensor of an input, −1 where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else -1
 
     def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
         """Steps of every output along an axis. Raises BlockError: its shape is another one."""
@@ -175,7 +178,10 @@ def _sliding(seen: _Seen) -> Look:
     if seen.name.endswith("POOL_2D"):
         taps = {axis: seen.option(f"filter_{'height' if axis == 1 else 'width'}") for axis in (1, 2)}
     else:
-        taps = {axis: seen.dims(seen.inputs[1])[axis] for axis in (1, 2)}
+        weights = read_constant(seen.model, seen.operand(1), TensorType.INT8, "weights")
+        if weights.ndim != 4:
+            raise BlockError(f"its weights have {weights.ndim} dimensions, not 4")
+        taps = {axis: weights.shape[axis] for axis in (1, 2)}
     stride, apart = seen.option(f"stride_{sign}"), seen.option(f"dilation_{sign}_factor", 1)
     steps = seen.dims(seen.output)[time.axis]
     pads = seen.option("padding") == SAME

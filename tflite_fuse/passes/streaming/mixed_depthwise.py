@@ -19,6 +19,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation, read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
+from tflite_fuse.fusion.block.operators.view import OperatorView
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
@@ -112,6 +113,8 @@ def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
         if (joined.scale, joined.zero_point) != (output.scale, output.zero_point):
             return ()
         parts.append(_part(moves, writer[tensor]))
+    if not parts:
+        return ()
     first = parts[0]
     ends = np.cumsum([0, *(part.weights.shape[2] for part in parts)]).tolist()
     alike = all(_alike(part, first) and part.channel == at for part, at in zip(parts, ends, strict=False))
@@ -134,12 +137,12 @@ def _alike(part: _Part, other: _Part) -> bool:
 
 def _part(moves: Moves, operator: Operator) -> _Part:
     """Raises BlockError: it is no plain depthwise convolution of neighbouring rows and channels."""
-    model, inputs, options = moves.model, operator.inputs or (), get_options(operator)
-    source = read_activation(model, inputs[0])
-    window_index, indices = moves.origin(source.index)
+    model, options = moves.model, get_options(operator)
+    view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], options)
+    window_index, indices = moves.origin(view.read().index)
     window = read_activation(model, window_index)
-    weights, scales = read_filter(model, inputs[1], 3, 4)
-    bias = read_bias(model, inputs[2] if len(inputs) > 2 else -1, weights.shape[3])
+    weights, scales = read_filter(model, view.operand(1), 3, 4)
+    bias = read_bias(model, view.operand(2), weights.shape[3])
     if options.get("padding") != VALID or options.get("depth_multiplier") != 1 or len(window.dims) != 4:
         raise BlockError("it pads")
     height, width, channels = window.shape

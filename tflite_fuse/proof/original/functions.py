@@ -75,8 +75,9 @@ def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
 
 def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
     """What a step makes of operands known for all 256 values, and of constants that hold one value everywhere."""
-    tensors = step.inputs[: _READ.get(step.name, 1)]
-    if not known or _shapes_differ(original, step, tensors, known):
+    wanted = _READ.get(step.name, 1)
+    tensors = step.inputs[:wanted]
+    if not known or len(tensors) < wanted or _shapes_differ(original, step, tensors, known):
         return None
     if is_real(original, step):
         return real_answers(original, step, [known.get(t) if t in known else t for t in tensors])
