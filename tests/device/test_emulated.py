@@ -19,8 +19,8 @@ from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES
 from tflite_fuse.zoo import networks
 
-THUMB_LIMIT = 34 * 1024
-"""Bytes of flash the whole library may take on a Cortex-M, constants included."""
+THUMB_LIMIT = 37 * 1024
+"""Bytes of flash the whole library may take on a Cortex-M, constants included; 3.3 KiB of it are for 16-bit weights."""
 
 targets = pytest.mark.parametrize(
     "target",
@@ -104,7 +104,9 @@ def test_every_other_kind_takes_at_most_one_kibibyte_and_is_left_out_where_it_is
         pytest.skip(f"{', '.join(target.missing())} not installed")
     least = linked_size(target, tmp_path, "-O2", [StageKind.CONV])
     for kind in [kind for kind in StageKind if kind > StageKind.SOURCE and kind not in OF_SUMS]:
-        assert 0 < linked_size(target, tmp_path, "-O2", [StageKind.CONV, kind]) - least <= 1024, kind.name
+        # The table of kinds is as long as the largest number in it: 4 bytes a number are not of this kind.
+        table = 4 * (kind - StageKind.CONV)
+        assert 0 < linked_size(target, tmp_path, "-O2", [StageKind.CONV, kind]) - least - table <= 1024, kind.name
 
 
 @pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4", "cortex-m55"])

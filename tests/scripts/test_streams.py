@@ -30,7 +30,7 @@ def test_a_model_is_driven_and_its_rings_are_its_variables(tmp_path: Path, monke
 
 
 def test_a_ring_that_holds_something_else_is_seen() -> None:
-    ring = Ring(output=1, offset=0, slots=3, slot_bytes=2, history=2)
+    ring = Ring(output=1, offset=0, slots=3, slot_bytes=2, history=2, follows=False)
     state = (3).to_bytes(4, "little") + b"aabbcc"  # the oldest one is the third
     assert ring.in_time_order([b"", state]) == b"ccaa"
     assert not variables.differ([b"x", b"ddccaa"], [b"x", state], 1, [1], [ring])

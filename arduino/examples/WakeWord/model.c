@@ -94,8 +94,8 @@ static const tflite_fuse_place inputs_1[1] = {{0, 48}};
 static const tflite_fuse_place outputs_1[1] = {{0, 1}};
 
 static const tflite_fuse_step steps[MODEL_STEPS] = {
-    {options_0, constants_0, 364, 16, inputs_0, outputs_0, 1, 1, {48, 24}, {96, 52}},
-    {options_1, constants_1, 604, 512, inputs_1, outputs_1, 1, 1, {48, 40}, {160, 136}},
+    {options_0, constants_0, 364, 16, inputs_0, outputs_0, 1, 1, {48, 24}, {96, 56}},
+    {options_1, constants_1, 604, 512, inputs_1, outputs_1, 1, 1, {48, 40}, {160, 140}},
 };
 
 const tflite_fuse_model model = {steps, MODEL_STEPS, MODEL_ARENA_BYTES};

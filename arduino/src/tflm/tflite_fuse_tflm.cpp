@@ -39,6 +39,8 @@ const char kNotServed[] =
     "the block reads memory outside the arena, and none of that size was given with SetMicroExternalContext or "
     "tflite_fuse_set_outside";
 
+const char kWrongCount[] = "the constants or the scratch tensor is missing, or there are too many tensors";
+
 // ---- What differs between generations of TFLM ----
 
 void* AllocatePersistent(TfLiteContext* context, size_t bytes) {
@@ -172,7 +174,7 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   }
   if (node->inputs->size < 1 || node->outputs->size < 1 || node->inputs->size > TFLITE_FUSE_MAX_OPERANDS + 3 ||
       node->outputs->size > TFLITE_FUSE_MAX_OPERANDS + 1) {
-    return Refuse(context, "the constants or the scratch tensor is missing, or there are too many tensors");
+    return Refuse(context, kWrongCount);
   }
   const TfLiteEvalTensor* constants = InputAt(context, node, node->inputs->size - 1);
   const int32_t constant_bytes = Int8Bytes(constants);
@@ -191,6 +193,9 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
   const int own = OwnInputs(block, node);
+  if (node->inputs->size - own > TFLITE_FUSE_MAX_OPERANDS) {  // Invoke gathers them on the stack
+    return Refuse(context, kWrongCount);
+  }
   const int32_t more = own == 3 ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
   if (own >= 2 && (node->inputs->size < 2 || !IsState(InputAt(context, node, node->inputs->size - 2),
                                                       tflite_fuse_state_bytes(block) + more))) {

@@ -41,7 +41,7 @@ static number unpack(uint32_t bits) {
   return n;
 }
 
-/* mantissa * 2^exponent as float32. The lowest bit may stand for any rest, if there are 26 bits or more. */
+/* mantissa * 2^exponent as float32, of 63 bits at most. The lowest bit may stand for any rest, if there are 26 or more. */
 static uint32_t pack(uint32_t sign, uint64_t mantissa, int32_t exponent) {
   int32_t length = 0;
   for (uint64_t left = mantissa; left != 0; left >>= 1) {
@@ -55,7 +55,7 @@ static uint32_t pack(uint32_t sign, uint64_t mantissa, int32_t exponent) {
   }
   if (shift > 0) {
     const uint64_t unit = UINT64_C(1) << (shift - 1), rest = (mantissa & (unit | (unit - 1)));
-    mantissa = shift < 64 ? mantissa >> shift : 0;
+    mantissa >>= shift;
     mantissa += rest > unit || (rest == unit && (mantissa & 1) != 0);
   } else {
     mantissa <<= -shift;

@@ -1,5 +1,7 @@
 /* Long short-term memory: pixels are steps in time, computed in their order, and each is told what the one before left. */
-#include "../../executor/tflite_fuse_small.h"
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os") /* smaller here than tflite_fuse_small.h */
+#endif
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
@@ -19,7 +21,7 @@ typedef struct {
 } lstm_table; /* and behind it int32 biases[GATES][2][channels] */
 
 static int32_t to_int16(int32_t value) {
-  return value == (int16_t)value ? value : INT16_MAX ^ (value >> 31);
+  return tflite_fuse_max(tflite_fuse_min(value, INT16_MAX), INT16_MIN);
 }
 
 static int32_t multiplied(int32_t value, const scale* by) {
@@ -98,7 +100,7 @@ static void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
   int8_t* now = (int8_t*)(mark + 1);
   const size_t half = (size_t)memory->channels / 2;
   if (is_done) {
-    *mark = *mark == 1 ? 2 : 1; /* another number, for those that follow */
+    *mark = 1 + (*mark & 1); /* another number, for those that follow */
     memcpy(now + half, now, half);
   } else {
     memcpy(now, now + half, half);
