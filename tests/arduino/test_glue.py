@@ -73,7 +73,11 @@ def test_registration_takes_the_type_the_resolver_asks_for(tmp_path: Path) -> No
 def random_scenario(seed: int, first_number: int = 0) -> tuple[Scenario, Block, Operands]:
     """``first_number``: what the block reads from outside is numbered from there on; other blocks read the rest."""
     rng = Random(seed)
-    block = random_block(rng, largest=9)
+    return scenario_of(random_block(rng, largest=9), rng, first_number)
+
+
+def scenario_of(block: Block, rng: Random, first_number: int = 0) -> tuple[Scenario, Block, Operands]:
+    """The operator of a block, in random configuration and with random inputs."""
     numbers = {t: first_number + n for group in outside_tensors(block) for n, t in enumerate(group)}
     encoded = encode(block, plan(block, random_config(rng, block)), numbers)
     operands = random_operands(rng, block)

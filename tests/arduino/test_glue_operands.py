@@ -1,0 +1,35 @@
+"""How many operands the glue takes: as many as it has room for while a block runs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.arduino.fake_runtime import GENERATIONS, play
+from tests.arduino.test_glue import expected_outputs, scenario_of
+from tflite_fuse.fusion.block.stages import Block
+from tflite_fuse.fusion.lower.extract import extract
+from tflite_fuse.zoo import ModelBuilder
+
+NEWEST = max(GENERATIONS)
+
+
+def sum_of(count: int) -> Block:
+    """Of so many inputs."""
+    b = ModelBuilder(seed=1, calibration=2)
+    total, *others = (b.input((1, 2, 3, 4)) for _ in range(count))
+    for other in others:
+        total = b.add(total, other)
+    return extract(b.build(), range(count - 1)).block
+
+
+@pytest.mark.parametrize(("count", "fits"), [(16, True), (17, False), (18, False)])
+def test_blocks_have_as_many_inputs_as_invoke_gathers(count: int, fits: bool) -> None:
+    scenario, block, operands = scenario_of(sum_of(count), Random(count))
+    outcome = play(NEWEST, scenario)
+    assert outcome.prepare == (not fits)
+    if fits:
+        assert outcome.outputs == expected_outputs(block, operands)
+    else:
+        assert "there are too many tensors" in outcome.log[0]
