@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tflite_fuse
 from tests.fusion import raw_elementwise
 from tests.fusion import raw_models as raw
 from tests.fusion.drawing.recurrent import lstms
@@ -146,3 +147,12 @@ def test_operands_that_do_not_fit_the_options_are_named() -> None:
     damaged = replace(operator, inputs=(inputs[0], *inputs))
     with pytest.raises(ModelError, match=r"TFLITE_FUSE_0 has 2 inputs and 1 outputs .* 1 and 1"):
         block_overlaps(replace_operators(model, [damaged, *model.main.operators[1:]]))
+
+
+def test_two_blocks_that_read_one_source_are_refused() -> None:
+    result = tflite_fuse.rewrite(serialize_model(network()), input_mode="streamed", verify=False)
+    model = load_model(result.model)
+    (reader, *others) = model.main.operators
+    assert blocks_in(model)[0].outside
+    with pytest.raises(ModelError, match="TFLITE_FUSE_0 and TFLITE_FUSE_1 both read source 0"):
+        blocks_in(replace_operators(model, [reader, reader, *others]))

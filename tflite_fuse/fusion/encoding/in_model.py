@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.encoding.decode import decode
 from tflite_fuse.fusion.schedule.schedule import Schedule
@@ -66,10 +65,11 @@ def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, Block
         known: blocks that need not be decoded; those that are decoded are added.
 
     Raises:
-        ModelError: a block is damaged; names the operator.
+        ModelError: a block is damaged, or two read one source; names the operators.
     """
     known = {} if known is None else known
-    found = {}
+    found = dict[int, BlockPlan]()
+    readers = dict[int, int]()
     for index, operator in enumerate(model.main.operators):
         if operator_name(model, operator) != FUSED_OPERATOR:
             continue
@@ -83,7 +83,16 @@ def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, Block
                 raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
             known[carried] = BlockPlan(decoded.block, decoded.config, decoded.outside)
         found[index] = known[carried]
+        for number in _sources(found[index]):
+            if (first := readers.setdefault(number, index)) != index:
+                both = f"{operator_label(model, first)} and {operator_label(model, index)}"
+                raise ModelError(f"{both} both read source {number}, which hands out its picture once.")
     return found
+
+
+def _sources(plan: BlockPlan) -> list[int]:
+    """Numbers of the sources a block reads its pixels from."""
+    return [number for index, number in plan.outside.items() if index in plan.block.sourced]
 
 
 def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, tuple[InputMode, int]]:
@@ -94,9 +103,9 @@ def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, t
     """
     found: dict[int, tuple[InputMode, int]] = {}
     for plan in blocks_in(model, known).values():
-        sourced = {stage.output for stage in plan.block.stages if stage.kind is StageKind.SOURCE}
+        sources = _sources(plan)
         for index, number in plan.outside.items():
-            mode = InputMode.STREAMED if index in sourced else InputMode.EXTERNAL
+            mode = InputMode.STREAMED if number in sources else InputMode.EXTERNAL
             found[number] = mode, plan.block.tensors[index].nbytes
     return found
 
