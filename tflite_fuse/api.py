@@ -77,7 +77,11 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     data, model = _read(source, name)
     if name is None:
         name = "model" if isinstance(source, bytes) else str(Path(source))
-    known = KnownBlocks()
+    return look(model, data, name, {})
+
+
+def look(model: Model, data: bytes, name: str, known: KnownBlocks) -> Inspection:
+    """As ``inspect``, of a model that is loaded. Args: known: its blocks as far as they need not be decoded."""
     rows, notes = memory_table(model, known)
     found = figures(model, data, arena_in_file(model, data, known), known)
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""

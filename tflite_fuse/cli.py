@@ -6,6 +6,7 @@ of this package; 130 interrupted. Names out of a model or a path are shown with 
 
 from __future__ import annotations
 
+import gc
 import io
 import signal
 import sys
@@ -22,6 +23,10 @@ from tflite_fuse.console import log_file
 ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
 COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster.app"}
 """Where the function, or the ``typer.Typer``, of a command's name is."""
+
+SELDOM = 50_000
+"""Objects between two looks for cycles: models have none and live to the end, so that the interpreter's own 700 cost a
+twentieth of a command's time."""
 
 
 class Commands(TyperGroup):
@@ -83,6 +88,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    gc.set_threshold(SELDOM)
     app()
 
 

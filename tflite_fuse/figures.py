@@ -150,7 +150,8 @@ def expected_instructions(model: Model, target: Target, known: KnownBlocks | Non
         ModelError: an arena tensor has a dynamic shape, or a block is damaged.
     """
     bare = remove_plan(model)
-    blocks, layers = blocks_in(bare, known), in_instructions(graph_from_model(bare), target, LONGEST).layers
+    blocks = blocks_in(bare, known)
+    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare, known)), target, LONGEST).layers
     alone = sum(layer.work for index, layer in enumerate(layers) if index not in blocks)
     return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)
 

@@ -36,12 +36,12 @@ def report(
     require_writable(output)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
-        showable(before, str(model))
         notes: tuple[str, ...] = ()
         advice: tuple[str, ...] = ()
         if rewritten is not None:
             after, name = read_source(rewritten), str(rewritten)
         else:
+            showable(before, str(model))
             result = tflite_fuse.rewrite(before, verify=False, target=core, advise=True)
             after, name, notes, advice = result.model, str(model), result.report.notes, result.report.advice
         content = page_content(before, after, (str(model), name), notes, advice, core, inputs, progress)

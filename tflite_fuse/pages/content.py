@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,14 +12,14 @@ from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.figures import expected_instructions
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, blocks_in
 from tflite_fuse.fusion.instructions.targets import Target, prediction_error
 from tflite_fuse.fusion.lower.outside import lowerings_for
 from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -28,7 +29,7 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
-from tflite_fuse.passes.fusing.narrow_front import narrow_front
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_least
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.passes.pipeline import prepared
@@ -46,9 +47,7 @@ MOST_SHOWN = 2000
 """Operators of a model that a page is made of."""
 
 MOST_SEARCHED = 500
-MOST_IN_SCHEMES = 150
-"""Operators of a model whose trades are searched for a page, by this package's search and in published schemes: beyond
-that a page takes longer than its reader likes to wait."""
+"""Operators of a model whose trades are searched for a page: its reader likes to wait for no more."""
 
 _SHOWN = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
 
@@ -95,14 +94,18 @@ def page_content(
     """
     core = read_options(target=target).target
     first, second = showable(before, names[0]), showable(after, names[1])
+    known: KnownBlocks = {}
     with ThreadPoolExecutor(2) as pool:  # both wait for a runtime to start
-        looks = [pool.submit(api.inspect, data, name=name) for data, name in zip((before, after), names, strict=True)]
-        maps = arena_map(first), arena_map(second)
+        looks = [
+            pool.submit(api.look, model, data, name, known)
+            for model, data, name in zip((first, second), (before, after), names, strict=True)
+        ]
+        maps = arena_map(first, known), arena_map(second, known)
         certificate = validate(first, second)
         front, schemes = _front(first)
         told = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
-    figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
+    figures = [_figures(model, each, core, known) for model, each in zip((first, second), told, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
     fault = None if compared is None else compared.fault
     document = {
@@ -116,7 +119,7 @@ def page_content(
         "prediction_error": asdict(prediction_error(core)),
         "boards": _boards(figures[0], figures[1]),
         "front": front,
-        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
+        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second, known).items()],
         "held": _held(told[1]),
         "schemes": schemes,
         "advice": list(map(printable, advice)),
@@ -135,11 +138,11 @@ def showable(data: bytes, name: str) -> Model:
     return model
 
 
-def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
+def _figures(model: Model, inspection: Inspection, core: Target, known: KnownBlocks) -> dict[str, Any]:
     told = {name: getattr(inspection.figures, name) for name in _SHOWN}
     bottleneck = inspection.bottleneck
     return told | {
-        "instructions": expected_instructions(model, core),
+        "instructions": expected_instructions(model, core, known),
         "state_bytes": predict_tail(model).variables,
         "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
     }
@@ -182,24 +185,28 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What a quick search expects of a model: its trades, RAM ascending, and what each published scheme comes to at its
     least RAM, where it makes a block. Empty where there is too much to search, or nothing."""
-    operators = len(model.main.operators)
-    if operators > MOST_SEARCHED:
+    if len(model.main.operators) > MOST_SEARCHED:
         return [], []
     bare = prepared(remove_plan(model))
     graph = graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT))
-    published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO and operators <= MOST_IN_SCHEMES]
-    found = ((scheme.value, _points(graph, scheme)) for scheme in published)
-    schemes = [{"scheme": name, **points[0]} for name, points in found if points and points[0]["blocks"]]
-    return _points(graph, Scheme.AUTO), schemes
+    published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
+    least = narrow_least(graph, list(map(_searched, published)))
+    schemes = [
+        {"scheme": scheme.value} | _told(point)
+        for scheme, point in zip(published, least, strict=True)
+        if point is not None and point.blocks
+    ]
+    with suppress(LimitError):
+        return list(map(_told, narrow_front(graph, _searched(Scheme.AUTO)))), schemes
+    return [], schemes
 
 
-def _points(graph: LayerGraph, scheme: Scheme) -> list[dict[str, Any]]:
-    """Estimates of what trades a scheme has, RAM ascending; empty where nothing can be searched."""
-    try:
-        points = narrow_front(graph, read_options(goal=Goal(least_ram=True), scheme=scheme.value).search())
-    except LimitError:
-        return []
-    return [{"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks} for point in points]
+def _searched(scheme: Scheme) -> SearchOptions:
+    return read_options(goal=Goal(least_ram=True), scheme=scheme.value).search()
+
+
+def _told(point: NarrowPoint) -> dict[str, Any]:
+    return {"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks}
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:

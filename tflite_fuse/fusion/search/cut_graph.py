@@ -17,7 +17,6 @@ import numpy as np
 
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.estimate.block_costs import block_costs
 from tflite_fuse.fusion.estimate.growing_block import BlockCosts, Pricing
 from tflite_fuse.fusion.estimate.least_work import work_limit
 from tflite_fuse.fusion.search.edges import CutGraph, Edge, Offers, least_ram
@@ -169,7 +168,7 @@ class _Edges:
         if whole:
             sizes, pricing = whole_tile, replace(pricing, limit=None)
         rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
-        for costs in block_costs(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
+        for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
             if len(options := _block_options(costs, self.residency, paired, most_work(len(self.graph.layers)))):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
                 yield Edge(costs.first, last + 1, options, True, tail)

@@ -89,7 +89,7 @@ class _Labels:
     option: IntArray
 
 
-def search_paths(cuts: CutGraph, most_work: int | None = None) -> tuple[Path, ...]:
+def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None) -> tuple[Path, ...]:
     """All paths that no other beats in RAM and multiply-accumulates.
 
     RAM is peak + tail; paths come in its order.
@@ -97,6 +97,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None) -> tuple[Path, ..
     Args:
         cuts: the edges.
         most_work: multiply-accumulates beyond which paths are left out, but for those of the fewest; None for no limit.
+        most_ram: bytes beyond which paths are left out; None for no limit.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
@@ -105,8 +106,12 @@ def search_paths(cuts: CutGraph, most_work: int | None = None) -> tuple[Path, ..
     )
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
-    cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
-    labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
+    if most_ram is None:
+        cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
+        ceiling = int((cheapest.peak + cheapest.tail).min())
+    else:
+        ceiling = most_ram - cuts.tail
+    labels = _labels(edges, replace(bounds, ceiling=ceiling))
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):

@@ -16,7 +16,7 @@ over spent input, strips in bands share memory with it as strips from top to bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,12 +24,16 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.axes import strip_sizes
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor, StageKind
-from tflite_fuse.fusion.estimate.growing_block import TileSizes
+from tflite_fuse.fusion.estimate.block_costs import block_costs
+from tflite_fuse.fusion.estimate.growing_block import BlockCosts, Pricing, TileSizes
 
 Range = tuple[int, int]
 """First and last layer of a block."""
 
 Sizes = tuple[Sequence[int], Sequence[int]]
+
+Prices = Callable[[LayerGraph, int, TileSizes, Pricing, Collection[int]], Iterator[BlockCosts]]
+"""What blocks cost, as ``block_costs`` tells it."""
 
 
 class Scheme(str, Enum):
@@ -57,12 +61,14 @@ class Restriction:
         tile_sizes: from the driven tensor to tile heights and widths.
         allows: whether the layers first … last may be one block.
         paired: the n-th height goes with the n-th width only; else every pair is a configuration.
+        prices: who prices its blocks.
     """
 
     scheme: Scheme
     tile_sizes: TileSizes
     allows: Callable[[int, int], bool]
     paired: bool = False
+    prices: Prices = block_costs
 
 
 def refuse_contradictions(

@@ -6,14 +6,18 @@ places too. What this front has, the full one has; it may lack points.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.search.cut_graph import cut_graph
+from tflite_fuse.fusion.search.cut_graph import cut_graph, longest_block
+from tflite_fuse.fusion.search.edges import least_ram
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
 from tflite_fuse.fusion.search.residency import Residency
-from tflite_fuse.fusion.search.schemes import Scheme, head_of, restriction
+from tflite_fuse.fusion.search.schemes import Restriction, Scheme, head_of, restriction
+from tflite_fuse.fusion.search.shared_prices import sharing_prices
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
 """Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
@@ -52,14 +56,39 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
         LimitError: no block of the scheme can read an input that is to leave the arena.
         BudgetError: there are more operators, or more work, than is searched.
     """
-    rules = replace(options, every_block=False, chunks=(min(options.chunks),), target=None)
+    rules = _rules(options)
     if options.most_compute is not None:
         rules = replace(rules, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    allowed = restriction(graph, rules.scheme, rules.tiles, rules.tile_size, rules.strips)
-    if rules.scheme is not Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
-        cuts, fits = narrow_cuts(graph, rules.alignment) | {head_of(graph)}, allowed.allows
-        allowed = replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
-    return tuple(map(_point, search_paths(cut_graph(graph, allowed, rules).edges, rules.most_work)))
+    edges = cut_graph(graph, _narrowed(graph, options), rules).edges
+    return tuple(map(_point, search_paths(edges, rules.most_work)))
+
+
+def narrow_least(graph: LayerGraph, options: Sequence[SearchOptions]) -> Iterator[NarrowPoint | None]:
+    """The point of least RAM under one set of options after the other, such as several schemes; None where none is.
+
+    What a block costs is worked out once for all of them.
+    """
+    narrowed = [_narrowed(graph, each) for each in options]
+    for each, allowed in zip(options, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
+        try:
+            edges = cut_graph(graph, allowed, _rules(each)).edges
+        except LimitError:
+            yield None
+        else:
+            yield _point(search_paths(edges, most_ram=least_ram(edges))[0])
+
+
+def _narrowed(graph: LayerGraph, options: SearchOptions) -> Restriction:
+    """What the scheme allows between narrow places."""
+    allowed = restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips)
+    if options.scheme is Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
+        return allowed
+    cuts, fits = narrow_cuts(graph, options.alignment) | {head_of(graph)}, allowed.allows
+    return replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
+
+
+def _rules(options: SearchOptions) -> SearchOptions:
+    return replace(options, every_block=False, chunks=(min(options.chunks),), target=None)
 
 
 def narrow_cuts(graph: LayerGraph, alignment: int) -> frozenset[int]:
