@@ -26,6 +26,7 @@ from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import Streamed, to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
@@ -64,6 +65,10 @@ def rewrite_model(
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
+    mended = Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
+    if mended.changed:
+        # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
+        model = mended.model
     streamed = None if options.stream is None else to_stream(model, options.stream)
     meant = model if streamed is None else streamed.model
     rewritten, results = _passed(meant, options, budget, known, states=True)
@@ -88,7 +93,7 @@ def rewrite_model(
     if sound and after.arena_bytes > before.arena_bytes and streamed is None:
         needs = f"rewritten, it would need an arena of {after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
         return _as_it_was(model, data, before, options, needs)
-    files = data if sound else serialize_model(remove_plan(model)), output
+    files = data if sound and not mended.changed else serialize_model(remove_plan(model)), output
     seed = crc32(data) if seed is None else seed
     over = None if streamed is None else streamed.time
     heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate, over)
@@ -105,6 +110,7 @@ def rewrite_model(
         unverified=heard.why_not,
         second_witness=_verified(heard.second),
         notes=(
+            *mended.notes,
             *(() if streamed is None else streamed.notes),
             *(note for result in results for note in result.notes),
             *outside_notes(outside, outside_reads(rewritten, known)),

@@ -90,7 +90,10 @@ def cases(count: int) -> list[tuple[Block, Random]]:
 
 
 def has_tail(block: Block) -> bool:
-    return any(stage.kind in (StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED) for stage in block.stages)
+    return any(
+        stage.kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
+        for stage in block.stages
+    )
 
 
 def survives(block: Block, config: BlockConfig, distance: int, rng: Random) -> bool:

@@ -30,7 +30,9 @@ class PlainPull:
     def _split(self) -> tuple[int, int]:
         for number, stage in enumerate(self.block.stages):
             several = stage.inputs and self.block.tensors[stage.inputs[0]].pixels > 1
-            if stage.kind is StageKind.GLOBAL_AVERAGE or (stage.kind is StageKind.FULLY_CONNECTED and several):
+            if stage.kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX) or (
+                stage.kind is StageKind.FULLY_CONNECTED and several
+            ):
                 return number, stage.inputs[0]
         return len(self.block.stages), self.block.stages[-1].output
 

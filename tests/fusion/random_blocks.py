@@ -140,6 +140,13 @@ class BlockMaker(TensorMaker):
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=table), shape)
 
+    def gate(self) -> None:
+        """Pixels times the largest of their values."""
+        whole, shape = self.newest, (self.source.height, self.source.width, self.source.channels)
+        self.add_stage(Stage(StageKind.CHANNEL_MAX, (whole,), -1), (*shape[:2], 1))
+        inputs = self.rng.choice([(whole, self.newest), (self.newest, whole)])
+        self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=self.requantization(1, 3)), shape)
+
     def difference(self) -> None:
         newest, partner = self.newest, self.partner(same_channels=True)
         multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
@@ -250,6 +257,8 @@ class BlockMaker(TensorMaker):
                     self.noise.integers(2**30, 2**31, 1).astype(np.int32), np.array([shift], np.int32)
                 )
             stage = Stage(StageKind.GLOBAL_AVERAGE, (self.newest,), -1, requantization=table)
+            if table is None and self.rng.random() < 0.5:
+                stage = Stage(StageKind.GLOBAL_MAX, (self.newest,), -1)
             self.add_stage(stage, (1, 1, self.source.channels))
         else:
             self.fully_connected()
@@ -257,7 +266,7 @@ class BlockMaker(TensorMaker):
             if self.rng.random() < 0.7:
                 self.fully_connected()
             else:
-                stage = Stage(StageKind.GLOBAL_AVERAGE, (self.newest,), -1)
+                stage = Stage(self.rng.choice([StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX]), (self.newest,), -1)
                 self.add_stage(stage, (1, 1, self.source.channels))
 
     def fully_connected(self) -> None:
@@ -279,7 +288,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares, maker.softmax, lambda: draw_sums(maker)]
+    steps += [maker.squares, maker.softmax, maker.gate, lambda: draw_sums(maker)]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -7,6 +7,7 @@ multipliers all happen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -251,8 +252,8 @@ def pools(draw: st.DrawFn, name: str) -> Model:
 
 
 @st.composite
-def means(draw: st.DrawFn) -> Model:
-    """MEAN over the map, its rows or its columns, with and without kept dimensions."""
+def reductions(draw: st.DrawFn, name: str) -> Model:
+    """MEAN or REDUCE_MAX over the map, its rows, columns or channels, with and without kept dimensions."""
     model = RawModel()
     shape, axes = draw(
         st.sampled_from(
@@ -269,6 +270,9 @@ def means(draw: st.DrawFn) -> Model:
                 ((1, 3, 1, 2), (2,)),
                 ((1, 12), (0,)),
                 ((1, 40, 50, 2), (1, 2)),
+                ((1, 6, 5, 7), (3,)),
+                ((1, 9, 5), (-1,)),
+                ((1, 13), (1,)),
             ]
         )
     )
@@ -277,8 +281,10 @@ def means(draw: st.DrawFn) -> Model:
     out = [1 if a in reduced else d for a, d in enumerate(shape) if keeps or a not in reduced] or [1]
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     output = model.tensor(out, draw(activation_scales), draw(zero_points))
+    if name == "REDUCE_MAX":
+        model.tensors[output] = replace(model.tensors[output], quantization=model.tensors[source].quantization)
     axis = model.constant(np.array(axes, np.int32))
-    model.operator("MEAN", [source, axis], [output], make_options("ReducerOptions", keep_dims=keeps))
+    model.operator(name, [source, axis], [output], make_options("ReducerOptions", keep_dims=keeps))
     return model.build([source], [output])
 
 

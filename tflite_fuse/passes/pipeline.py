@@ -15,6 +15,7 @@ from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.own_pads import OwnPads
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
@@ -62,8 +63,9 @@ def _tidying() -> tuple[Pass, ...]:
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:
-    """What the fuse pass sees of a model: constants folded, variables made states, all of ``_tidying``."""
+    """What the fuse pass sees of a model: ``Dilate``, constants folded, variables made states, all of ``_tidying``."""
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
-    for step in (FoldConstants(), *streaming, *_tidying()):
+    steps: list[Pass] = [Dilate(), FoldConstants(), *streaming, *_tidying()]
+    for step in steps:
         model = step.run(model).model
     return model

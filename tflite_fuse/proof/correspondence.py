@@ -9,9 +9,9 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
+from tflite_fuse.proof.original.added.known import add_known_numbers
+from tflite_fuse.proof.original.added.transposes import add_untransposed
 from tflite_fuse.proof.original.functions import unite_types
-from tflite_fuse.proof.original.known import add_known_numbers
-from tflite_fuse.proof.original.transposes import add_untransposed
 from tflite_fuse.proof.original.values import Original
 from tflite_fuse.proof.streaming.states import States, find_states, mixes
 

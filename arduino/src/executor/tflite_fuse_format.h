@@ -127,7 +127,11 @@ enum tflite_fuse_kind {
    * devices of a split have it, as the next one. */
   TFLITE_FUSE_KIND_CONV_SUMS = 29,
   /* Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four. */
-  TFLITE_FUSE_KIND_ADD_SUMS = 30
+  TFLITE_FUSE_KIND_ADD_SUMS = 30,
+  /* The largest value of each channel over all pixels, at its one pixel. */
+  TFLITE_FUSE_KIND_GLOBAL_MAX = 31,
+  /* The largest value of each pixel, as its one channel. */
+  TFLITE_FUSE_KIND_CHANNEL_MAX = 32
 };
 
 /* Where a tensor of a block lives. */

@@ -29,7 +29,9 @@
   row(SPACE_TO_DEPTH, space_to_depth)      \
   row(DEPTH_TO_SPACE, depth_to_space)      \
   row(SOFTMAX, softmax)                    \
-  row(LSTM, lstm)
+  row(LSTM, lstm)                          \
+  row(GLOBAL_MAX, global_max)              \
+  row(CHANNEL_MAX, channel_max)
 
 /* Those that only devices of a split have: their file is linked where a worker is. */
 #define KINDS_OF_SPLITS(row) \

@@ -41,7 +41,8 @@ typedef struct {
 enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_NOTHING = 0,
   TFLITE_FUSE_SUMS_PRODUCTS, /* of an input of more than one pixel, int32 */
-  TFLITE_FUSE_SUMS_VALUES    /* int16 where they fit, else int32 */
+  TFLITE_FUSE_SUMS_VALUES,   /* int16 where they fit, else int32 */
+  TFLITE_FUSE_SUMS_LARGEST   /* no sums: a byte for each channel */
 };
 
 /* One kind of stage. What is left out is 0: it does not apply. Checks see numbers in range and shapes that fit. */

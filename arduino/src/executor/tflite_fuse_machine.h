@@ -165,7 +165,7 @@ void tflite_fuse_flip(int8_t* values, size_t count);
 /* Whether a stage sums over its whole input before it writes its one output pixel. */
 static inline bool tflite_fuse_accumulates(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
   const uint8_t sums = tflite_fuse_entry_of(stage)->sums;
-  return sums == TFLITE_FUSE_SUMS_VALUES || (sums == TFLITE_FUSE_SUMS_PRODUCTS && tflite_fuse_pixels(input) > 1);
+  return sums == TFLITE_FUSE_SUMS_PRODUCTS ? tflite_fuse_pixels(input) > 1 : sums != TFLITE_FUSE_SUMS_NOTHING;
 }
 
 /* Whether sums of int8 values over all pixels of a tensor fit int16. */
@@ -173,12 +173,12 @@ static inline bool tflite_fuse_sums_fit_int16(const tflite_fuse_tensor* input) {
   return tflite_fuse_pixels(input) <= INT16_MAX / 128;
 }
 
-/* Bytes of a stage's accumulators: int16 for sums of few values, int32 otherwise. */
+/* Bytes of a stage's accumulators: int8 for the largest value, int16 for sums of few values, int32 otherwise. */
 static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                                     const tflite_fuse_tensor* output) {
-  const bool small =
-      tflite_fuse_entry_of(stage)->sums == TFLITE_FUSE_SUMS_VALUES && tflite_fuse_sums_fit_int16(input);
-  return (int64_t)output->channels * (small ? 2 : 4);
+  const uint8_t sums = tflite_fuse_entry_of(stage)->sums;
+  const bool small = sums == TFLITE_FUSE_SUMS_VALUES && tflite_fuse_sums_fit_int16(input);
+  return (int64_t)output->channels * (sums == TFLITE_FUSE_SUMS_LARGEST ? 1 : small ? 2 : 4);
 }
 
 /* ---- Packed layouts ---- */

@@ -81,7 +81,7 @@ def test_the_transpose_is_gone_and_the_bytes_are_the_same(
 def test_the_means_become_stages_of_one_block() -> None:
     model = transposed_means((0, 3, 1, 2), ((3,), (2,)))
     image = edgy_int8(np.random.default_rng(0), (1, 3, 5, 4))
-    assert fusability(model)[1] == "it averages over channels"
+    assert fusability(model)[0] is not None
     block = extract(SinkTranspose().run(model).model, [0, 1]).block
     (expected,) = tflm.run(serialize_model(model), [[image]]).outputs[0]
     np.testing.assert_array_equal(run_block_reference(block, [image])[0].ravel(), expected.ravel())

@@ -78,8 +78,8 @@ def test_pools(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(raw.means(), raw.seeds)
-def test_mean(model: Model, seed: int) -> None:
+@given(raw.reductions("MEAN") | raw.reductions("REDUCE_MAX"), raw.seeds)
+def test_reductions(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 

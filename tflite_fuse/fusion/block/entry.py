@@ -144,13 +144,18 @@ class StageCheck:
         same = same and (not channels or source.channels == self.output.channels)
         self.require(same, f"reads {source.name}, which has another shape")
 
-    def pair(self) -> None:
-        """Two sources have the output's shape, or one of them a single pixel that goes with all of the other's."""
+    def pair(self, thin: bool = False) -> None:
+        """Two sources have the output's shape, or one of them a single pixel that goes with all of the other's.
+
+        One of them may have a single channel that goes with all of the other's, if ``thin``.
+        """
         wide = [source for source in self.sources if source.pixels > 1] or self.sources
         for source in wide:
-            self.same_shape(source)
+            self.same_shape(source, channels=False)
+        widest = max(source.channels for source in self.sources)
         for source in self.sources:
-            self.require(source.channels == self.output.channels, f"reads {source.name}, which has another shape")
+            fits = source.channels == self.output.channels or (thin and source.channels == 1)
+            self.require(fits and widest == self.output.channels, f"reads {source.name}, which has another shape")
 
     def same_channels(self) -> None:
         self.require(self.sources[0].channels == self.output.channels, "changes the number of channels")

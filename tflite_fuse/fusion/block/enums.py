@@ -65,6 +65,10 @@ class StageKind(IntEnum):
     """
     ADD_SUMS = 30
     """Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four."""
+    GLOBAL_MAX = 31
+    """The largest value of each channel over all pixels, at its one pixel."""
+    CHANNEL_MAX = 32
+    """The largest value of each pixel, as its one channel."""
 
 
 class Storage(IntEnum):

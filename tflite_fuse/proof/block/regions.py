@@ -55,7 +55,9 @@ class Program:
         source = self.tensors[self.inputs[stage][0]]
         several = source.height * source.width > 1
         kind = self.stages[stage].kind
-        return kind == StageKind.GLOBAL_AVERAGE or (kind == StageKind.FULLY_CONNECTED and several)
+        return kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX) or (
+            kind == StageKind.FULLY_CONNECTED and several
+        )
 
     def sums_driven(self, stage: int) -> bool:
         """Whether it does so while the tiles run."""

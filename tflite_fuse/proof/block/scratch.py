@@ -35,7 +35,10 @@ def reserved(program: Program) -> int:
 
 def _sum_bytes(program: Program, s: int) -> int:
     source, output = program.tensors[program.inputs[s][0]], program.tensors[program.stages[s].output]
-    narrow = program.stages[s].kind == StageKind.GLOBAL_AVERAGE and source.height * source.width <= _NARROW_PIXELS
+    kind = program.stages[s].kind
+    if kind == StageKind.GLOBAL_MAX:
+        return output.channels
+    narrow = kind == StageKind.GLOBAL_AVERAGE and source.height * source.width <= _NARROW_PIXELS
     return output.channels * (2 if narrow else 4)
 
 

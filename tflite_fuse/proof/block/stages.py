@@ -35,6 +35,7 @@ _ADDITION = (
     *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
 )
 _CONSTANT_SHIFT, _CONSTANT_SPREAD = 20, 2**20
+_OF_ALL_PIXELS = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
         yield Difference("image of an input", output, found)
         return
     if meaning.output is not None:
-        keeps = meaning.pointwise and meaning.kind not in (StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED)
+        keeps = meaning.pointwise and meaning.kind not in _OF_ALL_PIXELS
         wanted = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
         if output != wanted:
             yield Difference("image of the output", wanted, output)
@@ -333,7 +334,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 def sees_outside(view: StageView) -> bool:
     """Whether a window leaves the image, or a kernel looks at pixels beyond it in vain."""
     desc, output = view.desc, view.output
-    if view.kind in (StageKind.SOURCE, StageKind.GLOBAL_AVERAGE, StageKind.FULLY_CONNECTED, *PAIRS):
+    if view.kind in (StageKind.SOURCE, *_OF_ALL_PIXELS, *PAIRS):
         return False
     source = view.inputs[0]
     together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from tflite_fuse.fusion.block.enums import StageKind
-from tflite_fuse.proof.original import by_channel, larger, with_weights, without_weights
+from tflite_fuse.proof.original import by_channel, larger, reductions, with_weights, without_weights
 from tflite_fuse.proof.original.functions import answers_behind
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.reals import border_table, is_real, pair_table
@@ -79,7 +79,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "GATHER": without_weights.gather,
     "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
     "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
-    "MEAN": without_weights.mean,
+    "MEAN": reductions.mean,
     "MINIMUM": without_weights.extreme(StageKind.MINIMUM),
     "MIX": mix_meaning,
     "MUL": without_weights.multiply,
@@ -87,6 +87,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "PADV2": without_weights.pad,
     "PRELU": by_channel.prelu,
     "QUANTIZE": without_weights.quantize,
+    "REDUCE_MAX": reductions.largest,
     "RELU": without_weights.relu,
     "RELU6": without_weights.relu6,
     "RESIZE_BILINEAR": larger.resize_bilinear,

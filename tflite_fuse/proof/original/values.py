@@ -1,8 +1,8 @@
 """The original model as values: which tensors hold the same bytes, and which operators read them.
 
 Tensors of equal bytes are one *value*: RESHAPE and its like keep their input's bytes, so does a PAD that adds nothing.
-A TRANSPOSE moves bytes, but MEANs and FULLY_CONNECTEDs behind it may sum the order away; ``transposes.py`` adds them
-as they are over the untransposed tensor, so that a rewritten model without the TRANSPOSE is found here.
+A TRANSPOSE moves bytes, but MEANs and FULLY_CONNECTEDs behind it may sum the order away; ``added/transposes.py`` adds
+them as they are over the untransposed tensor, so that a rewritten model without the TRANSPOSE is found here.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
-
-import numpy as np
 
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.moves import gathered_channels
@@ -16,7 +13,6 @@ from tflite_fuse.proof.original.scales import (
     activation_bounds,
     addition_numbers,
     difference_numbers,
-    mean_multiplier,
     quotient_ratio,
     split_scale,
 )
@@ -33,9 +29,13 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
     return tuple(source for source in sources if source is not None), output
 
 
-def _go_together(sources: tuple[Image, ...], output: Image) -> bool:
-    """Whether two images have the output's shape, or one does and the other is one pixel of as many channels."""
-    return output in sources and all(source in (output, (1, 1, output[2])) for source in sources)
+def _go_together(sources: tuple[Image, ...], output: Image, thin: bool = False) -> bool:
+    """Whether two images have the output's shape, or one does and the other is one pixel of as many channels.
+
+    If ``thin``, the other may also have one channel.
+    """
+    others = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
+    return output in sources and all(source in others for source in sources)
 
 
 def add(original: Original, step: Step) -> Meaning | None:
@@ -89,14 +89,14 @@ def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """MUL of equal shapes, with one pixel, or with a constant."""
+    """MUL of equal shapes, with one pixel or one channel, or with a constant."""
     clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
     if constant is not None:
         return by_channel.multiply(original, step, constant)
     if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
         return None
     images = _images(original, step, 2)
-    if images is None or not _go_together(*images):
+    if images is None or not _go_together(*images, thin=True):
         return None
     first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
     multiplier, shift = split_scale([quotient_ratio(first * second, output)])
@@ -152,31 +152,6 @@ def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
         )
 
     return pool
-
-
-def mean(original: Original, step: Step) -> Meaning | None:
-    """MEAN over the whole image, or over its rows or columns alone: a DEPTHWISE of ones."""
-    dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
-    image, rank = original.image(step.inputs[0]), len(dims)
-    if image is None or not listed or not all(-rank <= axis < rank for axis in listed):
-        return None
-    axes = {axis % rank for axis in listed}
-    height, width, channels = image
-    if rank - 1 in axes and channels > 1:
-        return None
-    window = (height if rank == 4 and 1 in axes else 1, width if rank >= 3 and rank - 2 in axes else 1)
-    output = (height // window[0], width // window[1], channels)
-    if prod(original.tensors[step.outputs[0]].dims) != prod(output):
-        return None
-    scales = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
-    entry = mean_multiplier(*scales, window[0] * window[1])
-    table = np.array(entry[:1], np.int64), np.array(entry[1:], np.int64)
-    if output[:2] == (1, 1):
-        return Meaning(
-            step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], (image,), output,
-            multiplier=table[0], shift=table[1],
-        )  # fmt: skip
-    return sum_of_ones(step, window, table, (image, output))
 
 
 def concatenation(original: Original, step: Step) -> Meaning | None:

@@ -115,7 +115,8 @@ def _all(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
 
 
 def _same(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
-    return [wanted for _ in counts]
+    """One channel that goes with all of another input's is needed for any of them."""
+    return [(0, 1) if count == 1 else wanted for count in counts]
 
 
 def _multiplied(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:

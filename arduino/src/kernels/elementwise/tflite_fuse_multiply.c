@@ -1,4 +1,5 @@
-/* The product of two tensors of equal shape, value by value. */
+/* The product of two tensors, value by value: of equal shape, or one with a single channel that goes with all of the
+ * other's. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -7,11 +8,12 @@ static void multiply(const tflite_fuse_call* call) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t zero_0 = call->inputs[0]->zero_point, zero_1 = call->inputs[1]->zero_point;
   const int32_t channels = call->output->channels;
+  const int32_t step_0 = call->inputs[0]->channels == channels, step_1 = call->inputs[1]->channels == channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* a = call->windows[0][i];
     const int8_t* b = call->windows[1][i];
     int8_t* output = call->outputs[i];
-    for (const int8_t* end = a + channels; a != end; ++a, ++b, ++output) {
+    for (const int8_t* end = output + channels; output != end; a += step_0, b += step_1, ++output) {
       const int32_t product = (*a - zero_0) * (*b - zero_1);
       *output = tflite_fuse_requantize(product, entry, range);
     }
@@ -24,12 +26,19 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return tflite_fuse_entries_are_sound(stage, table, 1, room);
 }
 
+static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const int32_t channels = block->tensors[stage->output].channels;
+  const int32_t first = tflite_fuse_input_of(block, stage, 0)->channels;
+  const int32_t second = tflite_fuse_input_of(block, stage, 1)->channels;
+  return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
+}
+
 const tflite_fuse_entry tflite_fuse_kind_multiply = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,
-    .keeps_channels = true,
     .keeps_extent = true,
+    .fits = channels_fit,
     .table_is_sound = table_is_sound,
     .compute = multiply,
 };

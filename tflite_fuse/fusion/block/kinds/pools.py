@@ -25,13 +25,14 @@ from tflite_fuse.fusion.block.entry import (
     pixels_of,
 )
 from tflite_fuse.fusion.block.kinds.weighted.common import requantize, taps
+from tflite_fuse.fusion.block.kinds.weighted.convolution import sum_of_channels
 from tflite_fuse.fusion.block.kinds.weighted.depthwise import sum_stage
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
-from tflite_fuse.fusion.block.operators.operands import Activation, read_constant
+from tflite_fuse.fusion.block.operators.operands import Activation
+from tflite_fuse.fusion.block.operators.reduction import read_reduction
 from tflite_fuse.fusion.block.operators.requantization import mean_requantization
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
-from tflite_fuse.model.types import TensorType
 
 _SCALE_TOLERANCE = 1e-6
 _NARROW_SUMS = (2**15 - 1) // 128
@@ -161,26 +162,16 @@ def _work_global(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -
 
 
 def _mean(view: OperatorView) -> Lowered:
-    """MEAN over the whole map as an accumulator, over its rows or columns alone as a depthwise stage of ones."""
-    source, output = view.read(), view.write()
-    rank = len(source.dims)
-    listed = read_constant(view.model, view.operand(1), TensorType.INT32, "axes").ravel().tolist()
-    if not all(-rank <= axis < rank for axis in listed):
-        raise BlockError(f"its axes {listed} are outside the {rank} dimensions of its input")
-    axes = {axis % rank for axis in listed}
-    height, width, channels = source.shape
-    if rank - 1 in axes and channels > 1:
-        raise BlockError("it averages over channels")
-    rows = height if rank == 4 and 1 in axes else 1
-    columns = width if rank >= 3 and rank - 2 in axes else 1
-    shape = (height // rows, width // columns, channels)
-    if output.elements != shape[0] * shape[1] * channels:
-        raise BlockError(f"its output {output.name} has the shape {list(output.dims)} after axes {sorted(axes)}")
-    table = mean_requantization(source.scale, output.scale, rows * columns)
-    if shape[:2] == (1, 1):
+    """MEAN over the whole map as an accumulator, over its rows, columns or channels alone as a stage of ones."""
+    found = read_reduction(view)
+    source, output = found.source, found.output
+    table = mean_requantization(source.scale, output.scale, found.count)
+    if found.channels:
+        return Lowered(sum_of_channels(source.shape[2], table), (source,), output, found.shape, Fit.PIXELS)
+    if found.shape[:2] == (1, 1):
         stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, requantization=table)
-        return Lowered(stage, (source,), output, shape, Fit.PIXELS)
-    return Lowered(sum_stage((rows, columns), channels, table), (source,), output, shape)
+        return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
+    return Lowered(sum_stage(found.window, source.shape[2], table), (source,), output, found.shape)
 
 
 AVERAGE_POOL = Kind(

@@ -15,6 +15,7 @@ from tflite_fuse.fusion.block.kinds.elementwise.multiply import MULTIPLY
 from tflite_fuse.fusion.block.kinds.elementwise.offset import OFFSET
 from tflite_fuse.fusion.block.kinds.elementwise.scale import SCALE
 from tflite_fuse.fusion.block.kinds.elementwise.squared_difference import SQUARED_DIFFERENCE
+from tflite_fuse.fusion.block.kinds.largest import CHANNEL_MAX, GLOBAL_MAX
 from tflite_fuse.fusion.block.kinds.moves import CONCATENATION, PAD, SOURCE
 from tflite_fuse.fusion.block.kinds.moving.blocks import DEPTH_TO_SPACE, SPACE_TO_DEPTH
 from tflite_fuse.fusion.block.kinds.moving.channels import CHANNELS
@@ -65,6 +66,8 @@ KINDS: Mapping[StageKind, Kind] = {
         LSTM,
         CONV_SUMS,
         ADD_SUMS,
+        GLOBAL_MAX,
+        CHANNEL_MAX,
     )
 }
 

@@ -163,11 +163,14 @@ class OperatorView:
         """Types of the model's tensors."""
         return tuple(self.model.main.tensors[activation.index].type for activation in activations)
 
-    def pair(self) -> tuple[Activation, Activation, Activation]:
-        """Two inputs and the output, all of one shape; an input may be a constant that broadcasts to it, or a pixel."""
+    def pair(self, thin: bool = False) -> tuple[Activation, Activation, Activation]:
+        """Two inputs and the output, all of one shape; an input may be a constant that broadcasts to it, or a pixel.
+
+        One that is computed may have a single channel for all of the other's, if ``thin``.
+        """
         operands = (read_operand(self.model, self.operand(position)) for position in (0, 1))
         first, second, output = by_value(*operands, self.write())
-        check_pair(first, second, output)
+        check_pair(first, second, output, thin)
         return first, second, output
 
     def option(self, name: str, default: int | None = None) -> int:
@@ -195,17 +198,19 @@ def by_value(*activations: Activation) -> tuple[Activation, ...]:
     return tuple(replace(each, by_value=True) for each in activations)
 
 
-def check_pair(first: Activation, second: Activation, output: Activation) -> None:
+def check_pair(first: Activation, second: Activation, output: Activation, thin: bool = False) -> None:
     """Raises BlockError unless an activation has the output's shape, and the other input broadcasts to it.
 
-    An activation does so if it is one pixel, of as many channels.
+    An activation does so if it is one pixel, of as many channels; if ``thin``, also with one channel.
     """
     if first.constant is not None and second.constant is not None:
         raise BlockError("both of its inputs are constants")
     if all(part.constant is not None or part.shape != output.shape for part in (first, second)):
         raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
     for part in (first, second):
-        if part.constant is None and part.shape not in (output.shape, (1, 1, output.shape[2])):
+        height, width, channels = output.shape
+        shapes = [output.shape, (1, 1, channels), *([(height, width, 1)] if thin else [])]
+        if part.constant is None and part.shape not in shapes:
             raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
         if part.shape != output.shape and not _broadcasts(part.dims, output.dims):
             raise BlockError(f"it makes {list(output.dims)} of {list(first.dims)} and {list(second.dims)}")

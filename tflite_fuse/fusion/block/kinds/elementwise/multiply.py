@@ -1,4 +1,4 @@
-"""MULTIPLY: two tensors of equal shape, value by value."""
+"""MULTIPLY: two tensors of equal shape, value by value; one of them may have one pixel, or one channel, for all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, 
 
 
 def _check(check: StageCheck) -> None:
-    check.pair()
+    check.pair(thin=True)
     table = required(check.stage.requantization, check.stage, "requantization table")
     check.require(table.multiplier.shape == table.shift.shape == (1,), "needs one multiplier and shift")
     check.requantization()
@@ -55,8 +55,8 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[
 
 
 def _lower(view: OperatorView) -> Lowered:
-    """MUL of equal shapes; the quotient of the scales in double precision."""
-    first, second, output = view.pair()
+    """MUL of equal shapes, or with one pixel or one channel; the quotient of the scales in double precision."""
+    first, second, output = view.pair(thin=True)
     low, high = view.clamp(output)
     table = rescale_requantization(first.scale * second.scale, output.scale, 1)
     stage = Stage(StageKind.MULTIPLY, (), -1, activation_min=low, activation_max=high, requantization=table)

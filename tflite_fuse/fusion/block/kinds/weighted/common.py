@@ -64,6 +64,11 @@ def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
     return np.asarray(bias - source.zero_point * weights.sum(axis=axes), np.int64)
 
 
+def only_adds(stage: Stage) -> bool:
+    """Whether all weights are 1, which multiply nothing: what a MEAN becomes."""
+    return stage.weights is not None and bool((stage.weights == 1).all())
+
+
 def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     """Weights and table in the fastest layout the stage can have."""
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")

@@ -26,6 +26,7 @@ from tflite_fuse.fusion.block.kinds.weighted.common import (
     decode_weighted,
     encode_weighted,
     matmul,
+    only_adds,
     requantize,
     taps,
     window_stage,
@@ -34,7 +35,7 @@ from tflite_fuse.fusion.block.kinds.weighted.work import CONV_COUNTS, PLAIN_COUN
 from tflite_fuse.fusion.block.operators.operands import read_filter
 from tflite_fuse.fusion.block.operators.requantization import convolution_requantization
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
 
 
 def _check(check: StageCheck) -> None:
@@ -56,11 +57,15 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 
 def _macs(stage: Stage, tensors: Tensors) -> int:
+    return 0 if only_adds(stage) else _products(stage, tensors)
+
+
+def _products(stage: Stage, tensors: Tensors) -> int:
     return prod(stage.kernel_size) * tensors[stage.inputs[0]].channels * tensors[stage.output].channels
 
 
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return weighted_work(stage, tensors, runs, kernels, _macs(stage, tensors))
+    return weighted_work(stage, tensors, runs, kernels, _products(stage, tensors))
 
 
 def _lower(view: OperatorView) -> Lowered:
@@ -76,6 +81,11 @@ def _lower(view: OperatorView) -> Lowered:
         by_tap = weights[..., 0].transpose(1, 2, 0)
         return window_stage(view, StageKind.DEPTHWISE, by_tap, table, (height, width), filters // channels)
     raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
+
+
+def sum_of_channels(channels: int, table: Requantization) -> Stage:
+    """The sum of each pixel's values without their zero point, rescaled by a table of one entry."""
+    return Stage(StageKind.CONV, (), -1, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
 
 
 CONV = Kind(

@@ -25,6 +25,7 @@ from tflite_fuse.fusion.block.kinds.weighted.common import (
     check_weights,
     decode_weighted,
     encode_weighted,
+    only_adds,
     requantize,
     taps,
     window_stage,
@@ -65,9 +66,7 @@ def _products(stage: Stage, tensors: Tensors) -> int:
 
 
 def _macs(stage: Stage, tensors: Tensors) -> int:
-    """Weights of 1 multiply nothing: what a MEAN over rows becomes only adds."""
-    only_adds = stage.weights is not None and bool((stage.weights == 1).all())
-    return 0 if only_adds else _products(stage, tensors)
+    return 0 if only_adds(stage) else _products(stage, tensors)
 
 
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:

@@ -1,0 +1,137 @@
+"""Dilated convolutions that a file spells with batches it counts wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.fusion.raw_models import RawModel, edgy_int8
+from tflite_fuse import rewrite
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.passes.preparing.dilate import Dilate
+from tflite_fuse.runtime import litert, tflm
+
+
+@dataclass(frozen=True)
+class Dilated:
+    """A dilated convolution of an image or a row of 4 channels.
+
+    Attributes:
+        image: its extent.
+        kernel: rows and columns.
+        dilation, padding, crops: along each axis of the image; crops are at the end.
+        depthwise: whether each channel is convolved by itself.
+    """
+
+    image: tuple[int, ...]
+    kernel: tuple[int, int]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    crops: tuple[int, ...]
+    depthwise: bool = False
+
+
+SAME = Dilated((7, 9), (3, 3), (2, 2), ((2, 2), (2, 2)), (1, 1))
+PLAIN = Dilated((12, 10), (3, 2), (4, 2), ((0, 0), (0, 0)), (0, 0))
+CAUSAL = Dilated((12,), (1, 3), (4,), ((8, 0),), (0,))
+CASES = [
+    pytest.param(SAME, id="same"),
+    pytest.param(PLAIN, id="nothing padded or cropped"),
+    pytest.param(CAUSAL, id="a row, causal"),
+    pytest.param(Dilated((8, 6), (3, 3), (3, 3), ((3, 3), (3, 3)), (1, 0), True), id="depthwise"),
+    pytest.param(Dilated((9, 11), (3, 2), (2, 3), ((0, 0), (0, 0)), (1, 1)), id="valid"),
+    pytest.param(Dilated((8, 9), (2, 3), (4, 1), ((1, 3), (0, 2)), (0, 0)), id="its own padding"),
+    pytest.param(Dilated((13,), (1, 5), (2,), ((4, 4),), (1,), True), id="a row, same"),
+]
+
+
+def in_batches(case: Dilated, *, counted: bool) -> Model:
+    """It over batches; the file has their number if ``counted``, and else 1 as converters write."""
+    image, kernel, dilation, depthwise = case.image, case.kernel, case.dilation, case.depthwise
+    padding, crops = case.padding, case.crops
+    raw, rng = RawModel(), np.random.default_rng(0)
+    batches = int(np.prod(dilation)) if counted else 1
+    axes = tuple(zip(image, dilation, padding, crops, kernel[-len(image) :], strict=True))
+    pads = [(pad[0], pad[1] + crop) for _, _, pad, crop, _ in axes]
+    small = tuple((size + sum(pad)) // step for (size, step, _, _, _), pad in zip(axes, pads, strict=True))
+    made = tuple(size - each + 1 for size, each in zip(small, kernel[-len(image) :], strict=True))
+    whole = tuple(size * step - crop for size, (_, step, _, crop, _) in zip(made, axes, strict=True))
+    x = raw.tensor((1, *image, 4), 0.05, -3)
+    split = raw.tensor((batches, *small, 4), 0.05, -3)
+    blocks, amounts = raw.constant(np.array(dilation, np.int32)), raw.constant(np.array(pads, np.int32))
+    raw.operator("SPACE_TO_BATCH_ND", [x, blocks, amounts], [split], None)
+    ones = (1,) * (2 - len(image))
+    read, out = raw.tensor((batches, *ones, *small, 4), 0.05, -3), 4 if depthwise else 5
+    raw.operator("RESHAPE", [split, shape(raw, (batches, *ones, *small, 4))], [read], None)
+    weights = edgy_int8(rng, (1, *kernel, 4) if depthwise else (out, *kernel, 4))
+    convolved = raw.tensor((batches, *ones, *made, out), 0.4, 7)
+    name, options = ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions") if depthwise else ("CONV_2D", "Conv2DOptions")
+    more = {"depth_multiplier": 1} if depthwise else {}
+    raw.operator(
+        name,
+        [
+            read,
+            raw.constant(weights, [0.02] * out, axis=3 if depthwise else 0),
+            raw.constant(np.arange(out, dtype=np.int32)),
+        ],
+        [convolved],
+        make_options(options, padding=1, stride_w=1, stride_h=1, dilation_w_factor=1, dilation_h_factor=1, **more),
+    )
+    flat = raw.tensor((batches, *made, out), 0.4, 7)
+    raw.operator("RESHAPE", [convolved, shape(raw, (batches, *made, out))], [flat], None)
+    y = raw.tensor((1, *whole, out), 0.4, 7)
+    cut = raw.constant(np.array([(0, crop) for crop in crops], np.int32))
+    raw.operator("BATCH_TO_SPACE_ND", [flat, blocks, cut], [y], None)
+    return raw.build([x], [y])
+
+
+def shape(raw: RawModel, dims: tuple[int, ...]) -> int:
+    return raw.constant(np.array(dims, np.int32))
+
+
+def names(model: Model) -> list[str]:
+    return [operator_name(model, operator) for operator in model.main.operators]
+
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+
+@pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")
+@pytest.mark.parametrize("case", CASES)
+def test_it_computes_what_the_batches_would_if_they_were_counted(case: Dilated) -> None:
+    """LiteRT pads batches with zeros; where there is no padding, TensorFlow Lite Micro says the same of them."""
+    sound, broken = (in_batches(case, counted=counted) for counted in (True, False))
+    result = Dilate().run(broken)
+    assert result.changed
+    assert not {"SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"} & set(names(result.model))
+    inputs = [[edgy_int8(np.random.default_rng(seed), (1, *case.image, 4))] for seed in range(5)]
+    padded = any(map(any, case.padding)) or any(case.crops)
+    for runtime in (litert,) if padded or not tflm.available() else (litert, tflm):
+        expected = runtime.run(serialize_model(sound), inputs).outputs
+        np.testing.assert_array_equal(runtime.run(serialize_model(result.model), inputs).outputs, expected)
+
+
+def test_padding_that_is_the_same_on_both_sides_needs_no_pad() -> None:
+    model = Dilate().run(in_batches(SAME, counted=False)).model
+    (convolution,) = [op for op in model.main.operators if operator_name(model, op) == "CONV_2D"]
+    assert "PAD" not in names(model) and get_options(convolution)["padding"] == 0
+
+
+def test_batches_that_are_counted_and_not_padded_stay_as_they_are() -> None:
+    assert not Dilate().run(in_batches(PLAIN, counted=True)).changed
+    padded = Dilate().run(in_batches(SAME, counted=True))
+    assert padded.changed and "pad with a number" in padded.notes[0]
+
+
+@needs_tflm
+def test_a_rewrite_says_what_it_compares_with() -> None:
+    model = in_batches(CAUSAL, counted=False)
+    result = rewrite(serialize_model(model), inputs=2)
+    assert result.report.verified and result.report.proven
+    assert any("leave the others unwritten" in note for note in result.report.notes)
+    assert "BATCH_TO_SPACE_ND" not in names(load_model(result.model)) + names(prepared(model))

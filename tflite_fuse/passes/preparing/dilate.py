@@ -1,0 +1,249 @@
+"""Convolutions over batches that stand for dilated ones, where the runtime's bytes are not defined.
+
+    SPACE_TO_BATCH_ND → CONV_2D → BATCH_TO_SPACE_ND   =   CONV_2D with dilation
+
+TensorFlow spells dilation so. A converter that is not told the batch makes it no dilated convolution, and writes 1 for
+the number of batches SPACE_TO_BATCH_ND makes: LiteRT works the number out as it runs, TensorFlow Lite Micro goes by the
+file, computes the first batch and leaves the rest of BATCH_TO_SPACE_ND's output as the memory was. It also pads batches
+with a number that it never sets. So there are no bytes to keep; what the operators stand for is put in their place
+before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from tflite_fuse.fusion.block.operators.operands import is_constant
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+
+_OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
+_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+_SAME, _VALID = 0, 1
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Dilate:
+    """Put dilated convolutions where batches are counted wrong, or padded."""
+
+    name: ClassVar[str] = "dilate"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        chains = list(_chains(model))
+        if not chains:
+            return PassResult(model, False)
+        rewritten = remove_plan(model) if has_plan(model) else model
+        inside = {index: chain for chain in chains for index in chain.operators}
+        operators: list[Operator] = []
+        for index, operator in enumerate(model.main.operators):
+            if index not in inside:
+                operators.append(operator)
+            elif index == inside[index].operators[-1]:
+                rewritten, made = _dilated(rewritten, inside[index])
+                operators += made
+        notes = tuple(map(_note, [model] * len(chains), chains))
+        return PassResult(prune(replace_operators(rewritten, operators)), True, notes)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Operators from a SPACE_TO_BATCH_ND to its BATCH_TO_SPACE_ND.
+
+    Attributes:
+        operators: their indices.
+        convolution: the one between.
+        source, output: what the first reads and the last writes.
+        dilation: (rows, columns).
+        padding: (above, below) and (left, right) of the image.
+        fault: what the runtime would do.
+    """
+
+    operators: tuple[int, ...]
+    convolution: Operator
+    source: int
+    output: int
+    dilation: Pair
+    padding: tuple[Pair, Pair]
+    fault: str
+
+
+def _note(model: Model, chain: _Chain) -> str:
+    first, last = (operator_label(model, chain.operators[place]) for place in (0, -1))
+    return (
+        f"{first} to {last} are the dilated convolution they stand for: TensorFlow Lite Micro would {chain.fault}; "
+        "the result is compared with a model that has this convolution"
+    )
+
+
+def _chains(model: Model) -> Iterator[_Chain]:
+    for index, operator in enumerate(model.main.operators):
+        if operator_name(model, operator) == "SPACE_TO_BATCH_ND" and len(operator.outputs or ()) == 1:
+            between = _followed(model, index)
+            found = _chain(model, between) if between else None
+            if found is not None:
+                yield found
+
+
+def _followed(model: Model, index: int) -> list[int]:
+    """From a SPACE_TO_BATCH_ND on the only reader of each result, to a BATCH_TO_SPACE_ND; else nothing."""
+    graph, found = model.main, [index]
+    while True:
+        operator = graph.operators[found[-1]]
+        written = operator.outputs or ()
+        if operator_name(model, operator) == "BATCH_TO_SPACE_ND":
+            return found
+        readers = [i for i, other in enumerate(graph.operators) if set(written) & set(other.inputs or ())]
+        if len(written) != 1 or len(readers) != 1 or written[0] in graph.outputs or readers[0] <= found[-1]:
+            return []
+        found.append(readers[0])
+
+
+def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
+    graph = model.main
+    first, last = graph.operators[indices[0]], graph.operators[indices[-1]]
+    between = [(operator_name(model, graph.operators[i]), graph.operators[i]) for i in indices[1:-1]]
+    convolutions = [operator for name, operator in between if name in _OPTIONS]
+    named = all(name in (*_OPTIONS, *_RENAMING) for name, _ in between)
+    if len(convolutions) != 1 or not named or any(len(each.inputs or ()) < 3 for each in (first, last)):
+        return None
+    (convolution,) = convolutions
+    source, output = (first.inputs or ())[0], (last.outputs or (-1,))[0]
+    ends = [graph.tensors[tensor] for tensor in (source, (first.outputs or ())[0])]
+    ends += [graph.tensors[tensor] for tensor in ((convolution.outputs or ())[0], output)]
+    plain = all(tensor.type == TensorType.INT8 for tensor in ends) and ends[0].dims[:1] == ends[3].dims[:1] == (1,)
+    if not plain or not _alike(*ends[:2]) or not _alike(*ends[2:]) or not _is_plain(model, convolution):
+        return None
+    blocks = [_numbers(model, each, 1) for each in (first, last)]
+    pads, crops = (_numbers(model, each, 2) for each in (first, last))
+    if blocks[0] != blocks[1] or len(pads) != 2 * len(blocks[0]) or len(crops) != len(pads):
+        return None
+    geometry = _geometry(model, convolution, (ends[0], ends[3]), blocks[0], pads, crops)
+    fault = "" if geometry is None else _fault(ends[1].dims[0], prod(geometry[0]), pads)
+    return _Chain(tuple(indices), convolution, source, output, *geometry, fault) if geometry and fault else None
+
+
+def _fault(counted: int, batches: int, pads: Sequence[int]) -> str:
+    """Why the runtime's bytes are not defined, empty where they are."""
+    if counted != batches:
+        return f"go by the file, compute {counted} of {batches} batches and leave the others unwritten"
+    return "pad with a number that it never sets" if any(pads) else ""
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return (
+        a.quantization is not None
+        and b.quantization is not None
+        and (a.quantization.scale, a.quantization.zero_point) == (b.quantization.scale, b.quantization.zero_point)
+    )
+
+
+def _is_plain(model: Model, convolution: Operator) -> bool:
+    """Whether windows move by one pixel, see neighbours, and only what is there."""
+    options = get_options(convolution)
+    ones = all(options.get(name, 1) == 1 for name in ("stride_w", "stride_h", "dilation_w_factor", "dilation_h_factor"))
+    weights = (convolution.inputs or ())[1:2]
+    return ones and options.get("padding") == _VALID and all(is_constant(model, tensor) for tensor in weights)
+
+
+def _numbers(model: Model, operator: Operator, place: int) -> list[int]:
+    index = (operator.inputs or ())[place]
+    if not is_constant(model, index) or model.main.tensors[index].type != TensorType.INT32:
+        return []
+    found: list[int] = np.frombuffer(model.buffers[model.main.tensors[index].buffer].data or b"", "<i4").tolist()
+    return found
+
+
+def _geometry(
+    model: Model,
+    convolution: Operator,
+    ends: tuple[Tensor, Tensor],
+    block: list[int],
+    pads: list[int],
+    crops: list[int],
+) -> tuple[Pair, tuple[Pair, Pair]] | None:
+    """Dilation and padding of the convolution over the image; None where there is none that computes the same."""
+    axes = len(ends[0].dims) - 2
+    kernel = model.main.tensors[(convolution.inputs or ())[1]].dims[1:3]
+    if axes not in (1, 2) or len(ends[1].dims) != axes + 2 or not 1 <= len(block) <= axes or len(kernel) != 2:
+        return None
+    dilation, padding = [1] * (2 - axes), [(0, 0)] * (2 - axes)
+    for axis in range(axes):
+        listed = axis < len(block)
+        step = block[axis] if listed else 1
+        before, behind = (pads[2 * axis + end] - crops[2 * axis + end] if listed else 0 for end in (0, 1))
+        size, made = ends[0].dims[axis + 1], ends[1].dims[axis + 1]
+        reach = (kernel[axis + 2 - axes] - 1) * step
+        whole = step >= 1 and (not listed or (size + pads[2 * axis] + pads[2 * axis + 1]) % step == 0)
+        if not whole or min(before, behind) < 0 or size + before + behind - reach != made:
+            return None
+        dilation.append(step)
+        padding.append((before, behind))
+    if prod(dilation) == 1:
+        return None
+    return (dilation[0], dilation[1]), (padding[0], padding[1])
+
+
+# ---- What stands in their place ----
+
+
+def _dilated(model: Model, chain: _Chain) -> tuple[Model, list[Operator]]:
+    """The convolution, with a PAD before it unless its own padding is the same, between RESHAPEs of a row."""
+    graph, made = model.main, list[Operator]()
+    source, output = graph.tensors[chain.source], graph.tensors[chain.output]
+    is_row = len(source.dims) == 3
+    read, written = chain.source, chain.output
+    if is_row:
+        model, read = add_tensor(model, replace(source, shape=(1, *source.dims), shape_signature=None))
+        model, made = _reshape(model, chain.source, read, made)
+        model, written = add_tensor(model, replace(output, shape=(1, *output.dims), shape_signature=None))
+    kernel = graph.tensors[(chain.convolution.inputs or ())[1]].dims[1:3]
+    reach = [(size - 1) * step for size, step in zip(kernel, chain.dilation, strict=True)]
+    is_same = all(pad == (far // 2, far - far // 2) for pad, far in zip(chain.padding, reach, strict=True))
+    if not is_same and any(map(any, chain.padding)):
+        model, read, made = _pad(model, read, chain.padding, made)
+    options = {
+        **get_options(chain.convolution),
+        "padding": _SAME if is_same else _VALID,
+        "dilation_h_factor": chain.dilation[0],
+        "dilation_w_factor": chain.dilation[1],
+    }
+    table = make_options(_OPTIONS[operator_name(model, chain.convolution)], **options)
+    inputs = (read, *(chain.convolution.inputs or ())[1:])
+    made.append(replace(chain.convolution, inputs=inputs, outputs=(written,), builtin_options=table))
+    return _reshape(model, written, chain.output, made) if is_row else (model, made)
+
+
+def _reshape(model: Model, source: int, output: int, made: list[Operator]) -> tuple[Model, list[Operator]]:
+    dims = model.main.tensors[output].dims
+    model, shape = _constant(model, np.array(dims, "<i4"))
+    model, code = add_operator_code(model, builtin="RESHAPE")
+    return model, [*made, Operator(code, (source, shape), (output,), make_options("ReshapeOptions", new_shape=dims))]
+
+
+def _pad(
+    model: Model, read: int, padding: tuple[Pair, Pair], made: list[Operator]
+) -> tuple[Model, int, list[Operator]]:
+    source = model.main.tensors[read]
+    amounts = np.array([(0, 0), *padding, (0, 0)], "<i4")
+    dims = tuple(dim + int(before + behind) for dim, (before, behind) in zip(source.dims, amounts, strict=True))
+    model, constant = _constant(model, amounts)
+    model, padded = add_tensor(model, replace(source, shape=dims, shape_signature=None))
+    model, code = add_operator_code(model, builtin="PAD")
+    return model, padded, [*made, Operator(code, (read, constant), (padded,))]
+
+
+def _constant(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> tuple[Model, int]:
+    model, buffer = add_buffer(model, values.tobytes())
+    return add_tensor(model, Tensor(values.shape, TensorType.INT32, buffer, "dilated/constant"))
