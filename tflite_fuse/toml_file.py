@@ -31,9 +31,19 @@ def parse_toml(data: bytes, path: str | Path) -> dict[str, Any]:
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        document = tomllib.loads(data.decode("utf-8"))
+        _require_64_bits(document)
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, as what int() says of many digits
         raise UsageError(f"{path}: not valid TOML ({error})") from error
+    return document
+
+
+def _require_64_bits(value: object) -> None:
+    """TOML's whole numbers are what 64 bits hold; Python's parser takes any, which neither floats nor arrays do."""
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise ValueError("a whole number has more than 64 bits")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _require_64_bits(each)
 
 
 def only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
@@ -50,12 +60,12 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def size_of(value: object, what: str) -> int:
-    """Bytes, of a number or of a text like 128kB. Raises UsageError."""
+    """Bytes, of a number or of a text like 128kB, of at most twelve digits. Raises UsageError."""
     if isinstance(value, str):
         try:
             return parse_bytes(value)
         except UsageError as error:
             raise UsageError(f"{what}: {error}") from error
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**12:
         raise UsageError(f'{what} is a size like "128kB" or 131072, not {value!r}')
     return value

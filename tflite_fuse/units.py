@@ -17,8 +17,12 @@ _UNITS = {"": 1, "b": 1, "kb": 1000, "k": 1000, "mb": 1000**2, "kib": 1024, "mib
 
 
 def parse_bytes(text: str) -> int:
-    """``64kB`` (1000 bytes each), ``64KiB`` (1024 each) or ``65536`` in bytes. Raises UsageError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    """``64kB`` (1000 bytes each), ``64KiB`` (1024 each) or ``65536`` in bytes, of at most twelve digits.
+
+    Raises:
+        UsageError: it is no such size.
+    """
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
     if match is None or match[2].lower() not in _UNITS:
         raise UsageError(f"{text!r} is not a size; write it like 64kB, 64KiB or 65536")
     return int(float(match[1]) * _UNITS[match[2].lower()])
@@ -26,7 +30,7 @@ def parse_bytes(text: str) -> int:
 
 def parse_pair(text: str, what: str) -> tuple[int, int]:
     """``8x4``: 8 along the height and 4 along the width of whatever ``what`` names. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
     if match is None or int(match[1]) < 1 or int(match[2]) < 1:
         raise UsageError(f"{text!r} is not {what}; write height x width like 8x8")
     return int(match[1]), int(match[2])

@@ -95,6 +95,7 @@ def test_a_users_board_is_a_few_lines(tmp_path: Path) -> None:
         (OWN.replace("= 64\n", '= "fast"\n'), "'mhz' is a whole number"),
         (OWN.replace('"mine"', "3"), "'name' is a text"),
         ("name = ", "not valid TOML"),
+        (OWN.replace("= 64\n", f"= 0x{'f' * 5000}\n"), "more than 64 bits"),
         (" " * (1 << 21), "is longer than"),
     ],
 )

@@ -124,11 +124,6 @@ def test_goals_of_fusion_need_fusion(goal: Goal) -> None:
         tflite_fuse.rewrite(serialize_model(cell_network()), passes=("reorder", "plan"), goal=goal, verify=False)
 
 
-def test_a_compute_factor_is_a_number() -> None:
-    with pytest.raises(UsageError, match="no number"):
-        Goal(max_compute=float("nan"))
-
-
 def test_a_ram_limit_holds_without_fusion_too() -> None:
     with pytest.raises(LimitError, match=r"2,000 bytes cannot be reached with the passes reorder, plan: .* needs \d"):
         tflite_fuse.rewrite(

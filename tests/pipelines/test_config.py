@@ -64,6 +64,7 @@ def test_what_belongs_to_other_commands_is_left_to_them(model: Path) -> None:
         ("max-ram = [1]", "max-ram is a text or a number"),
         ("max-ram = true", "max-ram is a text or a number"),
         ("max-ram = ", "not valid TOML"),
+        ("max-ram = " + "9" * 5000, "not valid TOML"),
         ('max-compute = "much"', "max-compute"),
         ("config = 'x'", "the file has the unknown key 'config'"),
     ],

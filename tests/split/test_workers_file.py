@@ -55,6 +55,7 @@ def test_a_link_may_join_more_than_two_each_with_each(tmp_path: Path) -> None:
         (WORKER.format("a").replace("m7", "m9"), "did you mean 'cortex-m"),
         (WORKER.format("a").replace("600", "0"), "mhz of 'a' must be a number of at least 0.001, not 0"),
         (WORKER.format("a").replace("600", "nan"), "mhz of 'a' must be a number"),
+        (WORKER.format("a").replace("600", "9" * 400), "more than 64 bits"),
         (WORKER.format("a").replace("600", "true"), "mhz of 'a' must be a number"),
         (WORKER.format("a") + 'ram = "12 apples"\n', "ram of 'a': '12 apples' is not a size"),
         (WORKER.format("a") + "ram = -1\n", "ram of 'a' is a size"),

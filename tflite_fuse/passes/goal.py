@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
 
 from tflite_fuse.errors import UsageError
+
+MOST_COMPUTE = 1_000_000
+"""Larger factors limit nothing: no block computes every pixel a million times."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class Goal:
     def __post_init__(self) -> None:
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
-        if self.max_compute is not None and isnan(self.max_compute):
-            raise UsageError("the compute factor is no number: give one like 1.3")
-        if self.max_compute is not None and self.max_compute <= 0:
-            raise UsageError(f"a compute factor is above 0, not {self.max_compute:g}: give one like 1.3")
+        if self.max_compute is not None and not 0 < self.max_compute <= MOST_COMPUTE:
+            raise UsageError(
+                f"a compute factor is above 0 and at most {MOST_COMPUTE:,}, not {self.max_compute}: give one like 1.3"
+            )
 
     def longest(self, arena: int, *, streams: bool = False) -> int:
         """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.

@@ -144,7 +144,7 @@ def _settings(name: str, table: object) -> dict[str, Any]:
         factor = table["max-compute"]
         if isinstance(factor, bool) or not isinstance(factor, (int, float)):
             raise UsageError(f"max-compute of [{name}] is a number, not {factor!r}")
-        goal["max_compute"] = float(factor)
+        goal["max_compute"] = factor
     for key in ("least-ram", "int8-io"):
         if not isinstance(table.get(key, False), bool):
             raise UsageError(f"{key} of [{name}] is true or false, not {table[key]!r}")
