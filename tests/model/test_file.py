@@ -149,6 +149,9 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
         "buffer 50": _main(model, tensors=(replace(tensors[0], buffer=50), *tensors[1:])),
         "shape": _main(model, tensors=(replace(tensors[0], shape=(-5, 3)), *tensors[1:])),
         "absurd shape": _main(model, tensors=(replace(tensors[0], shape=(70000, 70000)), *tensors[1:])),
+        "has 100,000 dimensions, more than 32$": _main(
+            model, tensors=(replace(tensors[0], shape=(2**31 - 1,) * 100_000), *tensors[1:])
+        ),
         r"tensor 2 .* a constant of 4 bytes, its shape \[5, 999\] needs 4,995": _main(
             model, tensors=(*tensors[:2], replace(tensors[2], shape=(5, 999)), *tensors[3:])
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
@@ -10,6 +11,9 @@ from tflite_fuse.model.types import operator_name, tensor_nbytes
 
 MAX_ELEMENTS = 2**31 - 1
 """Elements a tensor may have; TFLM counts them in an int."""
+
+MAX_DIMENSIONS = 32
+"""Dimensions a tensor may have: as many as an array of numpy before 2.0. TFLM's kernels know up to 6."""
 
 COMPRESSION_METADATA = "COMPRESSION_METADATA"
 """Metadata of a model whose constants TFLM unpacks: they have fewer bytes than their shapes say."""
@@ -36,12 +40,11 @@ def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
         where = f"tensor {index} ({tensor.name}) of subgraph {number}"
         if tensor.buffer >= len(model.buffers):
             raise ModelError(f"{where} refers to buffer {tensor.buffer}, the file has {len(model.buffers)}")
+        if len(tensor.dims) > MAX_DIMENSIONS:
+            raise ModelError(f"{where} has {len(tensor.dims):,} dimensions, more than {MAX_DIMENSIONS}")
         if any(dim < -1 for dim in tensor.dims):
             raise ModelError(f"{where} has the shape {list(tensor.dims)}")
-        elements = 1
-        for dim in tensor.dims:
-            elements *= max(dim, 1)
-        if elements > MAX_ELEMENTS:
+        if prod(max(dim, 1) for dim in tensor.dims) > MAX_ELEMENTS:
             raise ModelError(f"{where} has the absurd shape {list(tensor.dims)}")
     for kind, indices in (("input", graph.inputs), ("output", graph.outputs)):
         _check_indices(indices, len(graph.tensors), f"{kind} list of subgraph {number}")
