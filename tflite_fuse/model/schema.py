@@ -128,7 +128,7 @@ class OptionsTable:
 
     Attributes:
         type: number in the ``BuiltinOptions`` (or ``BuiltinOptions2``) union.
-        fields: (slot, size in bytes, little-endian bytes) of each inline scalar that is present.
+        fields: (slot, little-endian bytes) of each inline scalar that is present.
         vectors: (slot, element size in bytes, bytes) of each vector or string that is present.
     """
 

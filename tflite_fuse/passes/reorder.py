@@ -12,6 +12,7 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.within_budget import Effort
+from tflite_fuse.memory.place.portfolio import rounded
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.memory.working_set import peak
@@ -71,7 +72,7 @@ class Reorder:
         graph = memory_graph(model)
         if self.in_place is not None:
             graph = with_in_place(graph, model, self.in_place)
-        graph = replace(graph, sizes=tuple(-(-size // self.alignment) * self.alignment for size in graph.sizes))
+        graph = rounded(graph, self.alignment)
         shares = self.in_place is not None
         result = minimal_peak_order(graph, Effort.of(self.budget, _SHARE), in_place=shares)
         before_peak = peak(graph, in_place=shares)

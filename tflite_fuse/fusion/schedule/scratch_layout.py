@@ -7,19 +7,13 @@ from dataclasses import dataclass
 
 from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, sum_bytes
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
 from tflite_fuse.fusion.block.stages import Block, BlockTensor, Stage, Storage
 from tflite_fuse.fusion.schedule.tiles import Split
 from tflite_fuse.units import Count, round_up
 
 SCRATCH_ALIGNMENT = 4
 """Every tensor and every accumulator in scratch starts at a multiple of this many bytes."""
-
-CURSOR_BYTES = 12
-"""What the executor remembers per spatial stage."""
-
-POINTER_BYTES = 8
-"""Of a pixel pointer kept in scratch, the same on every target."""
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ import numpy as np
 
 from tflite_fuse.fusion.block.axes import AxisWindow, IntArray, stage_windows
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.block.limits import CURSOR_BYTES, POINTER_BYTES
 from tflite_fuse.fusion.block.stages import Stage
 from tflite_fuse.fusion.estimate.block_costs import find_tail
 from tflite_fuse.fusion.estimate.least_work import computed_whole
-from tflite_fuse.fusion.schedule.scratch_layout import CURSOR_BYTES, POINTER_BYTES, SCRATCH_ALIGNMENT, accumulator_bytes
+from tflite_fuse.fusion.schedule.scratch_layout import SCRATCH_ALIGNMENT, accumulator_bytes
 from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.units import round_up
 
