@@ -57,6 +57,8 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) 
         if channels == list(range(image[2])):
             original.unite(source, tensor)
             continue
+        if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
+            continue  # what the runtime's GATHER would make is another tensor
         content = np.array(channels, "<i4").tobytes()
         constant = original.add_tensor(Tensor((len(channels),), TensorType.INT32, 0, "channels"), content)
         number = BUILTIN_CODES["GATHER"]

@@ -14,6 +14,7 @@ from tflite_fuse.fusion.lower.extract import extract_block
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.preparing.straighten import Straighten
+from tflite_fuse.proof import validate
 
 
 def moving(name: str, operands: Sequence[object], shape: Sequence[int], options: str = "", **values: int) -> Model:
@@ -77,6 +78,25 @@ def test_a_split_and_a_chain_through_a_batch_of_two_become_gathers() -> None:
     result = Straighten().run(raw.build([source], parts))
     assert result.changed
     assert [len(operator.outputs or ()) for operator in result.model.main.operators] == [1, 1]
+
+
+def test_a_gather_makes_the_dimensions_the_runtime_gives_it() -> None:
+    """Those of what it reads, not those that a RESHAPE has given before: operators that are not fused look at them."""
+    raw = RawModel()
+    source, between, cut, output = (raw.tensor(dims) for dims in ((1, 12), (1, 2, 6), (1, 1, 6), (1, 2, 6)))
+    raw.operator("RESHAPE", [source, raw.constant(np.array([1, 2, 6], np.int32))], [between], None)
+    raw.operator(
+        "GATHER", [between, raw.constant(np.array([1], np.int32))], [cut], make_options("GatherOptions", axis=1)
+    )
+    raw.operator("CONCATENATION", [cut, cut], [output], make_options("ConcatenationOptions", axis=1))
+    model = raw.build([source], [output])
+    assert Straighten().run(model).model is model
+    wrong = RawModel()
+    source, cut, output = (wrong.tensor(dims) for dims in ((1, 12), (1, 1, 6), (1, 2, 6)))
+    listed = wrong.constant(np.arange(6, 12, dtype=np.int32))
+    wrong.operator("GATHER", [source, listed], [cut], make_options("GatherOptions", axis=1))
+    wrong.operator("CONCATENATION", [cut, cut], [output], make_options("ConcatenationOptions", axis=1))
+    assert not validate(model, wrong.build([source], [output])).proven
 
 
 @pytest.mark.parametrize("order", [[0, 1, 1, 2], [0, 1, 2], [0, 1, 2, 4]])

@@ -80,15 +80,20 @@ class _Ways:
                 self.found[tensor] = [(source, indices), *further]
 
     def gather(self, tensor: int) -> _Gather | None:
-        """The tensor as channels of the one furthest up that it holds channels of, None if there is none."""
+        """The tensor as channels of the one furthest up that it holds channels of, None if there is none.
+
+        The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says of its output.
+        """
         ways = self.found.get(tensor, [])
         for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
             try:
-                shapes = source.shape, read_activation(self.model, tensor).shape
+                output = read_activation(self.model, tensor)
+                channels = channels_of(indices, source.shape, output.shape)
             except BlockError:
                 continue
-            channels = channels_of(indices, *shapes)
-            if channels is not None:
+            if channels is None:
+                continue
+            if _keeps_all(source, channels) or output.dims == (*source.dims[:-1], len(channels)):
                 return _Gather(source, channels, steps)
         return None
 
@@ -118,9 +123,13 @@ def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Gather]]) -> Mod
     return prune(replace_operators(model, _read(model, operators)))
 
 
+def _keeps_all(source: Activation, channels: tuple[int, ...]) -> bool:
+    return channels == tuple(range(source.shape[2]))
+
+
 def _operator(model: Model, tensor: int, gather: _Gather) -> tuple[Model, Operator]:
     """GATHER along the last dimension, or RESHAPE where all channels keep their places."""
-    if gather.channels == tuple(range(gather.source.shape[2])):
+    if _keeps_all(gather.source, gather.channels):
         dims = model.main.tensors[tensor].dims
         model, constant = _constant(model, f"{gather.source.name}/shape", dims)
         model, code = add_operator_code(model, builtin="RESHAPE")
