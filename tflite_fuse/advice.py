@@ -71,7 +71,8 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
         return ()
     worth = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
-    return (*_about_inputs(rewritten, report, worth), *_about_operators(rewritten, report))[:3]
+    told = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, worth))
+    return (*told, *_about_operators(rewritten, report))[:3]
 
 
 def way_out(model: Model, options: FuseOptions) -> str:
@@ -123,6 +124,16 @@ def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
     except (LimitError, BudgetError):
         return
     yield Offer(option, arena_in_file(changed, serialize_model(changed), known).total)
+
+
+def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:
+    """That inputs outside the arena save none of it: where they lie in it a block's output may come over them, and what
+    is read from a source needs line buffers."""
+    if options.input_mode is InputMode.RESIDENT:
+        return
+    for found in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
+        if found.arena_bytes <= report.after.arena_bytes:
+            yield f"--input {options.input_mode.value} saves nothing: {found.option} needs {found.arena_bytes:,} B"
 
 
 def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> Iterator[str]:
