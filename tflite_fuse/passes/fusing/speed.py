@@ -14,7 +14,7 @@ from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 TRIED = 16
-"""Points that are placed at most until one of them fits."""
+"""Points that are placed one after the other until one of them fits."""
 
 FAR_ABOVE = 4
 """Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
@@ -55,21 +55,32 @@ class Speed:
                 break
             points = self._by_speed(limit, strips)
             near = [point for point in points if point.ram_bytes <= limit + limit // NEAR]
-            fitting += self._fitting(near[:TRIED], limit, least)
+            fitting += self._fitting(near, limit, least)
         fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
         enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
         return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
 
     def _fitting(self, points: Sequence[Point], limit: int, least: Candidate) -> list[Candidate]:
-        """Of the first few points those that fit, and where none does the next one: estimates can be low."""
+        """Of the first few points those that fit, and where none does the next one: estimates can be low.
+
+        Where all of many are too large the rest is halved again and again: what takes more instructions needs less.
+        """
         found: list[Candidate] = []
-        for number, point in enumerate(points):
+        for number, point in enumerate(points[:TRIED]):
             if number >= CANDIDATES and found:
                 break
-            candidate = self.site.realise(point)
-            if candidate.arena <= limit and self._allows(candidate, least):
-                found.append(candidate)
+            found += self._within(point, limit, least)
+        begin, end = TRIED, 0 if found else len(points)
+        while begin < end:
+            middle = (begin + end) // 2
+            fitting = self._within(points[middle], limit, least)
+            begin, end = (begin, middle) if fitting else (middle + 1, end)
+            found += fitting
         return found
+
+    def _within(self, point: Point, limit: int, least: Candidate) -> list[Candidate]:
+        candidate = self.site.realise(point)
+        return [candidate] if candidate.arena <= limit and self._allows(candidate, least) else []
 
     def _is_fair(self, found: Candidate, least: Candidate) -> bool:
         """Whether what a candidate saves is worth the RAM it takes beyond the least; what was asked for always is."""
