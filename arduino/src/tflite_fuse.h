@@ -132,11 +132,15 @@ tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tfli
 tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io);
 void tflite_fuse_commit(const tflite_fuse_block* block, void* state);
 
-/* An attempt where nobody is there to commit when all blocks of a step have run, as a runtime calls each block by itself: a
- * block commits its last attempt at the beginning of the next, if the step's last block with a state has committed since.
- * last: the first number in that one's state, as it is now. Behind tflite_fuse_state_bytes(), a multiple of 4, io->state has
- * four bytes more: which step the attempt was for. */
-tflite_fuse_status tflite_fuse_follow(const tflite_fuse_block* block, const tflite_fuse_io* io, uint32_t last);
+/* A block's part of a step where a runtime calls each block by itself, so that nobody is there to commit when all have
+ * run, and fills states with zeros to reset them. What counts is the last block that keeps a state or reads from outside the
+ * arena: the others commit their last attempt at the beginning of the next, if that one's has gone well since. Whatever
+ * runs behind it is not waited for.
+ *
+ * last: the first number in that one's state, which the others read, too; NULL for itself. Behind tflite_fuse_state_bytes(),
+ * a multiple of 4, io->state has four bytes more: of a block that follows, which step its attempt was for; of a last one
+ * that keeps no state, a number that is another after every step. */
+tflite_fuse_status tflite_fuse_follow(tflite_fuse_block* block, const tflite_fuse_io* io, uint32_t* last);
 
 /* Number of operands of a kind. */
 int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand);

@@ -103,7 +103,7 @@ class RawStream(RawModel):
     def side_by_side(self, one: int, other: int) -> int:
         """Their channels."""
         dims = self.tensors[one].dims
-        joined = self.tensor((*dims[:3], dims[3] + self.tensors[other].dims[3]), *_affine(self.tensors[one]))
+        joined = self.tensor((*dims[:3], dims[3] + self.tensors[other].dims[3]), *affine(self.tensors[one]))
         self.operator("CONCATENATION", (one, other), (joined,), make_options("ConcatenationOptions", axis=3))
         return joined
 
@@ -149,7 +149,7 @@ class RawStream(RawModel):
     def mixed(self, x: int, kernels: Sequence[int], rng: np.random.Generator, how: str) -> int:
         """As MixConv spells it: a kernel for each part of the channels, each over the last steps it needs."""
         dims, parts = self.tensors[x].dims, len(kernels)
-        pieces = [self.tensor((*dims[:3], dims[3] // parts), *_affine(self.tensors[x])) for _ in kernels]
+        pieces = [self.tensor((*dims[:3], dims[3] // parts), *affine(self.tensors[x])) for _ in kernels]
         sizes, axis = self.constant(np.full(parts, dims[3] // parts, np.int32)), self.constant(np.int32(-1))
         options = make_options("SplitVOptions", num_splits=parts)
         self.operator("SPLIT_V", (x, sizes, axis), pieces, options)
@@ -192,7 +192,8 @@ class RawStream(RawModel):
         return replace(model, operator_codes=codes, subgraphs=(*model.subgraphs, once))
 
 
-def _affine(tensor: Tensor) -> tuple[float, int]:
+def affine(tensor: Tensor) -> tuple[float, int]:
+    """Its scale and zero point."""
     assert tensor.quantization is not None and tensor.quantization.scale and tensor.quantization.zero_point
     return tensor.quantization.scale[0], tensor.quantization.zero_point[0]
 
@@ -228,7 +229,7 @@ def streams(draw: st.DrawFn) -> Model:
         held = earlier + draw(st.sampled_from([0, 0, model.steps(x)]))
         dims = model.tensors[x].dims
         size = int(np.prod(dims)) // model.steps(x) * held
-        first = first_values(rng, draw(st.sampled_from(kinds)), size, _affine(model.tensors[x])[1])
+        first = first_values(rng, draw(st.sampled_from(kinds)), size, affine(model.tensors[x])[1])
         window = model.window(x, earlier, held, draw(st.sampled_from(CUTS)), first)
         if apart == 1 and dims[2 if axis == 1 else 1] == 1 and dims[3] % 2 == 0 and draw(st.booleans()):
             x = model.mixed(window, (draw(st.integers(1, taps)), taps), rng, draw(st.sampled_from(CUTS[:3])))

@@ -183,8 +183,7 @@ class _Block:
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
         self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
-        if state_size(options):
-            self._check_state(options)
+        self._check_state(options)
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
         entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
@@ -227,7 +226,8 @@ class _Block:
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
         found: list[dict[int, int]] = []
-        own = 1 if not state_size(options) else 3 if self._follows() else 2
+        kept = self._variables()
+        own = 1 + min(kept, 2 if state_size(options) else 1)
         for place, operands in ((Storage.INPUT, self.inputs[:-own]), (Storage.OUTPUT, self.outputs[:-1])):
             mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
             if len(mine) != len(operands):
@@ -270,25 +270,42 @@ class _Block:
         wanted = Tensor(shape=(size,), type=TensorType.INT8)
         self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
 
-    def _follows(self) -> bool:
-        tensors = self.known.after.main.tensors
-        return len(self.inputs) > 2 and all(t >= 0 and tensors[t].is_variable for t in self.inputs[-3:-1])
+    def _variables(self) -> int:
+        """How many variables stand before the constants: the block's own, and before it that of the last block."""
+        tensors, found = self.known.after.main.tensors, 0
+        while found + 1 < len(self.inputs) and tensors[self.inputs[-2 - found]].is_variable:
+            found += 1
+        return found
 
     def _check_state(self, options: Options) -> None:
-        """The state is the block's own, but that the others see that of the model's last one: by it they know that a
-        step went well. Without that a block would go on where a later one fails."""
-        after, size = self.known.after, state_size(options)
-        if len(self.inputs) < 2:
-            return
+        """The state is the block's own, but that the others see that of the model's last block: by it they know that a
+        step went well. Without that a block would go on where a later one fails. One that keeps no state, but may fail
+        as it reads from outside the arena, counts its steps if it is the last."""
+        after, size, kept = self.known.after, state_size(options), self._variables()
         blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]
         states = [i[-2] for i in blocks if len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable]
+        if not size and not kept:
+            self._check_waited_for(options, bool(states))
+        if len(self.inputs) < 2 or not (size or kept):
+            return
         last, mine = states[-1:], self.inputs[-2]
-        size += 4 if len(states) > 1 else 0
+        size += 4 if len(states) > 1 or not size else 0
         wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
         following = sum(i[-3:-2] == (last[0],) for i in blocks) if last == [mine] else 0
         self._check_own(mine, wanted, f"its state, is not {size} bytes that the runtime keeps", following)
-        if self._follows() != (last != [mine]) or (self._follows() and list(self.inputs[-3:-2]) != last):
+        follows = kept > 1
+        if follows != (last != [mine]) or (follows and list(self.inputs[-3:-2]) != last):
             self.found("its step does not end with that of the model's last block with a state")
+
+    def _check_waited_for(self, options: Options, is_stateful: bool) -> None:
+        """What reads from outside and has no number of its own stands before a block that has one."""
+        after = self.known.after
+        behind = after.main.operators[after.main.operators.index(self.operator) + 1 :]
+        inputs = [op.inputs or () for op in behind if operator_name(after, op) == FUSED_OPERATOR]
+        is_last = not any(len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable for i in inputs)
+        sources = any(stage.kind == StageKind.SOURCE for stage in options.stages)
+        if is_stateful and is_last and (sources or any(t.storage == Storage.EXTERNAL for t in options.tensors)):
+            self.found("it reads from outside the arena behind all blocks that keep a state, which do not wait for it")
 
     def _check_own(self, tensor: int, wanted: Tensor, otherwise: str, others: int = 0) -> None:
         graph = self.known.after.main

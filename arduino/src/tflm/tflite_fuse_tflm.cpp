@@ -3,8 +3,8 @@
 // Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
 // int8 tensor nobody reads, the block's scratch memory. A block that keeps a state has a uint8 variable before the
 // constant: the runtime gives every interpreter its own, and fills it with zeros in Reset. Before that may come the variable
-// of the model's last block with a state: by it the others see that a step has gone well. Nothing of the file is trusted:
-// what does not fit is refused in Prepare, with a message.
+// of the model's last block that has one: by it the others see that a step has gone well, wherefore a block without a
+// state may have one of four bytes. Nothing of the file is trusted: what does not fit is refused in Prepare, with a message.
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
 
@@ -98,13 +98,18 @@ bool HasMemory(const TfLiteEvalTensor* tensor) {
 
 // ---- The operator ----
 
-// Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants.
+// Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. One
+// without a state may have a variable in which it counts.
 int OwnInputs(const tflite_fuse_block* block, const TfLiteNode* node) {
-  const bool follows = node->inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT) == 3;
-  return tflite_fuse_state_bytes(block) == 0 ? 1 : follows ? 3 : 2;
+  const int own = node->inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
+  const int least = tflite_fuse_state_bytes(block) == 0 ? 1 : 2;
+  return own == least + 1 ? own : least;
 }
 
-bool IsState(const TfLiteEvalTensor* tensor, int32_t bytes) { return ElementsOf(tensor, kTfLiteUInt8) >= bytes; }
+// In Prepare constants, which nobody may write to, have an address already, and variables get theirs later.
+bool IsState(const TfLiteEvalTensor* tensor, int32_t bytes) {
+  return ElementsOf(tensor, kTfLiteUInt8) >= bytes && tensor->data.data == nullptr;
+}
 
 TfLiteStatus Refuse(TfLiteContext* context, const char* reason) {
   TFLITE_FUSE_LOG(context, "%s", reason);
@@ -196,9 +201,14 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (node->inputs->size - own > TFLITE_FUSE_MAX_OPERANDS) {  // Invoke gathers them on the stack
     return Refuse(context, kWrongCount);
   }
-  const int32_t more = own == 3 ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
+  const bool is_counted = own == 3 || tflite_fuse_state_bytes(block) == 0;
+  const int32_t more = is_counted ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
   if (own >= 2 && (node->inputs->size < 2 || !IsState(InputAt(context, node, node->inputs->size - 2),
                                                       tflite_fuse_state_bytes(block) + more))) {
+    const int32_t count = tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
+    if (tflite_fuse_state_bytes(block) == 0) {
+      return CheckCount(context, "input", count, count + 1);
+    }
     return Refuse(context, "the input before the last must be a uint8 variable as large as the block's state");
   }
   if (own == 3 && !IsState(InputAt(context, node, node->inputs->size - 3), more)) {
@@ -251,15 +261,9 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   if (last != nullptr && !HasMemory(last)) {
     return Refuse(context, "one of the tensors has no memory");
   }
-  uint32_t number = 0;
-  if (last != nullptr) {
-    std::memcpy(&number, last->data.data, sizeof(number));
-  }
+  uint32_t* number = last == nullptr ? nullptr : static_cast<uint32_t*>(last->data.data);
   const tflite_fuse_status status =
-      last == nullptr ? tflite_fuse_invoke(block, &io) : tflite_fuse_follow(block, &io, number);
-  if (status == TFLITE_FUSE_OK || status == TFLITE_FUSE_SOURCE_FAILED) {
-    block->zeros_mean_reset = 1;  // the state was filled
-  }
+      own == 1 ? tflite_fuse_invoke(block, &io) : tflite_fuse_follow(block, &io, number);
   return status == TFLITE_FUSE_OK ? kTfLiteOk : Refuse(context, tflite_fuse_message(status));
 }
 

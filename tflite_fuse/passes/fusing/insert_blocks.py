@@ -6,22 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES, state_offsets
 from tflite_fuse.fusion.block.operators.operands import Shape, tensor_name
 from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs, operands_of
+from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
-from tflite_fuse.memory.from_model import FUSED_OPERATOR
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out
 from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.fusing.whole_steps import following, kept_bytes
 
 CUSTOM_CODE = "TFLITE_FUSE"
 
@@ -130,10 +129,12 @@ class BlockMaker:
         taken = {index for choice in choices for index in choice.operators}
         longer = [self._with_renames(choice, taken) for choice in choices]
         made = [self._make(choice) for choice in longer]
-        states = len(self._states(self.model)) + sum(found.extraction.block.keeps_state for found, _ in made)
-        for chosen, choice, (found, plan) in zip(choices, longer, made, strict=True):
+        kept = kept_bytes(
+            self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, made, strict=True)]
+        )
+        for chosen, choice, (found, plan), nbytes in zip(choices, longer, made, kept, strict=True):
             self._note_images(images, found)
-            model, operator = self._add_operator(model, choice, found.extraction, plan, states > 1)
+            model, operator = self._add_operator(model, choice, found.extraction, plan, nbytes)
             replaced.update(dict.fromkeys(choice.operators))
             replaced[chosen.operators[-1]] = operator
             inserted.append(self._inserted(choice, found, plan))
@@ -168,25 +169,9 @@ class BlockMaker:
             tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),))
             operators[index] = replace(operator, custom_options=encoded.options)
             self.known[encoded.options, encoded.constants] = plan
-        graph = replace(draft.main, operators=self._following(draft, operators), tensors=tuple(tensors))
-        return replace(replace_main(draft, graph), buffers=tuple(buffers))
-
-    def _following(self, draft: Model, operators: Sequence[Operator]) -> tuple[Operator, ...]:
-        """Operators whose new blocks with a state see that of the last one: by it they know that a step went well."""
-        states = self._states(replace_operators(draft, operators))
-        followed = list(operators)
-        for index in list(states)[:-1]:
-            if (draft.main.operators[index].custom_options or b"") in self._drafted:
-                *inputs, state, constants = operators[index].inputs or ()
-                last = states[max(states)]
-                followed[index] = replace(operators[index], inputs=(*inputs, *last, state, constants))
-        return tuple(followed)
-
-    def _states(self, model: Model) -> dict[int, tuple[int, ...]]:
-        """The states of blocks by operator."""
-        operators = model.main.operators
-        fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
-        return {i: found.state for i in fused if (found := operands_of(model, operators[i])).state}
+        drafted = {i for i, op in enumerate(draft.main.operators) if (op.custom_options or b"") in self._drafted}
+        graph = replace(draft.main, operators=tuple(operators), tensors=tuple(tensors))
+        return following(replace(replace_main(draft, graph), buffers=tuple(buffers)), drafted)
 
     def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
         """With the RESHAPEs that alone read what the block writes: then it writes what they rename, under that name.
@@ -217,9 +202,9 @@ class BlockMaker:
         return self._made[key]
 
     def _add_operator(
-        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, one_of_several: bool
+        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int
     ) -> tuple[Model, Operator]:
-        """The custom operator of a block; its code, constants and scratch are added to the model."""
+        """The custom operator of a block; its code, constants, scratch and variable are added to the model."""
         options = f"draft of {choice.operators} in {choice.config}".encode()
         self._drafted[options] = self.known[options, _NO_CONSTANTS] = plan
         ends = sorted({min(choice.operators), max(choice.operators)})
@@ -229,9 +214,11 @@ class BlockMaker:
         model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), buffer))
         model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0))
         state: tuple[int, ...] = ()
-        if extraction.block.keeps_state:
-            model, kept = add_tensor(model, _state_tensor(f"{name}/state", extraction.block, one_of_several))
-            state = (kept,)
+        if kept:
+            # The runtime fills variables that are neither int8 nor quantized with zeros in a reset.
+            tensor = Tensor(shape=(kept,), type=TensorType.UINT8, buffer=0, name=f"{name}/state", is_variable=True)
+            model, added = add_tensor(model, tensor)
+            state = (added,)
         operator = Operator(
             opcode_index=code,
             inputs=(*extraction.inputs, *state, constants),
@@ -263,13 +250,6 @@ def _within(config: BlockConfig, block: Block) -> BlockConfig:
     driven = block.tensors[split_block(block).driven]
     height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
     return replace(config, tile_height=height, tile_width=width)
-
-
-def _state_tensor(name: str, block: Block, one_of_several: bool) -> Tensor:
-    """A variable the runtime fills with zeros in a reset, as it does with what is neither int8 nor quantized."""
-    _, nbytes = state_offsets(block.tensors)
-    nbytes += MARK_BYTES if one_of_several else 0  # which step the block has run for
-    return Tensor(shape=(nbytes,), type=TensorType.UINT8, buffer=0, name=name, is_variable=True)
 
 
 def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:

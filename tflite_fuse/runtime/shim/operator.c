@@ -1,7 +1,7 @@
 /* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out.
  *
- * Inputs: the block's inputs, its state (a uint8 variable) if it keeps one, before it perhaps that of the model's last
- * block with one, then one int8 constant with weights and tables. Outputs: the block's outputs, then one int8 tensor nobody
+ * Inputs: the block's inputs, its state (a uint8 variable) if it keeps or counts one, before it perhaps that of the model's
+ * last block with one, then one int8 constant with weights and tables. Outputs: the block's outputs, then one int8 tensor nobody
  * reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused in prepare, with a message.
  */
 #include <string.h>
@@ -67,15 +67,28 @@ static void free_state(tflm_context* context, void* user_data) {
   }
 }
 
-/* Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. */
+/* Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. One
+ * without a state may have a variable in which it counts. */
 static int own_inputs(const tflite_fuse_block* block, const tflm_int_array* inputs) {
-  const bool follows = inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT) == 3;
-  return tflite_fuse_state_bytes(block) == 0 ? 1 : follows ? 3 : 2;
+  const int own = inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
+  const int least = tflite_fuse_state_bytes(block) == 0 ? 1 : 2;
+  return own == least + 1 ? own : least;
 }
 
-/* Behind the state of a block that follows another lies a number. */
+/* Behind the state of a block that follows another lies a number, and there is nothing else in that of one that counts. */
 static int32_t state_bytes(const tflite_fuse_block* block, int own) {
-  return tflite_fuse_state_bytes(block) + (own == 3 ? (int32_t)sizeof(uint32_t) : 0);
+  const int32_t bytes = tflite_fuse_state_bytes(block);
+  return bytes + (own == 3 || bytes == 0 ? (int32_t)sizeof(uint32_t) : 0);
+}
+
+/* In prepare constants, which nobody may write to, have an address already, and variables get theirs later. */
+static bool is_state(const tflm_eval_tensor* tensor, int64_t bytes) {
+  return bytes_of(tensor, TFLM_TYPE_UINT8) >= bytes && tensor->data == NULL;
+}
+
+static int refuse_count(const char* kind, int32_t expected, int found) {
+  tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", expected, kind, found);
+  return TFLM_ERROR;
 }
 
 static int check_operands(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
@@ -83,9 +96,7 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
   const int32_t count = tflite_fuse_operand_count(block, kind);
   const int found = indices->size - (kind == TFLITE_FUSE_INPUT ? own_inputs(block, indices) : 1);
   if (count != found) {
-    tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", count,
-               kind == TFLITE_FUSE_INPUT ? "input" : "output", found);
-    return TFLM_ERROR;
+    return refuse_count(kind == TFLITE_FUSE_INPUT ? "input" : "output", count, found);
   }
   for (int32_t number = 0; number < count; ++number) {
     static const int types[] = {0, TFLM_TYPE_INT8, TFLM_TYPE_UINT8, TFLM_TYPE_FLOAT32};
@@ -133,13 +144,15 @@ static int prepare(tflm_context* context, tflm_node* node) {
     return refuse("the last output must be an int8 tensor as large as the block's scratch memory");
   }
   const int own = own_inputs(&state->block, node->inputs);
-  if (own >= 2 &&
-      (node->inputs->size < 2 || bytes_of(tensor_at(context, node->inputs, node->inputs->size - 2), TFLM_TYPE_UINT8) <
-                                     state_bytes(&state->block, own))) {
+  if (own >= 2 && (node->inputs->size < 2 || !is_state(tensor_at(context, node->inputs, node->inputs->size - 2),
+                                                       state_bytes(&state->block, own)))) {
+    const int32_t count = tflite_fuse_operand_count(&state->block, TFLITE_FUSE_INPUT);
+    if (tflite_fuse_state_bytes(&state->block) == 0) {
+      return refuse_count("input", count, count + 1);
+    }
     return refuse("the input before the last must be a uint8 variable as large as the block's state");
   }
-  if (own == 3 && bytes_of(tensor_at(context, node->inputs, node->inputs->size - 3), TFLM_TYPE_UINT8) <
-                      (int64_t)sizeof(uint32_t)) {
+  if (own == 3 && !is_state(tensor_at(context, node->inputs, node->inputs->size - 3), (int64_t)sizeof(uint32_t))) {
     return refuse("the input before the block's state must be a uint8 variable, the state of the last block");
   }
   if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
@@ -194,18 +207,14 @@ static int invoke(tflm_context* context, tflm_node* node) {
       .state = kept == NULL ? NULL
                             : guard_both(&state_guard, kept->data, (size_t)state_bytes(&state->block, own)),
   };
-  uint32_t last = 0;
-  if (own == 3) {
-    memcpy(&last, tensor_at(context, node->inputs, input_count)->data, sizeof(last));
-  }
-  const tflite_fuse_status status = own == 3 ? tflite_fuse_follow(&state->block, &io, last)
-                                             : tflite_fuse_invoke(&state->block, &io);
+  uint32_t* const last = own == 3 ? tensor_at(context, node->inputs, input_count)->data : NULL;
+  const tflite_fuse_status status =
+      own == 1 ? tflite_fuse_invoke(&state->block, &io) : tflite_fuse_follow(&state->block, &io, last);
   for (int i = 0; i < input_count + output_count; ++i) {
     guard_free(&guards[i]);
   }
   guard_free(&scratch_guard);
   guard_free(&state_guard);
-  state->block.zeros_mean_reset |= status == TFLITE_FUSE_OK || status == TFLITE_FUSE_SOURCE_FAILED;
   return status == TFLITE_FUSE_OK ? TFLM_OK : refuse(tflite_fuse_message(status));
 }
 
