@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +14,15 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 SHARED_MODELS = sorted((SHARED / "models").glob("*.tflite"))
 SHARED_GRAPHS = sorted((SHARED / "graphs").glob("*.json"))
 SHARED_ARCH = sorted((SHARED / "arch").glob("*.json"))
+
+RAY_IS_HERE = importlib.util.find_spec("ray") is not None
+collect_ignore = [] if RAY_IS_HERE else ["pipelines/test_ray.py"]
+
+
+def pytest_report_header() -> str:
+    """Says what is left out: Ray takes 250 MB and minutes, and has a script of its own."""
+    return "" if RAY_IS_HERE else "no Ray here: tests/pipelines/test_ray.py is left out, scripts/test_ray runs it"
+
 
 UNKNOWN_TO_THE_WHEEL = frozenset({"swiftnet_vww224_uint8"})
 """Shared models TensorFlow Lite Micro's wheel refuses to load: it has no uint8 convolution."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from typer.testing import CliRunner
 import tflite_fuse
 from tests.test_cli import branching_model, validate
 from tflite_fuse.cli import app
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.pipelines.executors import run_here, run_on_dask
+from tflite_fuse.pipelines.executors import run_here, run_on_dask, run_on_ray
 from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
 from tflite_fuse.zoo import ModelBuilder
 
@@ -139,27 +140,34 @@ def test_a_process_that_dies_costs_no_row(tmp_path: Path) -> None:
 
 
 def slow(item: Item) -> Row:
-    """Notes down that it ran, and takes a moment."""
-    time.sleep(0.2)
+    """Notes down that it ran and where, and takes a moment."""
     with (Path(item.fault) / "ran").open("a") as log:
-        log.write(item.model + "\n")
+        log.write(f"{item.model} {os.getpid()}\n")
+    time.sleep(0.2)
     return Row(item.key, item.model, item.options, "")
 
 
-def test_a_cluster_does_every_item_once_although_a_worker_is_killed(tmp_path: Path) -> None:
+def numbered(count: int, folder: Path) -> list[Item]:
+    return [Item(str(number), "default", b"", "{}", "estimate", str(folder)) for number in range(count)]
+
+
+def kill_in_the_middle(rows: Iterator[Row], items: list[Item], folder: Path) -> None:
+    """Kills the process that began an item last when five are done, and looks at what became of all of them."""
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if len(found) == 5:
+            os.kill(int((folder / "ran").read_text().split()[-1]), signal.SIGKILL)
+    assert sorted(row.key for row in found) == sorted(item.key for item in items) and not any(r.error for r in found)
+    ran = (folder / "ran").read_text().split()[::2]
+    assert set(ran) == {item.model for item in items} and len(items) < len(ran) <= len(items) + 4  # in flight, again
+
+
+def test_a_dask_cluster_does_every_item_once_although_a_worker_is_killed(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    items = [Item(str(number), "default", b"", "{}", "estimate", str(tmp_path)) for number in range(24)]
+    items = numbered(24, tmp_path)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with distributed.Client(cluster) as client:
-            victim = next(iter(client.run(os.getpid).values()))
-        rows: list[Row] = []
-        for row in run_on_dask(iter(items), 2, cluster.scheduler_address, slow):
-            rows.append(row)
-            if len(rows) == 5:
-                os.kill(victim, signal.SIGKILL)
-    assert sorted(row.key for row in rows) == sorted(item.key for item in items) and not any(r.error for r in rows)
-    ran = (tmp_path / "ran").read_text().split()
-    assert set(ran) == {item.model for item in items} and len(ran) <= len(items) + 4  # those in flight, again
+        kill_in_the_middle(run_on_dask(iter(items), 2, cluster.scheduler_address, slow), items, tmp_path)
 
 
 CLUSTER = """
@@ -176,7 +184,7 @@ if __name__ == "__main__":
 def test_a_cluster_that_goes_away_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("distributed")
     (tmp_path / "cluster.py").write_text(CLUSTER)
-    items = [Item(str(number), "default", b"", "{}", "estimate", str(tmp_path)) for number in range(24)]
+    items = numbered(24, tmp_path)
     started = [sys.executable, tmp_path / "cluster.py"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, env=environment) as cluster:
@@ -191,6 +199,19 @@ def test_a_cluster_that_goes_away_is_one_sentence(tmp_path: Path, capfd: pytest.
 
 def test_a_cluster_made_here_measures_models(folder: Path) -> None:
     pytest.importorskip("distributed")
+    measures_as_here(run_on_dask, folder)
+
+
+def measures_as_here(cluster: Callable[[Iterator[Item], int, str | None], Iterator[Row]], folder: Path) -> None:
     items = list(items_in(folder, {"default": "{}"}, "estimate"))
-    rows = list(run_on_dask(iter(items), 1, None))
+    rows = list(cluster(iter(items), 1, None))
     assert sorted(rows, key=lambda row: row.key) == sorted(map(measure, items), key=lambda row: row.key)
+
+
+@pytest.mark.parametrize(("package", "cluster"), [("distributed", run_on_dask), ("ray", run_on_ray)])
+def test_without_the_package_one_sentence_says_how_to_get_it(
+    package: str, cluster: Callable[..., Iterator[Row]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(RuntimeUnavailableError, match=r"tflite-fuse\[(dask|ray)\]"):
+        next(cluster(iter([]), 1, None))

@@ -19,7 +19,7 @@ from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
-from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask
+from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask, run_on_ray
 from tflite_fuse.pipelines.metrics import EFFORTS
 from tflite_fuse.pipelines.summary import SHOWN, shown_values, write_summary
 from tflite_fuse.pipelines.sweep import Item, Results, Row, check_effort, items_in, models_in, option_sets
@@ -39,7 +39,8 @@ def sweep(
     effort: Annotated[str, typer.Option(help=f"What to do with each model: {', '.join(EFFORTS)}.")] = EFFORTS[1],
     executor: Annotated[str, typer.Option(help=f"Who does it: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler; without it one is made here.", show_default=False)
+        str | None,
+        typer.Option(help="Address of a Dask or Ray cluster; without it one is made here.", show_default=False),
     ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
@@ -47,9 +48,9 @@ def sweep(
     """Rewrite every model of a folder, under every set of options; started again, it goes on where it stopped."""
     check_effort(effort)
     if executor not in EXECUTORS:
-        raise UsageError(f"executor is {' or '.join(EXECUTORS)}, not {executor!r}")
-    if scheduler is not None and executor != "dask":
-        raise UsageError("--scheduler is the address of a Dask cluster: say --executor dask")
+        raise UsageError(f"executor is {', '.join(EXECUTORS[:-1])} or {EXECUTORS[-1]}, not {executor!r}")
+    if scheduler is not None and executor == EXECUTORS[0]:
+        raise UsageError("--scheduler is the address of a cluster: say --executor dask or --executor ray")
     named = option_sets(sets)
     total = len(models_in(folder)) * len(named)
     keys: list[str] = []
@@ -62,7 +63,8 @@ def sweep(
             items_in(folder, named, effort, tflite_fuse.__version__), results, keys, lambda: progress.advance(bar)
         )
         workers = jobs or os.cpu_count() or 1
-        rows = run_here(items, workers) if executor == "local" else run_on_dask(items, workers, scheduler)
+        on_cluster = {"dask": run_on_dask, "ray": run_on_ray}.get(executor)
+        rows = run_here(items, workers) if on_cluster is None else on_cluster(items, workers, scheduler)
         for row in rows:
             results.add(row)
             progress.advance(bar)

@@ -26,11 +26,19 @@ _LONGEST_DETAIL = 500
 # The child computes nothing in numpy; without this, importing it starts threads that wait for work.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+_FOR_OTHERS = ("MALLOC_TRIM_THRESHOLD_",)
+"""Variables that are not handed on: Dask gives one to its workers that makes a runtime ask the system for memory anew
+with every inference, which takes as long as all the rest."""
+
 # The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path.
 _LAUNCHER = (
     "import json,runpy,sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "runpy.run_path(sys.argv.pop(1), None, '__main__')"
 )
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _FOR_OTHERS}
 
 
 class ChildError(Exception):
@@ -93,7 +101,7 @@ class Child:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **_ENVIRONMENT, **environment},
+                env={**_inherited(), **_ENVIRONMENT, **environment},
                 start_new_session=True,
             )
 
