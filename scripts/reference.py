@@ -91,7 +91,7 @@ def commands() -> str:
     for name, command in _leaves(found):
         lines += [f"## {name}", "", _sentence(command.help), "", f"`tflite-fuse {name} {_usage(command)}`", ""]
         rows = [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
-        lines += ["| option | default | |", "|---|---|---|", *rows, ""]
+        lines += [*rows, ""]
     return _text(lines)
 
 
@@ -112,8 +112,8 @@ def _usage(command: Any) -> str:
 def _option(option: Any) -> str:
     names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     default = option.default
-    shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
-    return f"| {names} | {shown} | {_cell(option.help or '')} |"
+    shown = "" if default in (None, False, ()) or callable(default) else f" (`{default}`)"
+    return f"- {names}{shown}: {_escaped(' '.join((option.help or '').split()))}"
 
 
 # ---- Python ----
@@ -163,9 +163,9 @@ def schemas() -> str:
 
 def _fields(part: Mapping[str, Any]) -> Iterator[str]:
     if part.get("properties"):
-        yield from ("| field | type | |", "|---|---|---|")
         for name, field in part["properties"].items():
-            yield f"| `{name}` | {_type(field)} | {_cell(field.get('description', ''))} |"
+            kind, said = _type(field), _escaped(" ".join(field.get("description", "").split()))
+            yield f"- `{name}`{f' ({kind})' if kind else ''}{f': {said}' if said else ''}"
         yield ""
 
 
@@ -257,10 +257,6 @@ def _text(lines: list[str]) -> str:
 def _sentence(text: str) -> str:
     words = _escaped(" ".join(text.split()))
     return words if not words or words.endswith((".", ":", "!")) else f"{words}."
-
-
-def _cell(text: str) -> str:
-    return _escaped(" ".join(text.split())).replace("|", "\\|")
 
 
 def _escaped(text: str) -> str:

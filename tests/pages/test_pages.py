@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.pages.arena_map import arena_map
+from tflite_fuse.pages.charts import MOST_BOXES
 from tflite_fuse.pages.content import page_content
 from tflite_fuse.zoo import ModelBuilder
 
@@ -112,6 +114,8 @@ def test_a_model_that_is_no_rewrite_is_called_so() -> None:
     other = serialize_model(branching_model(seed=1))
     found, html = page_of(BRANCHING, other, inputs=2)
     assert not found["sound"] and "not the same" in found["verdict"] and 'class="bad" id="verdict"' in html
+    told = found["certificate"]["findings"] + found["certificate"]["notes"]
+    assert len(told) > 1 and all(html.count(f'<p class="quiet">{escape(each)}</p>') == 1 for each in set(told))
 
 
 def test_names_out_of_a_file_cannot_become_part_of_the_page() -> None:
@@ -150,6 +154,9 @@ def test_a_model_too_long_to_be_searched_has_a_page() -> None:
     data = long_model(1100)
     found, html = page_of(data, data)
     assert found["front"] == [] and "Nothing could be searched" in html and len(html) < 1_500_000
+    drawn = html.split('aria-label="the arena before"')[1].split("</svg>")[0]
+    assert drawn.count("<title>") == MOST_BOXES and drawn.count("z\n") + drawn.count(" z") > 1100  # nobody is left out
+    assert html.count(">before and after</text>") == 1
 
 
 def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

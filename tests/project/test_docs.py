@@ -51,7 +51,7 @@ def test_every_schema_and_field_is_in_the_reference(reference: dict[str, str]) -
     for path in (ROOT / "schemas").glob("*.schema.json"):
         assert f"## {path.name}" in reference["schemas.md"]
         for field in json.loads(path.read_text()).get("properties", {}):
-            assert f"| `{field}` |" in reference["schemas.md"]
+            assert f"\n- `{field}`" in reference["schemas.md"]
 
 
 def test_error_sentences_are_listed_with_what_varies_in_brackets(reference: dict[str, str]) -> None:

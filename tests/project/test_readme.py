@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import typer
 
+from scripts.bench_readme import MODELS, row
 from scripts.readme import part
 from scripts.write_operators import operators
+from tests.conftest import SHARED_MODELS
 from tflite_fuse.cli import app
+from tflite_fuse.data import SAMPLE_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -31,6 +34,24 @@ def test_the_operators_listed_are_those_of_the_table_of_kinds() -> None:
 def test_tables_that_scripts_write_are_there(name: str) -> None:
     lines = part(name).splitlines()
     assert len(lines) > 3 and len({line.count("|") for line in lines}) == 1
+
+
+ROWS = {line.split("|")[1].strip(): line for line in part("table").splitlines()[2:]}
+
+
+@pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
+def test_the_arenas_in_the_table_are_what_its_script_prints(path: Path) -> None:
+    if path.stem in ROWS:
+        assert arenas(row(path, inputs=0)) == arenas(ROWS[path.stem]), "run scripts/bench_readme.py --write"
+
+
+def test_the_table_has_the_models_of_its_script() -> None:
+    assert {*ROWS} == {Path(SAMPLE_MODEL).stem, *MODELS}
+
+
+def arenas(line: str) -> list[str]:
+    """A row but for what it says about the runs."""
+    return line.split("|")[:-2]
 
 
 def known_options() -> set[str]:

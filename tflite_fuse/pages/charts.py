@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
 from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.pages.arena_map import ArenaMap, Box
+from tflite_fuse.pages.labels import above, around, beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,10 @@ COLOURS = {
 FORMATS = (".svg", ".png")
 
 MOST_BOXES = 600
-"""Of more, the largest are drawn."""
+"""Of more, the largest are drawn each by itself, and told about."""
+
+MOST_EDGED = 300
+"""Steps of a picture in which edges can be told from what they surround."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -169,13 +173,13 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         top: bytes the axis reaches to, for two charts of one scale; None for what there is.
     """
     with _drawing((4.6, 3.1), title) as (chart, axes):
-        boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)[:MOST_BOXES]
-        boxes.sort(key=lambda box: (box.kind == "ring", -box.nbytes))
+        boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)
+        _together(axes, boxes[MOST_BOXES:])
+        boxes = sorted(boxes[:MOST_BOXES], key=lambda box: (box.kind == "ring", -box.nbytes))
+        edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25 if len(shown.steps) <= MOST_EDGED else 0, "alpha": 0.8}
         for number, box in enumerate(boxes):
-            inset = 0.12 if box.kind == "ring" else 0.0
-            left, width = box.first - 0.5 + inset, box.last - box.first + 1 - 2 * inset
-            edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25, "alpha": 0.8}
-            _box(axes, (left, box.offset), width, box.nbytes, f"box{number}", facecolor=COLOURS[box.kind], **edge)
+            (left, offset), width = _corner(box), _width(box)
+            _box(axes, (left, offset), width, box.nbytes, f"box{number}", facecolor=COLOURS[box.kind], **edge)
             chart.told[f"box{number}"] = _told(box, shown.steps)
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
@@ -184,6 +188,32 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
     return chart
+
+
+_INSET = 0.12
+"""Steps that a ring is narrower to either side than the block it is in."""
+
+
+def _corner(box: Box) -> tuple[float, int]:
+    return box.first - 0.5 + (_INSET if box.kind == "ring" else 0.0), box.offset
+
+
+def _width(box: Box) -> float:
+    return box.last - box.first + 1 - (2 * _INSET if box.kind == "ring" else 0.0)
+
+
+def _together(axes: Axes, boxes: Sequence[Box]) -> None:
+    """The small ones of very many: one shape of each kind, with nothing told about its parts."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Outline
+
+    for kind in dict.fromkeys(box.kind for box in boxes):
+        corners = [(*_corner(box), _width(box), box.nbytes) for box in boxes if box.kind == kind]
+        outlines = [
+            Outline([(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)], closed=True) for x, y, w, h in corners
+        ]
+        look = {"facecolor": COLOURS[kind], "linewidth": 0, "alpha": 0.8}
+        axes.add_artist(PathPatch(Outline.make_compound_path(*outlines), **look))
 
 
 def _box(axes: Axes, corner: tuple[float, float], width: float, height: float, gid: str, **look: Any) -> None:
@@ -255,11 +285,11 @@ def front_chart(
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
-        _above(chart.figure, axes, limits)
-        taken = [_around(axes, axes.transData.transform(mark[1:]), (-5, -5, 34, 14)) for mark in marks]
-        taken += [_around(axes, axes.transData.transform(each[1:]), (-3, -3, 3, 3)) for each in schemes]
+        above(chart.figure, axes, limits)
+        taken = [around(axes, axes.transData.transform(mark[1:]), (-5, -5, 34, 14)) for mark in marks]
+        taken += [around(axes, axes.transData.transform(each[1:]), (-3, -3, 3, 3)) for each in schemes]
         for name, ram, factor in sorted(schemes, key=lambda each: each[1:]):
-            _beside(axes, name, (ram, factor), taken)
+            beside(axes, name, (ram, factor), taken)
         axes.set_xlabel("arena in bytes")
         axes.xaxis.set_major_formatter(lambda value, _: _short(value))
         axes.set_ylabel(f"{unit}, as it is = 1")
@@ -271,53 +301,6 @@ def _several_times(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" and value > 1 else "")
-
-
-_LETTER = 3.5
-"""Points a letter of a small name is wide, about."""
-
-Area = tuple[float, float, float, float]
-"""Left, bottom, right and top, in points of 1/72 inch of the figure."""
-
-
-def _around(axes: Axes, at: Any, sides: Area) -> Area:
-    """What lies between distances from a point that is given in pixels of the figure."""
-    x, y = (value * 72 / axes.figure.dpi for value in at)
-    return x + sides[0], y + sides[1], x + sides[2], y + sides[3]
-
-
-def _above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
-    """Write names over lines, in as many rows as they need; the axes make room for them."""
-    rows: list[list[float]] = []
-    width, height = (72 * inches for inches in figure.get_size_inches())
-    for name, value in named:
-        x = axes.transData.transform((value, 1))[0] * 72 / figure.dpi
-        left = min(max(x - _LETTER * len(name) / 2, 0), width - _LETTER * len(name))
-        row = next((row for row in rows if row[-1] < left), None)
-        if row is None:
-            rows.append(row := [])
-        row.append(left + _LETTER * (len(name) + 1))
-        offset = (left - x, 2 + 8 * next(at for at, each in enumerate(rows) if each is row))
-        axes.annotate(
-            name, (value, 1), xycoords=axes.get_xaxis_transform(), xytext=offset, textcoords="offset points", fontsize=6
-        )
-    figure.subplots_adjust(top=1 - (8 * len(rows) + 6) / height)
-
-
-def _beside(axes: Axes, name: str, point: tuple[int, float], taken: list[Area]) -> None:
-    """Write a name beside a point, where the fewest others are; ``taken`` grows by it."""
-    at, long = axes.transData.transform(point), _LETTER * len(name)
-    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0) for x in (5.0, -5.0)]
-    areas = [_around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + 6)) for x, y in offsets]
-    crowds = [sum(_meet(area, other) for other in taken) for area in areas]
-    best = crowds.index(min(crowds))
-    side = "left" if offsets[best][0] > 0 else "right"
-    axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=6)
-    taken.append(areas[best])
-
-
-def _meet(one: Area, other: Area) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _in_bytes(axes: Axes, label: str) -> None:

@@ -66,13 +66,15 @@ def _charts(content: Content) -> dict[str, tuple[Chart, str]]:
 
 def _front(page: dict[str, Any]) -> Chart:
     before, after = page["figures"]["before"], page["figures"]["after"]
-    macs = before["macs"] or 1
-    points = [(point["ram_bytes"], point["macs"] / macs) for point in page["front"]]
-    marks = [
-        ("before", before["arena_bytes"], 1.0),
-        ("after", after["arena_bytes"], after["macs"] / macs),
-    ]
-    schemes = [(each["scheme"], each["ram_bytes"], each["macs"] / macs) for each in page["schemes"]]
+
+    def times(macs: int) -> float:
+        return macs / before["macs"] if before["macs"] else 1.0
+
+    points = [(point["ram_bytes"], times(point["macs"])) for point in page["front"]]
+    marks = [("before", before["arena_bytes"], 1.0), ("after", after["arena_bytes"], times(after["macs"]))]
+    if marks[0][1:] == marks[1][1:]:
+        marks = [("before and after", *marks[0][1:])]
+    schemes = [(each["scheme"], each["ram_bytes"], times(each["macs"])) for each in page["schemes"]]
     sizes = [ram for _, ram, _ in marks]
     return front_chart(points, marks, _limits(min(sizes), max(sizes)), schemes=schemes)
 

@@ -1,0 +1,55 @@
+"""Where the names in a picture stand, so that they do not cover each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LETTER = 3.5
+"""Points a letter of a small name is wide, about."""
+
+Area = tuple[float, float, float, float]
+"""Left, bottom, right and top, in points of 1/72 inch of the figure."""
+
+
+def around(axes: Axes, at: Any, sides: Area) -> Area:
+    """What lies between distances from a point that is given in pixels of the figure."""
+    x, y = (value * 72 / axes.figure.dpi for value in at)
+    return x + sides[0], y + sides[1], x + sides[2], y + sides[3]
+
+
+def above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
+    """Write names over lines, in as many rows as they need; the axes make room for them."""
+    rows: list[list[float]] = []
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    for name, value in named:
+        x = axes.transData.transform((value, 1))[0] * 72 / figure.dpi
+        left = min(max(x - _LETTER * len(name) / 2, 0), width - _LETTER * len(name))
+        row = next((row for row in rows if row[-1] < left), None)
+        if row is None:
+            rows.append(row := [])
+        row.append(left + _LETTER * (len(name) + 1))
+        offset = (left - x, 2 + 8 * next(at for at, each in enumerate(rows) if each is row))
+        axes.annotate(
+            name, (value, 1), xycoords=axes.get_xaxis_transform(), xytext=offset, textcoords="offset points", fontsize=6
+        )
+    figure.subplots_adjust(top=1 - (8 * len(rows) + 6) / height)
+
+
+def beside(axes: Axes, name: str, point: tuple[int, float], taken: list[Area]) -> None:
+    """Write a name beside a point, where the fewest others are; ``taken`` grows by it."""
+    at, long = axes.transData.transform(point), _LETTER * len(name)
+    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0) for x in (5.0, -5.0)]
+    areas = [around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + 6)) for x, y in offsets]
+    crowds = [sum(_meet(area, other) for other in taken) for area in areas]
+    best = crowds.index(min(crowds))
+    side = "left" if offsets[best][0] > 0 else "right"
+    axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=6)
+    taken.append(areas[best])
+
+
+def _meet(one: Area, other: Area) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
