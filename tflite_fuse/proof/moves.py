@@ -123,7 +123,10 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
 
 
 def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
-    """The part of each dimension that is kept; None for one that is out of range."""
+    """The part of each dimension that is kept; None for one out of range. Of a GATHER every n'th, if it is so."""
+    if step.name == "GATHER":
+        yield from _gathered_parts(original, step, dims)
+        return
     starts, second = (original.numbers(step.operand(place)) for place in (1, 2))
     if step.name == "SLICE":
         for start, size, length in zip(starts, second, dims, strict=False):
@@ -141,3 +144,18 @@ def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterato
             yield 0 if begins else start
         else:
             yield slice(0 if begins else start % length, length if ends else end + length * (end < 0), by)
+
+
+def _gathered_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
+    along, listed = step.number("axis"), list(original.numbers(step.operand(1)))
+    flat = step.operand(1) >= 0 and len(original.tensors[step.operand(1)].dims) == 1
+    if not flat or not -len(dims) <= along < len(dims) or step.number("batch_dims") or not listed:
+        return
+    by = listed[1] - listed[0] if len(listed) > 1 else 1
+    for axis, length in enumerate(dims):
+        if axis != along % len(dims):
+            yield slice(0, length, 1)
+        elif by < 1 or listed[0] < 0 or listed[-1] >= length or listed != list(range(listed[0], listed[-1] + 1, by)):
+            yield None
+        else:
+            yield slice(listed[0], listed[-1] + 1, by)

@@ -14,6 +14,7 @@ from tflite_fuse.api import rewrite
 from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.preparing.straighten import Straighten
 from tflite_fuse.runtime import tflm
 
@@ -55,3 +56,17 @@ def test_rewrites_are_proven_and_compute_the_same_bytes(model: Model, mode: str)
     result = rewrite(serialize_model(model), input_mode=mode, inputs=3, verify=True)
     assert result.report.proven.notes == ()
     assert result.report.verified is not None
+
+
+@pytest.mark.parametrize(("axis", "taken"), [(1, [2, 3, 4]), (2, [0, 1]), (-3, [5]), (1, [0, 2, 4]), (2, [1, 4])])
+def test_rows_and_columns_may_be_gathered(axis: int, taken: list[int]) -> None:
+    """Neighbouring ones are a PAD that cuts."""
+    model = raw.RawModel()
+    source, dims = model.tensor((1, 6, 5, 4), 0.25, -3), [1, 6, 5, 4]
+    dims[axis] = len(taken)
+    gathered = model.tensor(dims, 0.25, -3)
+    listed = model.constant(np.array(taken, np.int32))
+    model.operator("GATHER", [source, listed], [gathered], make_options("GatherOptions", axis=axis))
+    built = model.build([source], [raw.add_convolution(model, gathered, (*dims[:3], 3))])
+    result = rewrite(serialize_model(built), inputs=3, verify=True).report
+    assert result.proven.blocks == 1 and result.after.operators == 1

@@ -17,6 +17,7 @@ from tflite_fuse.proof.original.meaning import Meaning, fused_clamp
 from tflite_fuse.proof.original.scales import split_scale
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.original.with_weights import bias_of, filter_ratios
+from tflite_fuse.proof.original.without_weights import gather
 
 _PIXEL = 1024
 """Parts of a pixel that bilinear interpolation distinguishes."""
@@ -74,7 +75,7 @@ def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool
 
 
 def sliced(original: Original, step: Step) -> Meaning | None:
-    """SLICE or STRIDED_SLICE of rows and columns: every n'th of them, as a RESIZE that has them where they are.
+    """SLICE, STRIDED_SLICE or GATHER of rows and columns: every n'th of them, as a RESIZE that has them where they are.
 
     Neighbouring ones are a PAD that cuts.
     """
@@ -105,6 +106,11 @@ def sliced(original: Original, step: Step) -> Meaning | None:
         step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
         padding, places=(*axes[0][0], *axes[1][0]),
     )  # fmt: skip
+
+
+def gathered(original: Original, step: Step) -> Meaning | None:
+    """GATHER of channels, or of rows or columns."""
+    return gather(original, step) or sliced(original, step)
 
 
 def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:

@@ -76,7 +76,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "DEPTHWISE_CONV_2D": with_weights.depthwise,
     "DEPTH_TO_SPACE": larger.squares(StageKind.DEPTH_TO_SPACE),
     "FULLY_CONNECTED": with_weights.fully_connected,
-    "GATHER": without_weights.gather,
+    "GATHER": larger.gathered,
     "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
     "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
     "MEAN": reductions.mean,
