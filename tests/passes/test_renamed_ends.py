@@ -9,10 +9,13 @@ import pytest
 
 from tests.fusion.raw_models import RawModel, add_convolution
 from tflite_fuse.api import rewrite
+from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.fusing.insert_blocks import BlockMaker
 from tflite_fuse.passes.fusing.lone_blocks import with_lone_blocks
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
@@ -90,3 +93,14 @@ def test_operators_that_become_blocks_one_by_one_take_their_reshapes_along() -> 
     assert labels == ("CONV_2D_0", "CONV_2D_2")
     assert [operator_name(made, operator) for operator in made.main.operators] == ["CUSTOM:TFLITE_FUSE"] * 2
     assert validate(model, load_model(serialize_model(made))).proven
+
+
+def test_a_block_stands_where_what_it_computes_stood_not_where_that_was_renamed() -> None:
+    """So an operator between the two comes behind it; a claim about the order of operators has to know."""
+    raw = RawModel()
+    x = raw.tensor((1, 4, 4, 4), 0.1, 7)
+    y, z = add_convolution(raw, x, (1, 4, 4, 8)), add_convolution(raw, x, (1, 4, 4, 2))
+    model = raw.build([x], [reshape(raw, y, (1, 128)), z])
+    draft, (block,) = BlockMaker(model).draft([BlockChoice((0,), BlockConfig(99, 99), 0, 0, 0, "line-buffers")])
+    assert block.choice.operators == (0, 2) and block.place == 0
+    assert [operator_name(draft, operator) for operator in draft.main.operators] == ["CUSTOM:TFLITE_FUSE", "CONV_2D"]

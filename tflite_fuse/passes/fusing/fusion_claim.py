@@ -41,7 +41,7 @@ def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
 
 def _order(count: int, chosen: Candidate) -> list[int]:
     """The operators of the model without blocks in the order the candidate runs them."""
-    blocks = {block.choice.operators[-1]: block.choice.operators for block in chosen.blocks}
+    blocks = {block.place: block.choice.operators for block in chosen.blocks}
     inside = {index for operators in blocks.values() for index in operators}
     steps = [blocks.get(index, (index,)) for index in range(count) if index in blocks or index not in inside]
     ordered = chosen.ordered

@@ -36,7 +36,8 @@ class InsertedBlock:
     """A block as it stands in the rewritten model.
 
     Attributes:
-        choice: what was asked for.
+        choice: what was asked for, with what only renames its outputs.
+        place: the operator in whose place it stands, the last of what was asked for.
         extraction: the block, and the model's tensors that are operands of the operator.
         outside: for each input the block reads from outside the arena, its tensor → the model's.
         plan: how it runs.
@@ -46,6 +47,7 @@ class InsertedBlock:
     """
 
     choice: BlockChoice
+    place: int
     extraction: Extraction
     outside: Mapping[int, int]
     plan: BlockPlan
@@ -137,7 +139,7 @@ class BlockMaker:
             model, operator = self._add_operator(model, choice, found.extraction, plan, nbytes)
             replaced.update(dict.fromkeys(choice.operators))
             replaced[chosen.operators[-1]] = operator
-            inserted.append(self._inserted(choice, found, plan))
+            inserted.append(self._inserted(choice, chosen.operators[-1], found, plan))
         operators = [replaced.get(index, operator) for index, operator in enumerate(self.model.main.operators)]
         model = replace_operators(model, [operator for operator in operators if operator is not None])
         for tensor in self.moved:
@@ -227,12 +229,12 @@ class BlockMaker:
         )
         return model, operator
 
-    def _inserted(self, choice: BlockChoice, found: OutsideExtraction, plan: BlockPlan) -> InsertedBlock:
+    def _inserted(self, choice: BlockChoice, place: int, found: OutsideExtraction, plan: BlockPlan) -> InsertedBlock:
         first, *_ = *found.extraction.inputs, *found.outside.values()
         names = tensor_name(self.model, first), tensor_name(self.model, found.extraction.outputs[0])
         labels = tuple(operator_label(self.model, index) for index in choice.operators)
         extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
-        return InsertedBlock(choice, found.extraction, found.outside, plan, labels, *names, extra)
+        return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, *names, extra)
 
     def _note_images(self, images: dict[int, Shape], found: OutsideExtraction) -> None:
         """How a block reads the model's inputs: rows, columns and channels."""
