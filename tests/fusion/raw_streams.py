@@ -37,7 +37,7 @@ class RawStream(RawModel):
         name = f"state {len(self.tensors)}".encode()
         self.tensors.append(Tensor((), TensorType.RESOURCE, name=name.decode()))
         handle = len(self.tensors) - 1
-        self.operator("VAR_HANDLE", (), (handle,), _handle(name))
+        self.operator("VAR_HANDLE", (), (handle,), handle_options(name))
         if first is not None:
             self.first[name] = self.like(like, steps), first
         return handle
@@ -183,7 +183,7 @@ class RawStream(RawModel):
             self.buffers.append(Buffer(first))
             tensors.append(Tensor((), TensorType.RESOURCE, name=name.decode()))
             tensors.append(replace(self.tensors[tensor], buffer=len(self.buffers) - 1))
-            made.append(Operator(self.codes.index("VAR_HANDLE"), (), (len(tensors) - 2,), _handle(name)))
+            made.append(Operator(self.codes.index("VAR_HANDLE"), (), (len(tensors) - 2,), handle_options(name)))
             inside = len(tensors) - 2, len(tensors) - 1
             made.append(Operator(self.codes.index("ASSIGN_VARIABLE"), inside, (), None))
         model = self.build(inputs, outputs)
@@ -198,7 +198,8 @@ def affine(tensor: Tensor) -> tuple[float, int]:
     return tensor.quantization.scale[0], tensor.quantization.zero_point[0]
 
 
-def _handle(name: bytes) -> OptionsTable:
+def handle_options(name: bytes) -> OptionsTable:
+    """Those of a VAR_HANDLE."""
     return OptionsTable(_HANDLE_OPTIONS, (), ((0, 1, b"\0"), (1, 1, name + b"\0")))
 
 

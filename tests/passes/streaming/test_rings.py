@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fusion.raw_spellings import spelled_streams
 from tests.fusion.raw_streams import RawStream, streams
 from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
@@ -66,6 +67,13 @@ def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Mode
                 for numbers, steps in zip(stands_for, held, strict=True)
             ]
     assert rings and all(stands_for)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(model=spelled_streams)
+def test_what_is_a_state_and_what_is_not_compute_the_same_bytes_however_they_are_spelt(model: Model) -> None:
+    result = rewrite(serialize_model(model), verify=False).model
+    assert run_steps(serialize_model(model), model, 24, resets=(9, 17)) == run_steps(result, model, 24, resets=(9, 17))
 
 
 def ring_of_one(first: bytes | None, held: int = 3) -> Model:
