@@ -37,6 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint32_t buffer_bytes = 0;
   void *fragment_memory, *buffer_memory;
   tflite_fuse_worker worker;
+  tflite_fuse_worker_bring_sums();
   if (size >= at + 4) memcpy(&buffer_bytes, data + at, 4);
   if (buffer_bytes > MOST_BYTES) return 0;
   uint8_t* fragment = exact(size, &fragment_memory);

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from scripts.fuzzing.libfuzzer import Target
-from tests.split.fragments.cases import fragments, without_operators
+from tests.split.fragments.cases import fragments, with_sums, without_operators
 
 _LONGEST = 65536
 
 
 def _seeds() -> list[bytes]:
-    """Sound fragments: of cut layers, of blocks by rows, and coordinators'."""
+    """Sound fragments: of cut layers, of blocks by rows, of sums over input channels, and coordinators'."""
     found = [data for strategy in ("paper", "time", "ram") for data in fragments(strategy).workers]
-    return [*found, fragments().coordinator, without_operators()[1].coordinator]
+    return [*found, *with_sums().workers, fragments().coordinator, without_operators()[1].coordinator]
 
 
 TARGETS = tuple(

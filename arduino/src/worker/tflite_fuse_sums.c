@@ -1,9 +1,7 @@
 /* Parts of a convolution's sums, int32 as four int8 channels, little-endian: what devices that hold some input channels
  * each compute, and how two such parts become one, or with a table int8 values. Sums wrap, so that their order does not
  * matter. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os")
-#endif
+#include "../executor/tflite_fuse_small.h"
 
 #define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../executor/tflite_fuse_checks.h"

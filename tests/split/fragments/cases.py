@@ -17,6 +17,7 @@ from tflite_fuse.split.fragments.encode import CHECKSUM_AT, Fragments, encode_pl
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentHeader, FragmentStep, FragmentView, StepKind
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.zoo import ModelBuilder
 
 
@@ -51,6 +52,24 @@ def without_operators(workers: int = 2) -> tuple[Network, Fragments]:
     net = network_of(large_end())
     plan, accountant = planned(net, "paper", workers)
     return net, encode_plan(net, plan, accountant.parts)
+
+
+@cache
+def with_sums(workers: int = 3) -> Fragments:
+    """Of the branching model, where neighbouring cuts are joined by input channels wherever they can be."""
+    net, devices = network(), cluster((600.0,) * workers)
+    search = Search(net, devices, Accountant(net), "time")
+
+    def edges(first: int, last: int, length: int) -> list[Edge]:
+        summed = search.maker.edge(first, last, Mode.SUMS, tuple(range(workers))) if length <= 2 else None
+        alone = search.maker.edge(first, last, Mode.ONE, (1,)) if length == 1 else None
+        return [each for each in (summed or alone,) if each is not None]
+
+    search._edges = edges  # type: ignore[method-assign,assignment]
+    plan = search.run().plans[0]
+    assert plan.sums
+    accountant = Accountant(net).over(plan.sums)
+    return encode_plan(accountant.network, plan, accountant.parts)
 
 
 def sealed(data: bytearray) -> bytes:
