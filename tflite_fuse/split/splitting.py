@@ -14,7 +14,8 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
-from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search, fewer
+from tflite_fuse.split.search.auto import MANY, OBJECTIVES, Found, Search, fewer
+from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline, simulate
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
@@ -142,18 +143,63 @@ def _searched(
 
     The search estimates flash; where all its plans exceed a worker's, it is repeated with as much less.
     """
-    allowed = cluster
+    allowed, measure = cluster, _Measure(cluster, accountant, objective)
     for _ in range(_ROUNDS):
         found = Search(network, allowed, accountant, objective).run()
-        plans = [*found.plans, *_others(network, allowed, accountant, objective)]
-        worked_out = [(plan, accountant.over(plan.sums).of_plan(plan, cluster)) for plan in plans]
-        fitting = [(plan, needs) for plan, needs in worked_out if _fits(cluster, needs)]
-        if fitting:
-            measured = [(_value(plan, needs, cluster, accountant, objective), plan, needs) for plan, needs in fitting]
-            value, plan, needs = min(measured, key=lambda each: each[0])
-            return plan, needs, (_claim(objective, value[0], found),)
-        allowed = _with_less(allowed, cluster, worked_out[0][1])
-    return (*worked_out[0], ())
+        plans = [*found.plans, *_others(network, allowed, accountant, objective), *_alone(network, cluster)]
+        ranked = sorted((soonest(plan, measure.seconds, by_phase=False) for plan in plans), key=measure.value)
+        for plan in ranked:
+            if _fits(cluster, measure.needs(plan)):
+                best = plan
+                if len(cluster.workers) <= MANY:
+                    better = soonest(plan, measure.seconds, by_phase=True)
+                    best = min(
+                        (each for each in (plan, better) if _fits(cluster, measure.needs(each))), key=measure.value
+                    )
+                return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
+        allowed = _with_less(allowed, cluster, measure.needs(ranked[0]))
+    return ranked[0], measure.needs(ranked[0]), ()
+
+
+def _alone(network: Network, cluster: Cluster) -> list[Plan]:
+    """Everything on one worker, for one of each kind: nothing found is slower."""
+    kinds = {(device.target, device.mhz, device.link): index for index, device in enumerate(cluster.workers)}
+    plans = [(index, one_worker(network, len(cluster.workers), index)) for index in kinds.values()]
+    return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
+
+
+class _Measure:
+    """What plans are worth by an objective: each is looked at once."""
+
+    def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
+        self.cluster, self.accountant, self.objective = cluster, accountant, objective
+        self._needs: dict[int, tuple[Plan, tuple[Needs, ...]]] = {}
+
+    def needs(self, plan: Plan) -> tuple[Needs, ...]:
+        """Of each worker."""
+        if id(plan) not in self._needs:
+            self._needs[id(plan)] = plan, self.accountant.over(plan.sums).of_plan(plan, self.cluster)
+        return self._needs[id(plan)][1]
+
+    def timeline(self, plan: Plan) -> Timeline:
+        return timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
+
+    def seconds(self, plan: Plan) -> float:
+        """What orders of messages are chosen by: of the latency, or for throughput the period first."""
+        timeline = self.timeline(plan)
+        return timeline.period + timeline.seconds * 1e-6 if self.objective == "throughput" else timeline.seconds
+
+    def value(self, plan: Plan) -> tuple[float, ...]:
+        """What is to be small, then what decides between equals."""
+        timeline, moved = self.timeline(plan), float(plan.moved)
+        if self.objective == "ram":
+            ram = max((each.ram_bytes for each in self.needs(plan) if each.by_phase), default=0)
+            return float(ram), timeline.seconds, moved
+        return {
+            "time": (timeline.seconds, moved),
+            "traffic": (moved, timeline.seconds),
+            "throughput": (timeline.period, timeline.seconds, moved),
+        }[self.objective]
 
 
 def _others(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
@@ -175,24 +221,12 @@ def _others(network: Network, cluster: Cluster, accountant: Accountant, objectiv
         return ()
 
 
-def _value(
-    plan: Plan, needs: Sequence[Needs], cluster: Cluster, accountant: Accountant, objective: str
-) -> tuple[float, ...]:
-    """What is to be small, then what decides between equals."""
-    timeline = timeline_of(plan, cluster, accountant.over(plan.sums))
-    seconds = timeline.seconds
-    ram = max((each.ram_bytes for each in needs if each.by_phase), default=0)
-    return {
-        "time": (seconds, float(plan.moved), float(ram)),
-        "traffic": (float(plan.moved), seconds, float(ram)),
-        "ram": (float(ram), seconds, float(plan.moved)),
-        "throughput": (timeline.period, seconds, float(plan.moved)),
-    }[objective]
-
-
-def _claim(objective: str, value: float, found: Found) -> str:
-    how = "nothing dropped but what is beaten" if found.complete else "a beam, which may have dropped better ones"
-    searched = f"searched: blocks by rows, by output or input channels, or whole between cuts of the model ({how})"
+def _claim(objective: str, value: float, found: Found, plans: int) -> str:
+    how = "of all ways but those that another one beats" if found.complete else "of those a beam kept"
+    searched = (
+        "searched: blocks by rows, by output or input channels, or whole, between cuts of the model; "
+        f"{how} by what they are expected to take, the best of {plans} plans on simulated devices"
+    )
     if found.bound is None:
         return f"{searched}; no bound is computed for {objective}"
     unit = "B" if objective == "traffic" else "s"

@@ -17,7 +17,7 @@ from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.labels import Beam, Joints, Key, Label, plan_of
+from tflite_fuse.split.search.labels import BEAM, SPARE, Beam, Joints, Key, Label, plan_of
 from tflite_fuse.split.search.memory import EdgeMemory
 
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
@@ -25,8 +25,11 @@ OBJECTIVES = ("time", "ram", "traffic", "throughput")
 LONGEST = 6
 """Cuts a block by rows spans at most: beyond, most of it would be computed twice."""
 
-CANDIDATES = 4
-"""Ways to the end whose plans are worked out."""
+CANDIDATES, CANDIDATES_OF_MANY = 16, 4
+"""Ways to the end whose plans are worked out, and of many workers."""
+
+SHORT = 12
+"""Cuts up to which ways that others beat are followed as well: what they really take may be less."""
 
 _UNLIMITED = 1 << 62
 """Bytes."""
@@ -85,7 +88,10 @@ class Search:
         self.kinds = [self._kind(worker) for worker in range(len(cluster.workers))]
         limits = any(worker.ram is not None for worker in cluster.workers)
         self._asks_ram = objective == "ram" or limits
-        self.beam = Beam(key, any(worker.flash is not None for worker in cluster.workers), objective == "throughput")
+        limited = any(worker.flash is not None for worker in cluster.workers)
+        spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
+        self.beam = Beam(key, limited, objective == "throughput", spare)
+        self.candidates = CANDIDATES_OF_MANY if many else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
@@ -140,7 +146,7 @@ class Search:
             complete &= not dropped
             if not found and number == len(self.places) - 1:
                 raise self._refusal(max(place for place, ways in labels.items() if ways))
-        ends = labels[self.places[-1]][:CANDIDATES]
+        ends = labels[self.places[-1]][: self.candidates]
         plans = tuple(plan_of(label, self.network, self.cluster, _words(label, self.cluster)) for label in ends)
         return Found(plans, self._bound(), complete)
 

@@ -6,10 +6,14 @@ plan is counted from the blocks themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
 from tflite_fuse.fusion.block.kinds.table import accumulates
+from tflite_fuse.fusion.block.kinds.weighted.sums import PartOf
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage
 from tflite_fuse.fusion.estimate.run_lengths import row_of_runs
 from tflite_fuse.fusion.instructions.counts import expected_instructions, stage_counts
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
@@ -47,7 +51,7 @@ class Estimates:
         stage = self.network.nodes[node].stage
         if stage is None:
             return 0.0
-        tensors = self.network.values
+        tensors = _as_read(stage, self.network.values)
         output = tensors[stage.output]
         runs: dict[int, int] = {1: 1}
         if not accumulates(stage, tensors):
@@ -75,3 +79,12 @@ class Estimates:
     def everything(self, node: int) -> Box:
         """All of a node's output."""
         return whole(self.network.shape(self.network.nodes[node].outputs[0]))
+
+
+def _as_read(stage: Stage, tensors: Sequence[BlockTensor]) -> Sequence[BlockTensor]:
+    """The tensors a stage's block has: one that sums over a part of the channels reads this part alone."""
+    if not isinstance(stage.parameters, PartOf):
+        return tensors
+    low, high = stage.parameters.channels
+    source = stage.inputs[0]
+    return [*tensors[:source], replace(tensors[source], channels=high - low), *tensors[source + 1 :]]

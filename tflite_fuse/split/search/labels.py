@@ -1,14 +1,15 @@
 """The search: ways from the first cut to the last one, with what each costs and who holds what then.
 
 A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and what every device holds of
-the value that is alive there. Of labels that hold the same, one that is not better in anything is dropped, which loses
-nothing. Where more than the beam's width remain at a cut the worst are dropped too, which may lose the best plan; then
-the result is no more than the best one found.
+the value that is alive there. Of labels that hold the same, one that is not better in anything is beaten: by what edges
+are expected to take, it is on no best way. As a plan may take less than expected, some of those are kept beside the
+others. Where more than the beam's width are unbeaten at a cut the worst are dropped, too, which may lose the best plan;
+then the result is no more than the best one found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ BEAM = 48
 """Labels kept at a cut, and ..."""
 ALIKE = 6
 """... of those in which the same devices hold the same."""
+SPARE = 12
+"""Labels kept beside them that another one beats, where there is room."""
 
 Key = Callable[["Label"], tuple[float, ...]]
 
@@ -135,18 +138,31 @@ class Joints:
         nbytes -= through
         nbytes[:-1, -1] += through.sum(axis=1)[:-1]
         nbytes[-1, :-1] += through.sum(axis=0)[:-1]
+        return self._of_bytes(nbytes, everyone)
+
+    def _of_bytes(self, nbytes: npt.NDArray[np.int64], everyone: npt.NDArray[np.int64]) -> _Cost:
+        """Of so many bytes from each of some devices to each, the coordinator last.
+
+        What goes to the coordinator comes first, then what goes to higher numbers, to lower ones, and what it sends:
+        in this order or the like nobody waits within such a step (``sending``).
+        """
         if not nbytes.any():
             return _Cost(0.0, 0, self.nothing())
-        messages = -(-nbytes // PAYLOAD_BYTES)
-        frames = nbytes + messages * HEADER_BYTES
-        per_byte, per_message = self._per_byte[everyone], self._per_message[everyone]
-        lanes = [frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message for axis in (1, 0)]
-        load = self.nothing()
+        count, load = len(self._per_byte), self.nothing()
+        per_byte, per_message, latency = (each[everyone] for each in (self._per_byte, self._per_message, self._latency))
+        steps = np.zeros((4, *nbytes.shape), np.int64)
+        steps[0, :, -1], steps[3, -1] = nbytes[:, -1], nbytes[-1]
+        steps[1, :-1, :-1], steps[2, :-1, :-1] = np.triu(nbytes[:-1, :-1]), np.tril(nbytes[:-1, :-1])
+        messages = -(-steps // PAYLOAD_BYTES)
+        frames = steps + messages * HEADER_BYTES
+        lanes = [frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message for axis in (2, 1)]
         for lane, spent in enumerate(lanes):
-            load[count - 1 + lane * count + everyone] = spent
-        used = (nbytes.sum(axis=0) + nbytes.sum(axis=1)) > 0
-        latency = self._latency[everyone][used].max() * (2 if through.any() else 1)
-        return _Cost(float(max(lane.max() for lane in lanes) + latency), int(nbytes.sum()), load)
+            load[count - 1 + lane * count + everyone] = spent.sum(axis=0)
+        ends = messages.sum(axis=1) + messages.sum(axis=2) > 0
+        largest = np.minimum(frames.max(axis=(1, 2)), PAYLOAD_BYTES + HEADER_BYTES)
+        last = largest * (ends * per_byte).max(axis=1) + (ends * per_message).max(axis=1)
+        seconds = np.maximum(*lanes).max(axis=1) + (ends * latency).max(axis=1) + last
+        return _Cost(float(seconds.sum()), int(nbytes.sum()), load)
 
     def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
         key = value, id(parts)
@@ -156,14 +172,18 @@ class Joints:
 
     def _of_edge(self, edge: Edge) -> _Cost:
         """Of what happens inside: transfers, and the slowest worker."""
-        cluster, load = self.cluster, self.nothing()
-        seconds = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
-        count = len(self._per_byte)
+        cluster, count = self.cluster, len(self._per_byte)
+        slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
+        found = _Cost(slowest, 0, self.nothing())
         for moved in edge.inside:
-            seconds += transfer_seconds(moved, cluster)
-            for (lane, device), spent in lane_seconds(moved, cluster).items():
-                load[count - 1 + (lane == "receive") * count + device % count] += spent
-        return _Cost(seconds, sum(each.nbytes for moved in edge.inside for each in moved), load)
+            ends = np.array([(each.source, each.target) for each in moved], np.int64).reshape(-1, 2) % count
+            everyone = np.unique(np.append(ends, count - 1))
+            nbytes = np.zeros((len(everyone), len(everyone)), np.int64)
+            places = np.searchsorted(everyone, ends)
+            np.add.at(nbytes, (places[:, 0], places[:, 1]), [each.nbytes for each in moved])
+            more = self._of_bytes(nbytes, everyone)
+            found = _Cost(found.seconds + more.seconds, found.moved + more.moved, found.load + more.load)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,29 +222,6 @@ def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tu
             held = {COORDINATOR: (whole(network.shape(value)),)}
         found += transfers(cluster, value, held, needed)
     return tuple(found)
-
-
-def lane_seconds(moved: Iterable[Transfer], cluster: Cluster) -> dict[tuple[str, int], float]:
-    """How long transfers occupy each link, by ("send" or "receive", device)."""
-    lanes: dict[tuple[str, int], float] = {}
-    for each in moved:
-        messages = -(-each.nbytes // PAYLOAD_BYTES)
-        nbytes = each.nbytes + messages * HEADER_BYTES
-        for lane in (("send", each.source), ("receive", each.target)):
-            link = cluster.device(lane[1]).link
-            more = link.seconds(nbytes) + (messages - 1) * link.occupancy_ms_per_message / 1000
-            lanes[lane] = lanes.get(lane, 0.0) + more
-    return lanes
-
-
-def transfer_seconds(moved: Sequence[Transfer], cluster: Cluster) -> float:
-    """About how long transfers take together: the device with most to send or receive, and one latency."""
-    lanes = lane_seconds(moved, cluster)
-    if not lanes:
-        return 0.0
-    latency = max(cluster.device(device).link.latency for _, device in lanes)
-    relayed = {each.target for each in moved} & {COORDINATOR} and any(each.source == COORDINATOR for each in moved)
-    return max(lanes.values()) + latency * (2 if relayed else 1)
 
 
 def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
@@ -286,11 +283,13 @@ class Beam:
         by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
             edge: what fits there does.
         by_load: whether the busiest counts, so that a way may become better that leaves others more to do.
+        spare: how many are kept that something beats.
     """
 
     key: Key
     by_flash: bool
     by_load: bool
+    spare: int = SPARE
 
     def unbeaten(self, labels: Sequence[Label]) -> tuple[list[Label], bool]:
         """The labels to keep, best first, and whether some were dropped that nothing beats."""
@@ -298,16 +297,21 @@ class Beam:
         for label in sorted(labels, key=self.key):
             groups.setdefault(None if label.edge is None else label.edge.holding, []).append(label)
         kept: list[Label] = []
+        spare: list[Label] = []
         dropped = False
         for group in groups.values():
             found: list[Label] = []
             for label in group:
-                if not any(self._beats(other, label) for other in found):
-                    found.append(label)
+                beaten = any(self._beats(other, label) for other in found)
+                (spare if beaten else found).append(label)
             dropped |= len(found) > ALIKE
             kept += _spread(found, ALIKE)
         kept.sort(key=self.key)
-        return sorted(_spread(kept, BEAM), key=self.key), dropped or len(kept) > BEAM
+        dropped |= len(kept) > BEAM
+        kept = _spread(kept, BEAM)
+        spare.sort(key=self.key)
+        room = min(self.spare, BEAM - len(kept))
+        return sorted([*kept, *spare[:room]], key=self.key), dropped
 
     def _beats(self, one: Label, other: Label) -> bool:
         """Of two that hold the same, the first being not worse by the objective."""

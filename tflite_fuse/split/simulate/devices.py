@@ -1,11 +1,10 @@
 """What devices do with their fragments, event by event: the programs that really run, on predicted cores and links.
 
-Beside ``events``, which lets everything begin as soon as it can, this follows each device's own order: a worker
-computes, sends and waits for what comes next in its fragment, one after the other, as the C worker does. What is sent
-lies in the network's buffers at once; there one message after another occupies the sender's link, travels for the
-latency of the slower end, and occupies the receiver's. Messages are those of ``cluster run`` once all are connected:
-START to each worker, DATA, and STEP after everything a worker computed. No loss, no congestion; copies inside a buffer
-take no time.
+Beside ``events``, which knows a plan's transfers and tasks, this follows each device's own fragment: a worker computes,
+sends and waits for what comes next in its fragment, one after the other, as the C worker does. What is sent lies in the
+network's buffers at once; there one message after another occupies the sender's link, travels for the latency of the
+slower end, and occupies the receiver's. Messages are those of ``cluster run`` once all are connected: START to each
+worker, DATA, and STEP after everything a worker computed. No loss, no congestion; copies inside a buffer take no time.
 
 Several inferences overlap as far as the workers allow: each goes through its fragment for one inference, then for the
 next. The coordinator begins one more than there are workers, and another one whenever one ends.

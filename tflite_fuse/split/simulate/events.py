@@ -2,9 +2,9 @@
 
 Every device has one processor, sends one message after another and receives one message after another; the three do
 not disturb each other. A message occupies its sender, travels for the latency of the slower end, then occupies its
-receiver. A task starts when everything that was sent to its worker in its phase and before is there, and the worker's
-tasks before are done; a transfer starts when its source has computed or been given the value. So nobody waits for a
-round to end. What the switch between them does is not part of this: no loss, no congestion, no retransmission.
+receiver. Every device goes through its own transfers and tasks in the plan's order: what it sends leaves at once, what
+it receives it waits for. Nobody waits for a round to end. What the switch between them does is not part of this: no
+loss, no congestion, no retransmission.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class _Job:
     """A transfer or a task that waits for others.
 
     Attributes:
-        what: the transfer, or the task with its phase.
+        what: the transfer, the task with its phase, or None of one that only waits, for many.
         waits: how many jobs it still waits for.
         next: the jobs that wait for it.
         left: messages of a transfer that have not arrived.
     """
 
-    what: Transfer | tuple[int, Task]
+    what: Transfer | tuple[int, Task] | None
     waits: int
     next: list[int]
     left: int = 0
@@ -133,6 +133,8 @@ class _Simulation:
             job.left, job.start = len(sizes), now
             self.sending[job.what.source].extend((index, size) for size in sizes)
             self._send(job.what.source, now)
+        elif job.what is None:
+            self._done(index, now)
         else:
             self.computing[job.what[1].worker].append(index)
             self._compute(job.what[1].worker, now)
@@ -190,7 +192,7 @@ class _Simulation:
         index = self.computing[worker].popleft()
         self.active.add(("compute", worker))
         what = self.jobs[index].what
-        assert not isinstance(what, Transfer)
+        assert isinstance(what, tuple)
         phase, task = what
         seconds = self.task_seconds(phase, task)
         if worker != COORDINATOR:
@@ -224,31 +226,26 @@ def _messages(nbytes: int) -> Iterator[int]:
 
 
 def _jobs(plan: Plan) -> list[_Job]:
-    """All transfers and tasks, and who waits for whom."""
+    """All transfers and tasks, and who waits for whom: every device goes through its own in the plan's order, and what
+    it sends lies in the network at once."""
     jobs: list[_Job] = []
-    given: dict[tuple[int, int], list[int]] = defaultdict(list)  # by device and value: what brings it there
-    since: dict[int, list[int]] = defaultdict(list)  # by worker: what came since its last task
-    last: dict[int, int] = {}
+    before: dict[int, list[int]] = defaultdict(list)  # by device: what it waits for before it goes on
 
-    def add(what: Transfer | tuple[int, Task], waits: set[int]) -> int:
-        jobs.append(_Job(what, len(waits), []))
-        for other in waits:
+    def add(what: Transfer | tuple[int, Task] | None, device: int) -> int:
+        jobs.append(_Job(what, len(before[device]), []))
+        for other in before[device]:
             jobs[other].next.append(len(jobs) - 1)
         return len(jobs) - 1
 
     def move(transfers: tuple[Transfer, ...]) -> None:
         for each in transfers:
-            index = add(each, set(given.get((each.source, each.value), ())))
-            given[each.target, each.value].append(index)
-            since[each.target].append(index)
+            if len(before[each.source]) > 1:
+                before[each.source] = [add(None, each.source)]
+            before[each.target].append(add(each, each.source))
 
     for number, phase in enumerate(plan.phases):
         move(phase.transfers)
         for task in phase.tasks:
-            waits = {*since.pop(task.worker, ()), *([last[task.worker]] if task.worker in last else ())}
-            index = add((number, task), waits)
-            last[task.worker] = index
-            for value, _ in (*task.owned, *task.copies):
-                given[task.worker, value] = [index]
+            before[task.worker] = [add((number, task), task.worker)]
         move(phase.returned)
     return jobs

@@ -1,0 +1,43 @@
+"""Every way through the cuts of a small network, without a beam and without dropping any."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.labels import Label, plan_of
+from tflite_fuse.split.search.sending import soonest
+from tflite_fuse.split.simulate.events import Timeline
+from tflite_fuse.split.splitting import timeline_of
+
+
+def every_way(search: Search, most: int) -> list[Label] | None:
+    """All ways to the last cut; None where there are more than so many to some cut."""
+    count = len(search.cluster.workers)
+    start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, search.joints.nothing(), np.full(count, np.inf))
+    ways = [[start]]
+    for last in range(1, len(search.places)):
+        found = [
+            search.joints.extended(label, edge, 0)
+            for first in range(last)
+            for edge in search._between(first, last)
+            for label in ways[first]
+            if search._is_next(label, edge)
+        ]
+        if len(found) > most:
+            return None
+        ways.append(found)
+    return ways[-1]
+
+
+def timelines(search: Search, labels: list[Label], accountant: Accountant) -> list[Timeline]:
+    """Of the plans of ways, their messages in the best order found, on simulated devices."""
+    cluster = search.cluster
+
+    def timeline(plan: Plan) -> Timeline:
+        return timeline_of(plan, cluster, accountant.over(plan.sums))
+
+    plans = [plan_of(label, search.network, cluster, "") for label in labels]
+    return [timeline(soonest(plan, lambda each: timeline(each).seconds, by_phase=True)) for plan in plans]
