@@ -22,7 +22,7 @@ from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.simulate.events import simulate
-from tflite_fuse.split.splitting import SplitOptions, split_model
+from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
 from tflite_fuse.split.verify.validate import check_plan
 from tflite_fuse.zoo import ModelBuilder
 
@@ -72,17 +72,29 @@ def test_a_split_is_not_slower_than_one_of_its_workers() -> None:
         assert split.timeline.seconds <= split.one_seconds
 
 
-@pytest.mark.parametrize("direct", [True, False])
-@pytest.mark.parametrize("strategy", ["auto", "paper"])
-def test_a_plan_takes_as_long_as_its_fragments(direct: bool, strategy: str) -> None:
+@pytest.mark.parametrize(
+    "shared", [(), (frozenset({0, 1, 2, 3, COORDINATOR}),), (frozenset({0, 2}), frozenset({1, 3}))]
+)
+@pytest.mark.parametrize(("strategy", "direct"), [("auto", True), ("auto", False), ("paper", False)])
+def test_a_plan_takes_as_long_as_its_fragments(strategy: str, direct: bool, shared: tuple[frozenset[int], ...]) -> None:
     """But for START and STEP, which fragments' devices send each other beside the plan's messages."""
-    devices = cluster((60.0, 50.0, 60.0, 45.0), direct)
+    devices = replace(cluster((60.0, 50.0, 60.0, 45.0), direct), media=shared)
     split = split_model(narrow(), devices, SplitOptions(strategy))
     fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
     course = simulated(Deployment(split.network, split.plan, devices, fragments))
     control = sum(each.payload_bytes == 4 for each in course.messages)
     assert split.timeline.seconds <= course.seconds + 1e-9
     assert course.seconds <= split.timeline.seconds + control * devices.coordinator.link.seconds(36)
+
+
+def test_workers_that_share_a_slow_medium_exchange_less() -> None:
+    link = Link(kilobytes_per_second=2000.0, delay_ms_per_message=0.05)
+    apart = cluster((60.0,) * 4, link=link)
+    bus = replace(apart, media=(frozenset({0, 1, 2, 3, COORDINATOR}),))
+    splits = [split_model(narrow(), each, SplitOptions()) for each in (apart, bus)]
+    assert splits[0].timeline.seconds < splits[1].timeline.seconds
+    again = timeline_of(splits[0].plan, bus, Accountant(splits[0].network))
+    assert splits[1].timeline.seconds <= again.seconds
 
 
 def exchange(workers: int) -> Phase:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.split.networks import cluster, network
+from tests.split.networks import FAST, cluster, network
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Link
 from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
@@ -32,6 +32,24 @@ def test_messages_overlap_in_flight_but_not_on_the_link() -> None:
     assert found.seconds == pytest.approx(0.003 + sum(each), rel=1e-3)
     assert (found.messages, found.payload_bytes) == (3, 2805)
     assert found.frame_bytes == 2805 + 3 * HEADER_BYTES
+
+
+def test_messages_over_a_shared_medium_take_it_one_after_another() -> None:
+    """Between others, too, and for as long as the slower end takes; the medium is no link of anybody's besides."""
+    pairs = [(0, 1), (2, 3), (3, COORDINATOR)]
+    plan = Plan(4, (Phase("", tuple(sent(1000, *pair) for pair in pairs)),), "")
+    apart = cluster((600.0,) * 4, link=LINK)
+    once = LINK.seconds(1000 + HEADER_BYTES)
+    found = simulate(plan, apart, lambda phase, task: 0.0)
+    assert found.seconds == pytest.approx(2 * once + 2 * LINK.latency + once + FAST.seconds(1032))  # 3 waits for 2
+    bus = replace(apart, media=(frozenset(range(4)),))
+    found = simulate(plan, bus, lambda phase, task: 0.0)
+    assert found.lanes["medium", 0] == pytest.approx(2 * once) and found.period == found.lanes["medium", 0]
+    assert found.seconds == pytest.approx(2 * once + LINK.latency + once + LINK.latency + FAST.seconds(1032))
+    everyone = replace(apart, media=(frozenset({*range(4), COORDINATOR}),))
+    found = simulate(plan, everyone, lambda phase, task: 0.0)
+    assert found.lanes == {("medium", 0): pytest.approx(3 * once)}
+    assert found.seconds == pytest.approx(2 * once + LINK.latency + once + LINK.latency)
 
 
 def test_workers_compute_side_by_side_and_wait_only_for_what_they_need() -> None:

@@ -14,6 +14,9 @@ from tflite_fuse.split.cluster.file import read_workers
 WORKER = '[[worker]]\nname = "{}"\ntarget = "cortex-m7"\nmhz = 600\n'
 
 
+PAIR = WORKER.format("a") + WORKER.format("b") + '[[link]]\nbetween = ["a", "b"]\n'
+
+
 def written(folder: Path, text: str) -> Path:
     path = folder / "workers.toml"
     path.write_text(text, encoding="utf-8")
@@ -43,6 +46,19 @@ def test_a_link_may_join_more_than_two_each_with_each(tmp_path: Path) -> None:
     assert cluster.direct == {(0, 2), (0, 3), (2, 3)}
 
 
+def test_devices_may_share_a_medium_the_coordinator_among_them(tmp_path: Path) -> None:
+    shared = (
+        '[[link]]\nbetween = ["a", "c", "coordinator"]\nshared = true\n[[link]]\nbetween = ["a", "b"]\nshared = true\n'
+    )
+    cluster = read_workers(written(tmp_path, "".join(map(WORKER.format, "abc")) + shared))
+    assert cluster.media == ({0, 2, COORDINATOR}, {0, 1}) and cluster.direct == {(0, 2), (0, 1)}
+    pairs = ((0, 2), (COORDINATOR, 2), (1, 0), (1, 2), (1, COORDINATOR))
+    assert [cluster.medium(*pair) for pair in pairs] == [0, 0, 1, None, None]
+    star = shared.replace('shared = true\n[[link]]\nbetween = ["a", "b"]', "direct = false")
+    cluster = read_workers(written(tmp_path, "".join(map(WORKER.format, "abc")) + star))
+    assert not cluster.direct and cluster.media == ({0, 2, COORDINATOR},)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -64,10 +80,15 @@ def test_a_link_may_join_more_than_two_each_with_each(tmp_path: Path) -> None:
         (WORKER.format("a") + "[worker.link]\nkilobytes_per_second = 0\n", "kilobytes_per_second of 'a'"),
         (
             WORKER.format("one") + '[[link]]\nbetween = ["one", "ona"]\n',
-            "'ona', which is no worker; did you mean 'one'?",
+            "'ona', which is no device; did you mean 'one'?",
         ),
         (WORKER.format("a") + '[[link]]\nbetween = ["a"]\n', "a link needs between"),
         (WORKER.format("a") + "link = 3\n", "the link of 'a' is a table"),
+        (WORKER.format("a") + '[[link]]\nbetween = ["a", "a"]\n', "a link joins 'a' with itself"),
+        (WORKER.format("a") + '[[link]]\nbetween = ["a", "coordinator"]\n', "each worker reaches anyway"),
+        (PAIR + 'shared = "yes"\n', "shared is true or false, not 'yes'"),
+        (PAIR + "shared = true\ndirect = false\n", "carries nothing, unless between names 'coordinator', too"),
+        (PAIR + 'shared = true\n[[link]]\nbetween = ["b", "a"]\nshared = true\n', "two shared links join 'a' and 'b'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:

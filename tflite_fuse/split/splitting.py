@@ -14,7 +14,7 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
 from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
-from tflite_fuse.split.search.auto import MANY, OBJECTIVES, Found, Search, fewer
+from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fewer
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline, simulate
@@ -216,7 +216,8 @@ def _others(network: Network, cluster: Cluster, accountant: Accountant, objectiv
     else:
         return ()
     try:
-        return other.run().plans
+        plans = other.run().plans
+        return plans[:FEW_CANDIDATES] if objective == "ram" else plans
     except LimitError:
         return ()
 

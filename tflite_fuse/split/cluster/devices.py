@@ -77,11 +77,14 @@ class Cluster:
         workers: in the order of the file.
         coordinator: the device every other one reaches.
         direct: pairs of workers, the smaller number first, that do not need the coordinator between them.
+        media: devices that share one, a bus or a radio channel: of all messages between any of them one after another
+            is on it, for as long as the slower end's link takes. No two have a pair of devices in common.
     """
 
     workers: tuple[Device, ...]
     coordinator: Device
     direct: frozenset[tuple[int, int]] = frozenset()
+    media: tuple[frozenset[int], ...] = ()
 
     def device(self, index: int) -> Device:
         """A worker by its number, or the coordinator."""
@@ -90,6 +93,22 @@ class Cluster:
     def is_direct(self, a: int, b: int) -> bool:
         """Whether two devices need nobody between them."""
         return COORDINATOR in (a, b) or (min(a, b), max(a, b)) in self.direct
+
+    def medium(self, a: int, b: int) -> int | None:
+        """The number of the medium that two devices share with each other, None where each has a link of its own."""
+        return next((number for number, joined in enumerate(self.media) if {a, b} <= joined), None)
+
+    def lane(self, source: int, target: int) -> tuple[str, int]:
+        """What a message occupies first: ("send", its sender) or ("medium", number)."""
+        medium = self.medium(source, target) if self.media else None
+        return ("send", source) if medium is None else ("medium", medium)
+
+    def occupied(self, source: int, target: int, nbytes: int) -> float:
+        """Seconds for which a message of so many bytes occupies its lane."""
+        seconds = self.device(source).link.seconds(nbytes)
+        if self.media and self.medium(source, target) is not None:
+            return max(seconds, self.device(target).link.seconds(nbytes))
+        return seconds
 
     def route(self, source: int, target: int) -> tuple[tuple[int, int], ...]:
         """The hops of a message."""

@@ -17,12 +17,13 @@ delay_ms_per_message = 0.2
 [[link]]
 between = ["left", "right"]          # two or more: each with each
 direct = true                        # not through the coordinator
+shared = false                       # true: one medium for all of them, which a message at a time occupies
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from typing import Any
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_file
 from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
 from tflite_fuse.toml_file import nearest, only, parse_toml, size_of
 
 MOST_WORKERS = 1000
@@ -80,8 +81,16 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
     for name in [*names, computer.name]:
         if [*names, computer.name].count(name) > 1:
             raise UsageError(f"two devices are called {name!r}")
-    pairs = frozenset(pair for table in _tables(document, "link") for pair in _direct_pairs(table, names))
-    return Cluster(workers, computer, pairs)
+    joined = [_joined(table, names, computer.name) for table in _tables(document, "link")]
+    media = tuple(members for members, _, shared in joined if shared)
+    for one, other in combinations(media, 2):
+        if len(both := sorted(one & other)) > 1:
+            a, b = ((*names, computer.name)[each] for each in both[:2])
+            raise UsageError(f"two shared links join {a!r} and {b!r}: their messages take one medium")
+    pairs = frozenset(
+        pair for members, direct, _ in joined if direct for pair in combinations(sorted(members - {COORDINATOR}), 2)
+    )
+    return Cluster(workers, computer, pairs, media)
 
 
 def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Device:
@@ -121,21 +130,31 @@ def _link(table: Mapping[str, Any], name: str) -> Link:
     return Link(rate, *(_number(table, key, name, 0.0, least=0.0) for key in _LINK_KEYS[1:]))
 
 
-def _direct_pairs(table: Mapping[str, Any], names: list[str]) -> Collection[tuple[int, int]]:
+def _joined(table: Mapping[str, Any], names: list[str], computer: str) -> tuple[frozenset[int], bool, bool]:
+    """Who is joined by a link, whether directly, and whether they share one medium."""
     only(table, _PAIR_KEYS, "a link")
-    between = table.get("between")
+    between, known = table.get("between"), [*names, computer]
     if not isinstance(between, list) or len(between) < 2:
         raise UsageError('a link needs between = ["one worker", "another"]')
+    direct, shared = (_flag(table, key, usual) for key, usual in (("direct", True), ("shared", False)))
     for name in between:
-        if name not in names:
-            raise UsageError(f"a link names {name!r}, which is no worker{nearest(str(name), names)}")
-    if table.get("shared", False) is not False:
-        raise UsageError("shared media are not simulated yet: leave shared out of the link")
-    direct = table.get("direct", True)
-    if not isinstance(direct, bool):
-        raise UsageError(f"direct is true or false, not {direct!r}")
-    numbers = sorted(names.index(name) for name in dict.fromkeys(between))
-    return list(combinations(numbers, 2)) if direct else ()
+        if name not in known:
+            raise UsageError(f"a link names {name!r}, which is no device{nearest(str(name), known)}")
+        if name == computer and not shared:
+            raise UsageError(f"a link names {name!r}, which each worker reaches anyway: that is for shared links")
+    members = frozenset(COORDINATOR if name == computer else names.index(name) for name in between)
+    if len(members) < 2:
+        raise UsageError(f"a link joins {between[0]!r} with itself")
+    if shared and not direct and COORDINATOR not in members:
+        raise UsageError(f"a shared link that is not direct carries nothing, unless between names {computer!r}, too")
+    return members, direct, shared
+
+
+def _flag(table: Mapping[str, Any], key: str, usual: bool) -> bool:
+    value = table.get(key, usual)
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} is true or false, not {value!r}")
+    return value
 
 
 def _target(value: Any, name: str) -> Target:

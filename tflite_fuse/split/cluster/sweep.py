@@ -10,7 +10,7 @@ from typing import Any
 
 from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError
 from tflite_fuse.files import require_writable
-from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.costs.needs import Accountant
@@ -68,12 +68,22 @@ def _point(deployment: Deployment, count: int, strategy: str) -> Point:
 
 
 def _with_workers(cluster: Cluster, count: int) -> Cluster:
-    """The cluster's workers in turns; all joined directly exactly if all of the cluster's are."""
+    """The cluster's workers in turns; all joined directly, or by one medium, exactly if all of the cluster's are.
+
+    Raises:
+        UsageError: some of the workers share a medium.
+    """
     known = cluster.workers
     workers = tuple(replace(known[index % len(known)], name=f"worker {index + 1}") for index in range(count))
     all_direct = len(known) > 1 and len(cluster.direct) == len(known) * (len(known) - 1) // 2
     direct = frozenset(combinations(range(count), 2)) if all_direct else frozenset()
-    return Cluster(workers, cluster.coordinator, direct)
+    everyone = frozenset(range(len(known)))
+    if not all(everyone <= members for members in cluster.media):
+        raise UsageError(
+            "a shared link joins some of the workers, not all: it says nothing about other numbers of them"
+        )
+    media = tuple(frozenset(range(count)) | (members & {COORDINATOR}) for members in cluster.media)
+    return Cluster(workers, cluster.coordinator, direct, media)
 
 
 def draw_sweep(points: Sequence[Point], path: Path) -> None:

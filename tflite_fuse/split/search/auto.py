@@ -25,8 +25,8 @@ OBJECTIVES = ("time", "ram", "traffic", "throughput")
 LONGEST = 6
 """Cuts a block by rows spans at most: beyond, most of it would be computed twice."""
 
-CANDIDATES, CANDIDATES_OF_MANY = 16, 4
-"""Ways to the end whose plans are worked out, and of many workers."""
+CANDIDATES, FEW_CANDIDATES = 16, 4
+"""Ways to the end whose plans are worked out; fewer of many workers, and for RAM, which takes placing all buffers."""
 
 SHORT = 12
 """Cuts up to which ways that others beat are followed as well: what they really take may be less."""
@@ -91,7 +91,7 @@ class Search:
         limited = any(worker.flash is not None for worker in cluster.workers)
         spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
         self.beam = Beam(key, limited, objective == "throughput", spare)
-        self.candidates = CANDIDATES_OF_MANY if many else CANDIDATES
+        self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
@@ -101,7 +101,8 @@ class Search:
         joined = frozenset(other for other in range(len(cluster.workers)) if cluster.is_direct(worker, other)) | {
             worker
         }
-        return device.target, device.mhz, device.ram, device.flash, device.link, joined
+        media = tuple(worker in members for members in cluster.media)
+        return device.target, device.mhz, device.ram, device.flash, device.link, joined, media
 
     def run(self) -> Found:
         """Raises LimitError: no plan fits the workers' memory."""

@@ -47,7 +47,7 @@ class Label:
         flash: of every worker.
         held: who holds what of the value alive.
         load: seconds each worker takes from its first edge to the end of its last, then each device sends, then each
-            receives; the coordinator last of these.
+            receives, the coordinator last of these, then each shared medium.
         begun: when each worker's first edge began, infinity where there is none yet.
     """
 
@@ -94,6 +94,10 @@ class Joints:
         for a, b in cluster.direct:
             self._relayed[a, b] = self._relayed[b, a] = False
         self._relayed[-1, :] = self._relayed[:, -1] = False
+        self._media = np.zeros((len(cluster.media), count, count), np.bool_)
+        for number, joined in enumerate(cluster.media):
+            members = np.array(sorted(each % count for each in joined))
+            self._media[number][np.ix_(members, members)] = True
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
         """The way that goes on with an edge."""
@@ -115,7 +119,7 @@ class Joints:
 
     def nothing(self) -> npt.NDArray[np.float64]:
         """The load of the way to the first cut."""
-        return np.zeros(3 * len(self._per_byte) - 1)
+        return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
 
     def _between(self, label: Label, edge: Edge) -> _Cost:
         """Of what an edge needs of values from before it."""
@@ -155,13 +159,23 @@ class Joints:
         steps[1, :-1, :-1], steps[2, :-1, :-1] = np.triu(nbytes[:-1, :-1]), np.tril(nbytes[:-1, :-1])
         messages = -(-steps // PAYLOAD_BYTES)
         frames = steps + messages * HEADER_BYTES
-        lanes = [frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message for axis in (2, 1)]
-        for lane, spent in enumerate(lanes):
-            load[count - 1 + lane * count + everyone] = spent.sum(axis=0)
         ends = messages.sum(axis=1) + messages.sum(axis=2) > 0
         largest = np.minimum(frames.max(axis=(1, 2)), PAYLOAD_BYTES + HEADER_BYTES)
         last = largest * (ends * per_byte).max(axis=1) + (ends * per_message).max(axis=1)
-        seconds = np.maximum(*lanes).max(axis=1) + (ends * latency).max(axis=1) + last
+        longest = np.zeros(len(steps))
+        if len(self._media):
+            media = self._media[:, everyone[:, None], everyone]
+            slower = [np.maximum.outer(each, each) for each in (per_byte, per_message)]
+            spent = ((frames[:, None] * slower[0] + messages[:, None] * slower[1]) * media).sum(axis=(2, 3))
+            load[-len(media) :] = spent.sum(axis=0)
+            longest = spent.max(axis=1)
+            own = ~media.any(axis=0)
+            frames, messages = frames * own, messages * own
+        for lane, axis in enumerate((2, 1)):
+            spent = frames.sum(axis=axis) * per_byte + messages.sum(axis=axis) * per_message
+            load[count - 1 + lane * count + everyone] = spent.sum(axis=0)
+            longest = np.maximum(longest, spent.max(axis=1))
+        seconds = longest + (ends * latency).max(axis=1) + last
         return _Cost(float(seconds.sum()), int(nbytes.sum()), load)
 
     def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:

@@ -253,7 +253,7 @@ class _Run:
 
     def _send(self, message: Sent, now: float) -> None:
         self.sent.append(message)
-        self._queue("send", message.source, message, now)
+        self._queue(*self.cluster.lane(message.source, message.target), message, now)
 
     def _queue(self, lane: str, device: int, message: Sent, now: float) -> None:
         self.lanes[lane, device].append(message)
@@ -264,21 +264,32 @@ class _Run:
             return
         message = self.lanes[lane, device].popleft()
         self.busy.add((lane, device))
-        seconds = self.cluster.device(device).link.seconds(message.frame_bytes)
+        source = message.source if lane != "receive" else device
+        seconds = self.cluster.occupied(source, message.target, message.frame_bytes)
 
         def over(then: float) -> None:
             self.busy.discard((lane, device))
-            if lane == "send":
-                self.usage[device].sends += seconds
-                ends = self.cluster.device(device).link.latency, self.cluster.device(message.target).link.latency
-                self._at(then + max(ends), lambda later: self._queue("receive", message.target, message, later))
-            else:
+            if lane == "receive":
                 self.usage[device].receives += seconds
-                self.spans.append(Span(device, "receive", f"{message.kind.name} {message.item}", now, then))
-                self._arrived(message, then)
+                self._received(message, now, then)
+            else:
+                self.usage[message.source].sends += seconds
+                ends = [self.cluster.device(each).link.latency for each in (message.source, message.target)]
+                self._at(then + max(ends), lambda later: self._through(lane, message, later))
             self._occupy(lane, device, then)
 
         self._at(now + seconds, over)
+
+    def _through(self, lane: str, message: Sent, now: float) -> None:
+        """What has travelled occupies the receiver's link, unless it was a medium that both ends share."""
+        if lane == "send":
+            self._queue("receive", message.target, message, now)
+        else:
+            self._received(message, now, now)
+
+    def _received(self, message: Sent, began: float, now: float) -> None:
+        self.spans.append(Span(message.target, "receive", f"{message.kind.name} {message.item}", began, now))
+        self._arrived(message, now)
 
     def _arrived(self, message: Sent, now: float) -> None:
         if message.kind is Kind.STEP:

@@ -2,9 +2,9 @@
 
 Every device has one processor, sends one message after another and receives one message after another; the three do
 not disturb each other. A message occupies its sender, travels for the latency of the slower end, then occupies its
-receiver. Every device goes through its own transfers and tasks in the plan's order: what it sends leaves at once, what
-it receives it waits for. Nobody waits for a round to end. What the switch between them does is not part of this: no
-loss, no congestion, no retransmission.
+receiver; or occupies a medium that both share, once, for as long as the slower end takes. Every device goes through its
+own transfers and tasks in the plan's order: what it sends leaves at once, what it receives it waits for. Nobody waits
+for a round to end. What the switch between them does is not part of this: no loss, no congestion, no retransmission.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Timeline:
         payload_bytes, frame_bytes: sent over all links, without and with the messages' headers.
         messages: how many.
         spans: tasks and transfers, where they were asked for.
-        lanes: seconds each device's link is occupied, by ("send" or "receive", device).
+        lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
         taken: seconds from the first thing each worker computes to the end of the last.
     """
 
@@ -99,7 +99,7 @@ class _Simulation:
         self.jobs = _jobs(plan)
         self.queue: list[tuple[float, int, Callable[[float], None]]] = []
         self.number = 0
-        self.sending: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        self.sending: dict[tuple[str, int], deque[tuple[int, int]]] = defaultdict(deque)
         self.receiving: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
         self.computing: dict[int, deque[int]] = defaultdict(deque)
         self.active: set[tuple[str, int]] = set()
@@ -131,8 +131,9 @@ class _Simulation:
         if isinstance(job.what, Transfer):
             sizes = list(_messages(job.what.nbytes))
             job.left, job.start = len(sizes), now
-            self.sending[job.what.source].extend((index, size) for size in sizes)
-            self._send(job.what.source, now)
+            lane = self.cluster.lane(job.what.source, job.what.target)
+            self.sending[lane].extend((index, size) for size in sizes)
+            self._send(lane, now)
         elif job.what is None:
             self._done(index, now)
         else:
@@ -145,22 +146,24 @@ class _Simulation:
             if not self.jobs[following].waits:
                 self._ready(following, now)
 
-    def _send(self, device: int, now: float) -> None:
-        if ("send", device) in self.active or not self.sending[device]:
+    def _send(self, lane: tuple[str, int], now: float) -> None:
+        if lane in self.active or not self.sending[lane]:
             return
-        index, size = self.sending[device].popleft()
-        self.active.add(("send", device))
+        index, size = self.sending[lane].popleft()
+        self.active.add(lane)
         transfer = self._transfer(index)
-        link, other = self.cluster.device(device).link, self.cluster.device(transfer.target).link
+        links = [self.cluster.device(each).link for each in (transfer.source, transfer.target)]
         self.payload, self.messages = self.payload + size, self.messages + 1
+        seconds = self.cluster.occupied(transfer.source, transfer.target, size + HEADER_BYTES)
+        arrive = self._arrive if lane[0] == "send" else self._came
 
         def sent(then: float) -> None:
-            self.active.discard(("send", device))
-            self._at(then + max(link.latency, other.latency), lambda later: self._arrive(index, size, later))
-            self._send(device, then)
+            self.active.discard(lane)
+            self._at(then + max(each.latency for each in links), lambda later: arrive(index, size, later))
+            self._send(lane, then)
 
-        self.lanes["send", device] += link.seconds(size + HEADER_BYTES)
-        self._at(now + link.seconds(size + HEADER_BYTES), sent)
+        self.lanes[lane] += seconds
+        self._at(now + seconds, sent)
 
     def _arrive(self, index: int, size: int, now: float) -> None:
         device = self._transfer(index).target
@@ -175,16 +178,19 @@ class _Simulation:
 
         def received(then: float) -> None:
             self.active.discard(("receive", device))
-            job = self.jobs[index]
-            job.left -= 1
-            if not job.left:
-                self._note(device, "receive", f"value {self._transfer(index).value}", job.start, then)
-                self._done(index, then)
+            self._came(index, size, then)
             self._receive(device, then)
 
         seconds = self.cluster.device(device).link.seconds(size + HEADER_BYTES)
         self.lanes["receive", device] += seconds
         self._at(now + seconds, received)
+
+    def _came(self, index: int, _: int, now: float) -> None:
+        job, transfer = self.jobs[index], self._transfer(index)
+        job.left -= 1
+        if not job.left:
+            self._note(transfer.target, "receive", f"value {transfer.value}", job.start, now)
+            self._done(index, now)
 
     def _compute(self, worker: int, now: float) -> None:
         if ("compute", worker) in self.active or not self.computing[worker]:
