@@ -1,13 +1,13 @@
-"""Tensors that hold channels of another tensor, whatever operators moved them there.
+"""Tensors that hold channels or a part of another tensor, or its rows and columns repeated, whatever moved them there.
 
 An operator that moves values is followed by letting it move the numbers 0, 1, 2 … in their place. Where a tensor turns
 out to hold the same channels of every pixel of a tensor further up, the original gets a GATHER that says so; where it
-holds all of them in order, both are one value.
+holds all of them in order, both are one value. A part gets a SLICE, an image made larger a RESIZE_NEAREST_NEIGHBOR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.model.options import make_options
-from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
+from tflite_fuse.model.schema import Operator, OperatorCode, OptionsTable, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 from tflite_fuse.proof.original.values import RENAMING, Original, Step, image_of
 
@@ -47,7 +47,10 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) 
     output = original.image(tensor)
     for source, numbers in held.items():
         image = image_of(original.tensors[source].dims)
-        if image is None or output is None or image[0] * image[1] != output[0] * output[1]:
+        if image is None or output is None:
+            continue
+        if image[0] * image[1] != output[0] * output[1]:
+            _add_other(original, step, source, tensor, numbers)
             continue
         pixels = numbers.reshape(-1, output[2])
         channels = pixels[0].tolist()
@@ -59,12 +62,40 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) 
             continue
         if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
             continue  # what the runtime's GATHER would make is another tensor
-        content = np.array(channels, "<i4").tobytes()
-        constant = original.add_tensor(Tensor((len(channels),), TensorType.INT32, 0, "channels"), content)
-        number = BUILTIN_CODES["GATHER"]
-        axis = len(original.tensors[source].dims) - 1
-        operator = Operator(0, (source, constant), (tensor,), make_options("GatherOptions", axis=axis))
-        original.add_step(Step(step.label, "GATHER", operator, OperatorCode(min(number, 127), None, 1, number)))
+        options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
+        _add_operator(original, step, "GATHER", (source, _numbers_of(original, channels)), tensor, options)
+
+
+def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
+    """The SLICE that cuts a tensor from one further up, or the operator that repeats that one's rows and columns."""
+    dims, wanted = original.tensors[source].dims, original.tensors[tensor].dims
+    if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4:
+        return
+    values, held = np.arange(prod(dims)).reshape(dims), numbers.reshape(wanted)
+    begin = [int(place) for place in np.unravel_index(int(held.flat[0]), dims)]
+    part = values[tuple(slice(start, start + size) for start, size in zip(begin, wanted, strict=True))]
+    if np.array_equal(part, held):
+        constants = [_numbers_of(original, begin), _numbers_of(original, wanted)]
+        _add_operator(original, step, "SLICE", (source, *constants), tensor, None)
+    if len(dims) != 4 or dims[1] < 1 or dims[2] < 1 or wanted[1] % dims[1] or wanted[2] % dims[2]:
+        return
+    if np.array_equal(values.repeat(wanted[1] // dims[1], 1).repeat(wanted[2] // dims[2], 2), held):
+        options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
+        operands = (source, _numbers_of(original, wanted[1:3]))
+        _add_operator(original, step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
+
+
+def _numbers_of(original: Original, numbers: Sequence[int]) -> int:
+    content = np.array(numbers, "<i4").tobytes()
+    return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
+
+
+def _add_operator(
+    original: Original, step: Step, name: str, operands: tuple[int, ...], tensor: int, options: OptionsTable | None
+) -> None:
+    number = BUILTIN_CODES[name]
+    operator = Operator(0, operands, (tensor,), options)
+    original.add_step(Step(step.label, name, operator, OperatorCode(min(number, 127), None, 1, number)))
 
 
 def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
@@ -86,6 +117,10 @@ def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] |
         return [np.moveaxis(values, order, range(rank))] if sorted(order) == list(range(rank)) else None
     if step.name == "GATHER":
         return _gathered(original, step, values)
+    if step.name == "TILE":
+        times = original.numbers(step.operand(1))
+        sound = len(times) == rank and min(times) > 0 and prod(times) * values.size <= _MOST
+        return [np.tile(values, times)] if sound else None
     if step.name == "UNPACK":
         axis = step.number("axis")
         return list(np.moveaxis(values, axis, 0)) if -rank <= axis < rank else None

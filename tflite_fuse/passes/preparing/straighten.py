@@ -1,10 +1,12 @@
-"""Chains of operators that only move values, each output as one GATHER of channels from where the chain begins.
+"""Chains of operators that only move values, each output as one operator on the tensor where the chain begins.
 
     TRANSPOSE, RESHAPE, TRANSPOSE, RESHAPE, GATHER, TRANSPOSE   =   GATHER of every other channel
+    EXPAND_DIMS, TILE, RESHAPE, EXPAND_DIMS, TILE, RESHAPE      =   RESIZE_NEAREST_NEIGHBOR
 
 So a channel shuffle spelt channels-first, with tensors of five dimensions or by splitting, leaves no trace but what it
-does. Each output of a SPLIT becomes an operator of its own that a fused block can hold without the others. Bytes are
-the same; what stood between is never made.
+does, and an image made larger by TILE, which TensorFlow Lite Micro lacks, runs. Each output of a SPLIT becomes an
+operator of its own, a GATHER of channels or a SLICE, that a fused block can hold without the others. Bytes are equal;
+what stood between is never made.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, channels_of, moves_in
+from tflite_fuse.fusion.block.kinds.moving.resize import PARTS, nearest
+from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, channels_of, moves_in, places_of
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
@@ -24,6 +27,8 @@ from tflite_fuse.model.operators import make_options, operator_label, operator_n
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
+
+_MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,39 @@ class _Gather:
 
 
 @dataclass(frozen=True)
+class _Slice:
+    """A tensor as a part of one further up, in as many dimensions.
+
+    Attributes:
+        source: the tensor it is cut from.
+        begin: in the source, along each dimension.
+        steps: operators between the two.
+    """
+
+    source: Activation
+    begin: tuple[int, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Larger:
+    """An image as one further up, each row and column repeated.
+
+    Attributes:
+        source: that image.
+        steps: operators between the two.
+    """
+
+    source: Activation
+    steps: int
+
+
+_Way = _Gather | _Slice | _Larger
+
+
+@dataclass(frozen=True)
 class Straighten:
-    """Replace chains of moving operators, and operators that split channels, by GATHERs of channels."""
+    """Replace chains of moving operators, and operators with several outputs, by one operator for each output."""
 
     name: ClassVar[str] = "straighten"
 
@@ -58,7 +94,9 @@ class Straighten:
         rewritten = _rewritten(remove_plan(model) if has_plan(model) else model, chosen)
         removed = len(model.main.operators) + sum(map(len, chosen.values())) - len(chosen)
         removed -= len(rewritten.main.operators)
-        note = f"{_listed(labels)} read channels from where they come"
+        kinds = {type(way) for ways_of in chosen.values() for way in ways_of.values()}
+        what = "channels" if kinds == {_Gather} else "values"
+        note = f"{_listed(labels)} read {what} from where they come"
         return PassResult(rewritten, True, (note + (f": {removed} operators before them removed" if removed else ""),))
 
 
@@ -79,46 +117,73 @@ class _Ways:
                 further = [(start, way.ravel()[indices]) for start, way in self.found.get(source.index, ())]
                 self.found[tensor] = [(source, indices), *further]
 
-    def gather(self, tensor: int) -> _Gather | None:
-        """The tensor as channels of the one furthest up that it holds channels of, None if there is none.
+    def furthest(self, tensor: int) -> _Way | None:
+        """The tensor as what it holds of the one furthest up, None if no one operator makes it of any.
 
-        The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says of its output.
+        Channels are looked for first, as what is cut or repeated may be a part of them.
         """
-        ways = self.found.get(tensor, [])
-        for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
-            try:
-                output = read_activation(self.model, tensor)
-                channels = channels_of(indices, source.shape, output.shape)
-            except BlockError:
-                continue
-            if channels is None:
-                continue
-            if _keeps_all(source, channels) or output.dims == (*source.dims[:-1], len(channels)):
-                return _Gather(source, channels, steps)
+        for find in (_as_channels, _as_part, _as_larger):
+            ways = self.found.get(tensor, [])
+            for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
+                try:
+                    found = find(source, read_activation(self.model, tensor), indices, steps)
+                except BlockError:
+                    continue
+                if found is not None:
+                    return found
         return None
 
 
-def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Gather]:
+def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+    """The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says of its output."""
+    channels = channels_of(indices, source.shape, output.shape)
+    if channels is None:
+        return None
+    if _keeps_all(source, channels) or output.dims == (*source.dims[:-1], len(channels)):
+        return _Gather(source, channels, steps)
+    return None
+
+
+def _as_part(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+    if len(source.dims) != len(output.dims) or not 2 <= len(source.dims) <= 4 or not indices.size:
+        return None
+    begin = tuple(int(place) for place in np.unravel_index(int(indices.flat[0]), source.dims))
+    part = tuple(slice(start, start + size) for start, size in zip(begin, output.dims, strict=True))
+    values = np.arange(source.elements, dtype=np.int32).reshape(source.dims)[part]
+    return _Slice(source, begin, steps) if np.array_equal(values, indices.reshape(output.dims)) else None
+
+
+def _as_larger(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+    if len(source.dims) != 4 or len(output.dims) != 4:
+        return None
+    places = places_of(indices, source.shape, output.shape)
+    sizes = zip(source.shape[:2], output.shape[:2], strict=True)
+    # Centres of pixels are never so near to an edge that rounding puts them on its other side.
+    found = [(nearest(*axis, False, True)[0] // PARTS).tolist() for axis in sizes]
+    return _Larger(source, steps) if places is not None and found == list(places) else None
+
+
+def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
     """What each output that is read holds, where this is shorter than the way it takes; else nothing."""
     outputs, graph = operator.outputs or (), ways.model.main
     if not ways.found.keys() & outputs:
         return {}
     read = {*graph.outputs, *(tensor for other in graph.operators for tensor in other.inputs or ())}
-    found = {tensor: ways.gather(tensor) for tensor in outputs if tensor in read}
-    known = {tensor: gather for tensor, gather in found.items() if gather is not None}
+    found = {tensor: ways.furthest(tensor) for tensor in outputs if tensor in read}
+    known = {tensor: way for tensor, way in found.items() if way is not None}
     whole = len(known) == len(found) and all(len(graph.tensors[tensor].dims) > 1 for tensor in known)
-    return known if whole and (len(outputs) > 1 or any(gather.steps > 1 for gather in known.values())) else {}
+    return known if whole and (len(outputs) > 1 or any(way.steps > 1 for way in known.values())) else {}
 
 
-def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Gather]]) -> Model:
+def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
     """The model with the chosen operators replaced, without those whose results nobody reads any more."""
     operators: list[Operator] = []
     for index, operator in enumerate(model.main.operators):
         if index not in chosen:
             operators.append(operator)
             continue
-        for tensor, gather in chosen[index].items():
-            model, made = _operator(model, tensor, gather)
+        for tensor, way in chosen[index].items():
+            model, made = _operator(model, tensor, way)
             operators.append(made)
     return prune(replace_operators(model, _read(model, operators)))
 
@@ -127,7 +192,22 @@ def _keeps_all(source: Activation, channels: tuple[int, ...]) -> bool:
     return channels == tuple(range(source.shape[2]))
 
 
-def _operator(model: Model, tensor: int, gather: _Gather) -> tuple[Model, Operator]:
+def _operator(model: Model, tensor: int, way: _Way) -> tuple[Model, Operator]:
+    if isinstance(way, _Gather):
+        return _gather(model, tensor, way)
+    dims = model.main.tensors[tensor].dims
+    if isinstance(way, _Slice):
+        model, begin = _constant(model, f"{way.source.name}/begin", way.begin)
+        model, size = _constant(model, f"{way.source.name}/size", dims)
+        model, code = add_operator_code(model, builtin="SLICE")
+        return model, Operator(code, (way.source.index, begin, size), (tensor,))
+    model, size = _constant(model, f"{way.source.name}/size", dims[1:3])
+    model, code = add_operator_code(model, builtin="RESIZE_NEAREST_NEIGHBOR")
+    options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
+    return model, Operator(code, (way.source.index, size), (tensor,), options)
+
+
+def _gather(model: Model, tensor: int, gather: _Gather) -> tuple[Model, Operator]:
     """GATHER along the last dimension, or RESHAPE where all channels keep their places."""
     if _keeps_all(gather.source, gather.channels):
         dims = model.main.tensors[tensor].dims
@@ -152,7 +232,7 @@ def _read(model: Model, operators: list[Operator]) -> list[Operator]:
 
     def kept() -> Iterator[Operator]:
         for operator in reversed(operators):
-            if operator_name(model, operator) not in MOVES or wanted.intersection(operator.outputs or ()):
+            if operator_name(model, operator) not in _MOVING or wanted.intersection(operator.outputs or ()):
                 wanted.update(operator.inputs or ())
                 yield operator
 

@@ -299,4 +299,4 @@ _LOOKS: Mapping[str, Callable[[_Seen], Look]] = {
     "MEAN": _mean,
     "TRANSPOSE": _transpose,
 }
-assert set(MOVES) - {"UNPACK"} <= set(_LOOKS)
+assert set(MOVES) - {"TILE", "UNPACK"} <= set(_LOOKS)

@@ -186,6 +186,13 @@ def _split_v(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     return np.split(values, np.cumsum(sizes)[:-1], axis)
 
 
+def _tile(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    times = _operand(view, 1, "multiples")
+    if len(times) != values.ndim or min(times) < 1 or values.size * int(np.prod(times)) > MOST_VALUES:
+        raise BlockError(f"it repeats {list(values.shape)} {times} times")
+    return [np.tile(values, times)]
+
+
 def _unpack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     axis = _axis(view.option("axis", default=0), values.ndim)
     return [np.take(values, place, axis) for place in range(values.shape[axis])]
@@ -203,6 +210,7 @@ MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
     "SPLIT_V": _split_v,
     "SQUEEZE": _reshape,
     "STRIDED_SLICE": _strided_slice,
+    "TILE": _tile,
     "TRANSPOSE": _transpose,
     "UNPACK": _unpack,
 }
