@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from zlib import crc32
 
 from tflite_fuse.claim import Claim
@@ -32,7 +33,7 @@ from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
 from tflite_fuse.runtime.comparing.compare import Comparison
-from tflite_fuse.runtime.comparing.witnesses import hear
+from tflite_fuse.runtime.comparing.witnesses import Testimony, hear
 
 Counter = Callable[[int, int], None]
 """Told of every input compared: (done, in all)."""
@@ -97,6 +98,8 @@ def rewrite_model(
     seed = crc32(data) if seed is None else seed
     over = None if streamed is None else streamed.time
     heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate, over)
+    if mended.changed:
+        heard = _beside_what_it_means(heard, mended, verify)
     stream = None if streamed is None else _about_stream(streamed, rewritten, before, after)
     outside = outside_inputs(rewritten)
     report = Report(
@@ -105,7 +108,9 @@ def rewrite_model(
         estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_claims(results),
-        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, certificate.notes),
+        proven=Proven(
+            len(certificate.blocks), certificate.plain, certificate.counts, (*certificate.notes, *mended.notes)
+        ),
         verified=_verified(heard.oracle),
         unverified=heard.why_not,
         second_witness=_verified(heard.second),
@@ -142,6 +147,24 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     outside = outside_inputs(model)
     report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
     return data, report
+
+
+def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | None) -> Testimony:
+    """What was run tells nothing of the file: it was compared with what the file stands for.
+
+    Raises:
+        VerificationError: the file was to be verified.
+    """
+    why = f"the runtime leaves bytes of the original undefined. {mended.notes[0]}"
+    if wanted:
+        raise VerificationError(
+            f"it cannot be verified: {why}; nothing was written (without --verify it is proven and written)"
+        )
+    if heard.oracle is None:
+        return heard
+    inputs = heard.oracle.inputs
+    run = f"{heard.oracle.runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs"
+    return replace(heard, oracle=None, why_not=why, notes=(run, *heard.notes))
 
 
 def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:

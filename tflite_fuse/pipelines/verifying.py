@@ -13,6 +13,7 @@ from tflite_fuse.fusion.encoding.stream_time import StreamTime, stream_time
 from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.options import Hop
+from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.runtime import tflm
@@ -52,6 +53,10 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     if stream is not None and stream_time(first) is None:
         return _of_stream(pair, stream, inputs, seed)
+    if (mended := Dilate().run(first)).changed and (means := validate(mended.model, second)).proven:
+        # The runtime leaves bytes of the first undefined: the second is compared with what it stands for.
+        means = replace(means, notes=(*means.notes, *mended.notes))
+        return Comparison(True, 0, None, "", "", means, mended.notes[0])
     certificate = validate(first, second)
     given = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
     try:

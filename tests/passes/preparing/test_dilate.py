@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fusion.raw_models import RawModel, edgy_int8
-from tflite_fuse import rewrite
+from tflite_fuse import rewrite, verify
+from tflite_fuse.errors import VerificationError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Model
@@ -131,7 +132,13 @@ def test_batches_that_are_counted_and_not_padded_stay_as_they_are() -> None:
 @needs_tflm
 def test_a_rewrite_says_what_it_compares_with() -> None:
     model = in_batches(CAUSAL, counted=False)
-    result = rewrite(serialize_model(model), inputs=2)
-    assert result.report.verified and result.report.proven
-    assert any("leave the others unwritten" in note for note in result.report.notes)
+    file = serialize_model(model)
+    report = (result := rewrite(file, inputs=2)).report
+    assert report.verified is None and "leave the others unwritten" in (report.unverified or "")
+    assert any("leave the others unwritten" in note for note in report.proven.notes)
+    assert any("gave the same bytes for that model" in note for note in report.notes)
+    compared = verify(file, result.model, inputs=2)
+    assert compared.inputs == 0 and "leave the others unwritten" in (compared.not_run or "")
+    with pytest.raises(VerificationError, match="it cannot be verified: the runtime leaves bytes"):
+        rewrite(file, inputs=2, verify=True)
     assert "BATCH_TO_SPACE_ND" not in names(load_model(result.model)) + names(prepared(model))

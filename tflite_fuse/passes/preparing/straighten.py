@@ -135,7 +135,7 @@ class _Ways:
 
 
 def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
-    """The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says of its output."""
+    """The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says."""
     channels = channels_of(indices, source.shape, output.shape)
     if channels is None:
         return None
