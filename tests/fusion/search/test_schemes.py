@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block.layer_graph import Layer
 from tflite_fuse.fusion.block.stages import BlockConfig, BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.block_costs import price_block
 from tflite_fuse.fusion.search.front import Front
@@ -31,11 +30,6 @@ def tile_sizes(height: int, width: int, **options: tuple[int, int]) -> tuple[tup
     driven = BlockTensor("driven", height, width, 4, 0)
     heights, widths = restriction(GRAPH, Scheme.INVERTED_RESIDUAL, **options).tile_sizes(driven)
     return tuple(heights), tuple(widths)
-
-
-def leaves_pixels_out(layer: Layer) -> bool:
-    stage = layer.stage
-    return stage is not None and any(stage.extent[axis] < stage.stride[axis] for axis in (0, 1))
 
 
 @settings(max_examples=40, deadline=None)

@@ -109,9 +109,3 @@ class Cluster:
         if self.media and self.medium(source, target) is not None:
             return max(seconds, self.device(target).link.seconds(nbytes))
         return seconds
-
-    def route(self, source: int, target: int) -> tuple[tuple[int, int], ...]:
-        """The hops of a message."""
-        if self.is_direct(source, target):
-            return ((source, target),)
-        return ((source, COORDINATOR), (COORDINATOR, target))

@@ -59,8 +59,3 @@ def with_transfers(held: Held, moved: Iterable[Transfer]) -> dict[int, Region]:
     for transfer in moved:
         after[transfer.target] = union(after.get(transfer.target, NOTHING), transfer.region)
     return after
-
-
-def at_coordinator(region: Region) -> dict[int, Region]:
-    """Where inputs are at the start."""
-    return {COORDINATOR: region}

@@ -254,8 +254,3 @@ class _Assembly:
         if missing := [self.values[value].name for value in ends[1] if value not in written]:
             raise ModelError(f"the model's output {missing[0]} is computed by no operator")
         return Network(self.model, tuple(self.values), tuple(self.tensors), tuple(self.nodes), *ends)
-
-
-def holds_weights(kind: StageKind) -> bool:
-    """Whether stages of a kind read weights."""
-    return kind in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED)

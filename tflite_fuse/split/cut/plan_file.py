@@ -7,8 +7,7 @@ of the same model in the same way.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tflite_fuse.errors import PlanError
@@ -58,12 +57,6 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
             for phase in plan.phases
         ],
     }
-
-
-def plan_number(document: Mapping[str, Any]) -> int:
-    """The first eight bytes of SHA-256 over the document with sorted keys and no spaces, little endian."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def plan_transfers(plan: Plan) -> Iterator[Transfer]:

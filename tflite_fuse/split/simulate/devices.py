@@ -113,10 +113,6 @@ class Course:
     def frame_bytes(self) -> int:
         return sum(each.frame_bytes for each in self.messages)
 
-    def of_link(self, source: int, target: int) -> list[Sent]:
-        """Messages from one device to another, in order."""
-        return [each for each in self.messages if (each.source, each.target) == (source, target)]
-
 
 def acts_of(fragment: Fragment, seconds: Sequence[float]) -> Iterator[Act]:
     """What a device does in order.
