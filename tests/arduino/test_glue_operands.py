@@ -1,7 +1,8 @@
-"""How many operands the glue takes: as many as it has room for while a block runs."""
+"""Which operands the glue takes: as many as it has room for while a block runs, and none that it could not write."""
 
 from __future__ import annotations
 
+from math import prod
 from random import Random
 
 import pytest
@@ -22,6 +23,17 @@ def sum_of(count: int) -> Block:
     for other in others:
         total = b.add(total, other)
     return extract(b.build(), range(count - 1)).block
+
+
+@pytest.mark.parametrize(
+    ("output", "message"), [(0, "a tensor that is written or converted where it lies is a constant"), (-1, "scratch")]
+)
+def test_a_constant_is_never_written(output: int, message: str) -> None:
+    scenario, _, _ = scenario_of(sum_of(2), Random(2))
+    index = scenario.outputs[output]
+    size = prod(scenario.tensors[index].shape)
+    outcome = play(NEWEST, scenario.change_tensor(index, data=bytes(size)))
+    assert outcome.prepare == 1 and message in outcome.log[0]
 
 
 @pytest.mark.parametrize(("count", "fits"), [(16, True), (17, False), (18, False)])

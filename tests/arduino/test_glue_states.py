@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
@@ -47,9 +48,13 @@ def test_interpreters_share_no_state_and_a_reset_leaves_the_zero_point(generatio
     assert outcome.outputs == expected
 
 
-def test_a_state_that_is_too_small_is_refused() -> None:
+def test_a_state_that_is_too_small_or_a_constant_is_refused() -> None:
     scenario = remembering(bytes(12))
     state = scenario.inputs[-2]
     (*above, last) = scenario.tensors[state].shape
-    outcome = play(max(GENERATIONS), scenario.change_tensor(state, shape=(*above, last - 1)))
-    assert outcome.prepare == 1 and "a uint8 variable as large as the block's state" in outcome.log[0]
+    for changed in (
+        scenario.change_tensor(state, shape=(*above, last - 1)),
+        scenario.change_tensor(state, data=bytes(prod((*above, last))), variable=False),
+    ):
+        outcome = play(max(GENERATIONS), changed)
+        assert outcome.prepare == 1 and "a uint8 variable as large as the block's state" in outcome.log[0]

@@ -39,6 +39,8 @@ const char kNotServed[] =
     "the block reads memory outside the arena, and none of that size was given with SetMicroExternalContext or "
     "tflite_fuse_set_outside";
 
+const char kConstant[] = "a tensor that is written or converted where it lies is a constant";
+
 const char kWrongCount[] = "the constants or the scratch tensor is missing, or there are too many tensors";
 
 // ---- What differs between generations of TFLM ----
@@ -92,6 +94,9 @@ int32_t ElementsOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
 
 int32_t Int8Bytes(const TfLiteEvalTensor* tensor) { return ElementsOf(tensor, kTfLiteInt8); }
 
+// While operators are prepared constants have an address already; what lies in the arena, and variables, get one later.
+bool IsConstant(const TfLiteEvalTensor* tensor) { return tensor->data.data != nullptr; }
+
 bool HasMemory(const TfLiteEvalTensor* tensor) {
   return tensor != nullptr && (tensor->data.data != nullptr || ElementsOf(tensor, tensor->type) == 0);
 }
@@ -106,9 +111,8 @@ int OwnInputs(const tflite_fuse_block* block, const TfLiteNode* node) {
   return own == least + 1 ? own : least;
 }
 
-// In Prepare constants, which nobody may write to, have an address already, and variables get theirs later.
 bool IsState(const TfLiteEvalTensor* tensor, int32_t bytes) {
-  return ElementsOf(tensor, kTfLiteUInt8) >= bytes && tensor->data.data == nullptr;
+  return ElementsOf(tensor, kTfLiteUInt8) >= bytes && !IsConstant(tensor);
 }
 
 TfLiteStatus Refuse(TfLiteContext* context, const char* reason) {
@@ -149,9 +153,8 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
     (void)context;
     return kTfLiteError;
   }
-  // Constants have an address already, what lies in the arena gets one later.
-  if (kind == TFLITE_FUSE_INPUT && is_unsigned && tensor->data.data != nullptr) {
-    return Refuse(context, "an input that is converted where it lies is a constant");
+  if ((kind == TFLITE_FUSE_OUTPUT || is_unsigned) && IsConstant(tensor)) {
+    return Refuse(context, kConstant);
   }
   return kTfLiteOk;
 }
@@ -194,7 +197,8 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (status != TFLITE_FUSE_OK) {
     return Refuse(context, tflite_fuse_message(status));
   }
-  if (Int8Bytes(OutputAt(context, node, node->outputs->size - 1)) < tflite_fuse_scratch_bytes(block)) {
+  const TfLiteEvalTensor* scratch = OutputAt(context, node, node->outputs->size - 1);
+  if (Int8Bytes(scratch) < tflite_fuse_scratch_bytes(block) || IsConstant(scratch)) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
   const int own = OwnInputs(block, node);

@@ -120,6 +120,11 @@ def shorter(model: s.Model, index: int) -> s.Model:
     return with_tensor(model, index, shape=(*tensor.dims[:-1], tensor.dims[-1] - 1))
 
 
+def constant_of(model: s.Model) -> int:
+    """The buffer of the block's constants, which are more bytes than any of its other operands."""
+    return model.main.tensors[(block_of(model).inputs or ())[-1]].buffer
+
+
 def without_constants(model: s.Model) -> s.Model:
     return with_tensor(model, (block_of(model).inputs or ())[-1], buffer=0)
 
@@ -139,6 +144,14 @@ DAMAGE: dict[str, tuple[Callable[[s.Model], s.Model], str]] = {
     "short output": (lambda m: shorter(m, (block_of(m).outputs or ())[0]), "output 0 must be int8 of 5 bytes"),
     "other input": (lambda m: shorter(m, (block_of(m).inputs or ())[0]), "input 0 must be int8 of 429 bytes"),
     "uint8 input": (lambda m: with_tensor(m, (block_of(m).inputs or ())[0], type=3), "input 0 must be int8"),
+    "constant output": (
+        lambda m: with_tensor(m, (block_of(m).outputs or ())[0], buffer=constant_of(m)),
+        "a tensor that is written or converted where it lies is a constant",
+    ),
+    "constant scratch": (
+        lambda m: with_tensor(m, (block_of(m).outputs or ())[-1], buffer=constant_of(m)),
+        "scratch memory",
+    ),
     "constants are no constant": (without_constants, "must be a constant"),
     "no scratch": (lambda m: with_block(m, outputs=(block_of(m).outputs or ())[:-1]), "TFLITE_FUSE: "),
     "no constants": (lambda m: with_block(m, inputs=(block_of(m).inputs or ())[:-1]), "must be a constant"),

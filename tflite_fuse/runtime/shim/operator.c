@@ -43,6 +43,9 @@ static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
 
 static int64_t int8_bytes(const tflm_eval_tensor* tensor) { return bytes_of(tensor, TFLM_TYPE_INT8); }
 
+/* While operators are prepared constants have an address already; what lies in the arena, and variables, get one later. */
+static bool is_constant(const tflm_eval_tensor* tensor) { return tensor->data != NULL; }
+
 static tflm_eval_tensor* tensor_at(tflm_context* context, const tflm_int_array* indices, int position) {
   const int index = indices->data[position];
   return index < 0 ? NULL : tflm.get_eval_tensor(context, index);
@@ -83,7 +86,7 @@ static int32_t state_bytes(const tflite_fuse_block* block, int own) {
 
 /* In prepare constants, which nobody may write to, have an address already, and variables get theirs later. */
 static bool is_state(const tflm_eval_tensor* tensor, int64_t bytes) {
-  return bytes_of(tensor, TFLM_TYPE_UINT8) >= bytes && tensor->data == NULL;
+  return bytes_of(tensor, TFLM_TYPE_UINT8) >= bytes && !is_constant(tensor);
 }
 
 static int refuse_count(const char* kind, int32_t expected, int found) {
@@ -109,9 +112,8 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
                  names[type], expected);
       return TFLM_ERROR;
     }
-    /* Constants have an address already, what lies in the arena gets one later. */
-    if (kind == TFLITE_FUSE_INPUT && type == TFLITE_FUSE_UINT8 && tensor_at(context, indices, number)->data != NULL) {
-      return refuse("an input that is converted where it lies is a constant");
+    if ((kind == TFLITE_FUSE_OUTPUT || type == TFLITE_FUSE_UINT8) && is_constant(tensor_at(context, indices, number))) {
+      return refuse("a tensor that is written or converted where it lies is a constant");
     }
   }
   return TFLM_OK;
@@ -140,7 +142,7 @@ static int prepare(tflm_context* context, tflm_node* node) {
     return refuse(tflite_fuse_message(status));
   }
   const tflm_eval_tensor* scratch = tensor_at(context, node->outputs, node->outputs->size - 1);
-  if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block)) {
+  if (int8_bytes(scratch) < tflite_fuse_scratch_bytes(&state->block) || is_constant(scratch)) {
     return refuse("the last output must be an int8 tensor as large as the block's scratch memory");
   }
   const int own = own_inputs(&state->block, node->inputs);
