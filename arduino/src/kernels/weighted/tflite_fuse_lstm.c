@@ -111,7 +111,7 @@ static void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
 static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
   return memory->storage == TFLITE_FUSE_STORAGE_PERSISTENT && memory->producer == TFLITE_FUSE_NONE &&
-         memory->channels == ((6 * block->tensors[stage->output].channels + 2) & ~3);
+         (uint32_t)memory->channels == ((6 * (uint32_t)block->tensors[stage->output].channels + 2) & ~UINT32_C(3));
 }
 
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
