@@ -18,7 +18,7 @@ from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome, seal
 from tflite_fuse import api
 from tflite_fuse.errors import LimitError, TfliteFuseError
-from tflite_fuse.model.edit import replace_operators, set_metadata
+from tflite_fuse.model.edit import replace_main, replace_operators, set_metadata
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.operators import make_options
 from tflite_fuse.model.schema import Model
@@ -244,6 +244,23 @@ def test_operators_with_effects_stay_in_order() -> None:
     without = [op for op in model.main.operators if op is not model.main.operators[-1]]
     names = [finding.where for finding in validate(model, replace_operators(model, without)).findings]
     assert "operators" in names
+
+
+def test_a_variable_that_two_operators_share_is_not_two_of_the_same_name() -> None:
+    raw = RawModel()
+    x, state, y, z = (raw.tensor((1, 4)) for _ in range(4))
+    raw.tensors[state] = replace(raw.tensors[state], is_variable=True)
+    raw.operator("SVDF", [x, state], [y], None)
+    raw.operator("SVDF", [y, state], [z], None)
+    shared = raw.build([x], [z])
+    graph = shared.main
+    second = replace(graph.operators[1], inputs=(y, len(graph.tensors)))
+    apart = replace_main(
+        shared,
+        replace(graph, tensors=(*graph.tensors, graph.tensors[state]), operators=(graph.operators[0], second)),
+    )
+    assert validate(shared, shared).proven and validate(apart, apart).proven
+    assert not validate(shared, apart).proven and not validate(apart, shared).proven
 
 
 def test_a_constant_of_whole_numbers_and_a_byte_is_no_defect() -> None:

@@ -141,9 +141,11 @@ class _Walk:
         if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
-            # Nothing has written it: a variable, or a tensor that nobody writes. The name tells which one it is.
+            # Nothing has written it: a variable, or a tensor that nobody writes. The name tells which one it is; one
+            # variable is never two.
+            others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
             fresh[mine] = theirs
-            return tensor.name == other.name
+            return tensor.name == other.name and not (tensor.is_variable and theirs in others)
         return True
 
 
