@@ -79,7 +79,8 @@ typedef struct {
 } tflite_fuse_block;
 
 /* Hands out `count` pixels of row y from column x on: count * channels elements, to `destination`, which has room for
- * `capacity` bytes. A function that copies rows of its own checks that they fit before it copies.
+ * `capacity` bytes and is aligned to an element. A function that copies rows of its own checks that they fit before it
+ * copies.
  *
  * Pixels are asked for in rows from top to bottom, in each row from left to right; each once if the block runs in one
  * tile. Returns 0, or anything else to end the run with TFLITE_FUSE_SOURCE_FAILED. */

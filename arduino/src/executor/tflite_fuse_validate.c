@@ -233,8 +233,8 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH &&
         (!within(tensor->capacity, 1, tflite_fuse_pixels(tensor)) ||
-         !fits(tensor->offset, (uint32_t)(tensor->capacity * tflite_fuse_pixel_bytes(tensor)), tflite_fuse_reserved(block),
-               block->header->scratch_bytes))) {
+         !fits_aligned(tensor->offset, (uint32_t)(tensor->capacity * tflite_fuse_pixel_bytes(tensor)),
+                       tflite_fuse_reserved(block), block->header->scratch_bytes))) {
       return TFLITE_FUSE_BAD_SCRATCH;
     }
     if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT &&

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import astuple
+from contextlib import nullcontext
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from tests.fusion.encoding.test_encode import encoded, small_block
 from tests.fusion.witness import plan
-from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.errors import BlockError, RuntimeUnavailableError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.fusion.encoding.decode import decode
 from tflite_fuse.fusion.encoding.encode import encode
 from tflite_fuse.fusion.encoding.options import Options, read_options, write_options
 from tflite_fuse.runtime.library.compiler import sanitizer_environment
@@ -157,6 +159,22 @@ def test_every_truncation_is_refused(library: HostLibrary) -> None:
     assert library.prepare(data.options, data.constants) == 0
     assert all(library.prepare(data.options[:length], data.constants) != 0 for length in range(len(data.options)))
     assert library.prepare(data.options, data.constants[:-16]) != 0
+
+
+@pytest.mark.parametrize(("beside", "is_sound"), [(0, True), (2, False), (4, True)])
+def test_rings_begin_at_multiples_of_4(library: HostLibrary, beside: int, is_sound: bool) -> None:
+    """A source writes floats there, which not every core stores anywhere."""
+    source, output = small_block().tensors
+    (stage,) = small_block().stages
+    ring, copy = replace(output, storage=Storage.SCRATCH), Stage(StageKind.PAD, (1,), 2)
+    options, constants, _ = astuple(encoded(Block((source, ring, output), (stage, copy), (0,), (2,))))
+    found = read_options(options)
+    header = found.header._replace(scratch_bytes=found.header.scratch_bytes + 4)
+    tensors = (found.tensors[0], found.tensors[1]._replace(offset=found.tensors[1].offset + beside), found.tensors[2])
+    moved = write_options(found._replace(header=header, tensors=tensors), constants)
+    assert (library.prepare(moved, constants) == 0) is is_sound
+    with nullcontext() if is_sound else pytest.raises(BlockError, match="lies at byte"):
+        decode(moved, constants)
 
 
 def test_every_status_has_its_own_message(library: HostLibrary) -> None:

@@ -19,6 +19,7 @@ from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Ele
 from tflite_fuse.fusion.encoding.encode import operand_numbers, outside_tensors
 from tflite_fuse.fusion.encoding.options import Options, read_options, require_checksum
 from tflite_fuse.fusion.encoding.structs import NONE, TensorDesc
+from tflite_fuse.fusion.schedule.scratch_layout import SCRATCH_ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ def _check_placement(options: Options, block: Block) -> None:
             end = desc.offset + desc.capacity * block.tensors[index].pixel_bytes
             if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:
                 raise BlockError(f"Tensor {index} of the fused block lies outside its scratch memory.")
+            if desc.offset % SCRATCH_ALIGNMENT:
+                raise BlockError(f"Tensor {index} of the fused block lies at byte {desc.offset} of its scratch memory.")
         if desc.storage == Storage.PERSISTENT and (desc.offset, desc.capacity) != (
             in_state[index],
             block.tensors[index].pixels,
