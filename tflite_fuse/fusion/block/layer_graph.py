@@ -2,7 +2,7 @@
 
 The search must be able to price a model it has only a description of, and must never look at weights. ``LayerGraph``
 is that view. ``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
-``model_graph`` reads a .tflite model.
+``search/from_model.py`` makes it of a .tflite model.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class ScheduleProof:
 def replay(program: Program) -> ScheduleProof:
     """Follows a block through all its tiles and its tail.
 
-    Its stages and tensors must name each other soundly; see ``blocks.py``.
+    Its stages and tensors must name each other soundly; see ``trace.py``.
     """
     proof = ScheduleProof()
     proof.problems += _split_problems(program)
