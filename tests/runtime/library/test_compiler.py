@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.runtime.library import compiler
 from tflite_fuse.runtime.library.compiler import build_library, find_compiler
 
 
@@ -69,6 +70,21 @@ def test_compiler_errors_are_one_sentence(source: Path, own_cache: Path) -> None
         build_library("answer", [source], [source.parent])
     assert "\n" not in str(caught.value)
     assert list(own_cache.iterdir()) == []
+
+
+def test_a_compiler_that_takes_too_long_is_one_short_sentence(
+    source: Path, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text('#!/bin/sh\ncase "$*" in *answer*) exec sleep 60;; esac\necho slow\n')
+    slow.chmod(0o700)
+    monkeypatch.setenv("CC", str(slow))
+    monkeypatch.setattr(compiler, "_TIMEOUT", 1.0)
+    with pytest.raises(
+        RuntimeUnavailableError, match=r"slow took more than 1 s for answer-\w+: try again when"
+    ) as caught:
+        build_library("answer", [source], [source.parent])
+    assert len(str(caught.value)) < 300 and list(own_cache.iterdir()) == []
 
 
 def test_no_compiler_says_what_to_do(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -130,7 +130,12 @@ def _compile(
         raise RuntimeUnavailableError(
             f"the C compiler {compiler.command[0]} cannot compile {library.stem}: {(errors or ['it says nothing'])[0]}"
         ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeUnavailableError(
+            f"the C compiler {compiler.command[0]} took more than {_TIMEOUT:g} s for {library.stem}: try again when "
+            "the machine has less to do"
+        ) from error
+    except OSError as error:
         raise RuntimeUnavailableError(f"the C library {library.stem} cannot be built: {error}") from error
     finally:
         Path(unfinished).unlink(missing_ok=True)
