@@ -94,18 +94,18 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
         for outputs in tflm.run(serialize_model(core), samples).outputs
     ]
     head = tflm.measure(result.model).head_bytes
-    streamed = _streamed(serialize_model(core))
+    streamed = in_streams(serialize_model(core))
     for target in targets:
         print(f"{path.stem} on {target.name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as name:
             elf = build(target, program, samples, Path(name), flags)
             report = execute(target, elf, program)
-        slower = _predicted(streamed, target) / _predicted(result.model, target) if streamed else None
+        slower = predicted(streamed, target) / predicted(result.model, target) if streamed else None
         blocks = tuple(round(sum(counts) / inputs) for counts in zip(*report.instructions, strict=True))
         yield Run(target.name, path.stem, sum(blocks), blocks, head, report.outputs == wanted, slower)
 
 
-def _streamed(model: bytes) -> bytes | None:
+def in_streams(model: bytes) -> bytes | None:
     """The model rewritten for a streamed input; None if it has none that can be."""
     try:
         return tflite_fuse.rewrite(model, input_mode="streamed", verify=False).model
@@ -113,7 +113,7 @@ def _streamed(model: bytes) -> bytes | None:
         return None
 
 
-def _predicted(model: bytes, target: Target) -> int:
+def predicted(model: bytes, target: Target) -> int:
     """Instructions a rewritten model's blocks are predicted to take."""
     core = next(known for known in PredictedTarget if known.core == target.name)
     return block_instructions(((found.block, found.schedule) for found in blocks_in(load_model(model)).values()), core)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -65,9 +65,10 @@ def sweep(
         workers = jobs or os.cpu_count() or 1
         on_cluster = {"dask": run_on_dask, "ray": run_on_ray}.get(executor)
         rows = run_here(items, workers) if on_cluster is None else on_cluster(items, workers, scheduler)
-        for row in rows:
-            results.add(row)
-            progress.advance(bar)
+        with redirect_stdout(sys.stderr):  # Ray tells there of workers that died
+            for row in rows:
+                results.add(row)
+                progress.advance(bar)
         found = results.of(keys)
     written = write_summary(output, found)
     broken = sum(row.broken for row in found)
