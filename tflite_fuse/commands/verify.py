@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
+from tflite_fuse.runtime.comparing.compare import Comparison
 
 
 @answers_errors
@@ -39,28 +40,10 @@ def verify(
         comparison = tflite_fuse.verify(
             a, b, inputs=inputs, seed=seed, data=data, mutants=mutants, progress=report_progress
         )
-    difference, certificate = comparison.first_difference, comparison.certificate
     if as_json:
-        print_json(
-            {
-                "schema": "tflite-fuse/comparison/1",
-                "runtime": comparison.runtime,
-                "version": comparison.version,
-                "inputs": comparison.inputs,
-                "bit_exact": comparison.bit_exact,
-                "first_difference": None if difference is None else str(difference),
-                "proof": None if certificate is None else certificate.to_json(),
-                "not_run": comparison.not_run,
-                "seed": comparison.seed,
-                "inside": comparison.inside,
-                "calls": comparison.calls,
-                "warning": comparison.warning,
-                "unconfined": comparison.unconfined,
-                "mutation_score": None if comparison.score is None else comparison.score.to_json(),
-            }
-        )
+        print_json(comparison.to_json())
     elif comparison.fault is None:
-        for note in () if certificate is None else certificate.notes:
+        for note in () if comparison.certificate is None else comparison.certificate.notes:
             say(f"- {note}")
         if comparison.warning is not None:
             say(f"- {comparison.warning}")
@@ -80,9 +63,10 @@ def verify(
         raise VerificationError(comparison.fault + seed_used)
 
 
-def _outcome(comparison: Any) -> str:
+def _outcome(comparison: Comparison) -> str:
     """What two models that do not differ were found to have in common."""
-    if comparison.not_run is not None:
-        return f"{comparison.certificate.sentence()}: {comparison.not_run}"
+    certificate = comparison.certificate
+    if comparison.not_run is not None and certificate is not None:
+        return f"{certificate.sentence()}: {comparison.not_run}"
     same = f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})"
-    return same if comparison.certificate is None else f"{same}; {comparison.certificate.sentence(comparison.inputs)}"
+    return same if certificate is None else f"{same}; {certificate.sentence(comparison.inputs)}"

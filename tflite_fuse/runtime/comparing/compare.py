@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
@@ -78,6 +78,25 @@ class Comparison:
         if self.certificate is not None and not self.certificate.proven:
             faults.append(self.certificate.sentence())
         return "; ".join(faults) or None
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``schemas/comparison.schema.json`` has it."""
+        return {
+            "schema": "tflite-fuse/comparison/1",
+            "runtime": self.runtime,
+            "version": self.version,
+            "inputs": self.inputs,
+            "bit_exact": self.bit_exact,
+            "first_difference": None if self.first_difference is None else str(self.first_difference),
+            "proof": None if self.certificate is None else self.certificate.to_json(),
+            "not_run": self.not_run,
+            "seed": self.seed,
+            "inside": self.inside,
+            "calls": self.calls,
+            "warning": self.warning,
+            "unconfined": self.unconfined,
+            "mutation_score": None if self.score is None else self.score.to_json(),
+        }
 
 
 class Runtime(Protocol):
