@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.split.networks import branching_model, cluster, network
-from tflite_fuse.errors import PlanError
-from tflite_fuse.model import serialize_model
+from tflite_fuse import rewrite
+from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import Accountant
@@ -19,9 +20,11 @@ from tflite_fuse.split.cut.plan import Phase, Plan
 from tflite_fuse.split.cut.shares import by_ratings, evenly_loaded
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import efficient_network
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -40,6 +43,31 @@ def test_a_map_times_one_pixel_is_cut_and_the_pixel_goes_to_all() -> None:
     net = network_of(efficient_network(16, ((1, 4, 1, 1, 3), (2, 6, 1, 2, 3)), stem=4))
     found = verify_plan(net, paper_plan(net, (1.0, 2.0, 1.0), ""), Accountant(net), inputs=2)
     assert found.bit_exact, found.first_difference
+
+
+@needs_tflm
+def test_a_model_of_which_no_worker_can_run_anything_runs_at_the_coordinator() -> None:
+    builder = ModelBuilder(1)
+    model = builder.build([builder.log_softmax(builder.input((1, 9)))])
+    for objective in ("time", "ram", "traffic", "throughput"):
+        split = split_model(model, cluster(), SplitOptions("auto", objective, verify=1))
+        assert split.verified is not None and split.verified.bit_exact and split.timeline.period == 0.0
+        assert any("runs at the coordinator" in note for note in split.notes)
+
+
+def test_a_model_that_is_fused_already_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ModelError, match="split the model that it was rewritten from"):
+        network_of(load_model(rewrite(serialize_model(branching_model()), verify=False).model))
+
+
+def test_a_model_that_remembers_is_refused_in_a_sentence() -> None:
+    builder = ModelBuilder(1)
+    x = builder.conv(builder.input((1, 8, 8, 3)), 8, 3, 2, "SAME", "RELU6")
+    variable = builder.variable((1, 4, 4, 8))
+    y = builder.add(builder.read_variable(variable), x)
+    builder.assign_variable(variable, y)
+    with pytest.raises(ModelError, match="keeps state between inferences"):
+        network_of(builder.build([builder.conv(y, 4)]))
 
 
 @needs_tflm

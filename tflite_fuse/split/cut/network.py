@@ -21,10 +21,11 @@ from tflite_fuse.fusion.block.operators.view import Lowered
 from tflite_fuse.fusion.block.stages import BlockTensor, ElementType, Stage, StageKind
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
+from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.runtime.comparing.compare import keeps_state
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,16 @@ def network_of(model: Model) -> Network:
     """The network of a model's first subgraph.
 
     Raises:
-        ModelError: a tensor has a dynamic shape, or the model keeps state between inferences.
+        ModelError: a tensor has a dynamic shape, the model keeps state between inferences, or it is fused already.
         UsageError: a tensor is read in two shapes that no operator leads between.
     """
+    if keeps_state(model):
+        raise ModelError(
+            "the model keeps state between inferences (variables, or an operator that may remember): it cannot be split"
+        )
     memory = memory_graph(model)
-    if any(tensor.is_variable for tensor in model.main.tensors):
-        raise ModelError("the model keeps state between inferences (variable tensors); such a model cannot be split")
+    if any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
+        raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
     assembly = _Assembly(model, memory.sizes)
     lowerings = tuple(map(_in_int8, lower_model(model)))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):

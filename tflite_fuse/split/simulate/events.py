@@ -67,7 +67,7 @@ class Timeline:
     def period(self) -> float:
         """Seconds from one inference to the next where many overlap, each worker being at one at a time: of the worker
         or link that one inference takes longest."""
-        return max(0.0, *self.taken.values(), *self.lanes.values())
+        return max((0.0, *self.taken.values(), *self.lanes.values()))
 
 
 def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
