@@ -60,7 +60,7 @@ def test_every_model_has_a_row_under_every_set_and_broken_ones_are_red(folder: P
     assert float(rows["deep/b.tflite", "least"]["arena_bytes"]) == found["arena_bytes"]
     assert rows["broken.tflite", "least"]["error"] and "cannot be read" in rows["gone.tflite", "tight"]["error"]
     page = (out / "index.html").read_text()
-    assert page.count('<tr class="broken">') == 4 and "8 rows, 4 broken" in page
+    assert page.count('<tr class="broken">') == 4 and "8 rows, 4 broken" in page and "<th>options</th>" in page
     parquet = pytest.importorskip("pyarrow.parquet").read_table(out / "summary.parquet")
     assert parquet.num_rows == 8 and set(parquet.column("model").to_pylist()) == {model for model, _ in rows}
 
@@ -73,6 +73,7 @@ def test_a_sweep_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
     (out / RESULTS).write_text("".join(marked[:3]) + lines[3][:40])
     code, told, _ = run(folder, "-o", out, "--jobs", 1, "--effort", "estimate")
     assert code == 1 and "4 rows, 2 broken" in told
+    assert "<th>options</th>" not in (out / "index.html").read_text()  # there is one set
     again = (out / RESULTS).read_text()
     assert again.startswith("".join(marked[:3])) and len(again.splitlines()) == 5
     assert len({row.key for row in _rows(out)}) == 4

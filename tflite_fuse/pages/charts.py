@@ -157,7 +157,7 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
         figure.subplots_adjust(left=0.14, right=0.98, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         # What stands where it is told to need not be looked for: that takes a quarter of the time to draw.
         axes.xaxis.set_label_coords(0.5, -0.3 / size[1])
         axes.yaxis.set_label_coords(-0.12, 0.5)

@@ -19,7 +19,7 @@ _STYLE = """:root { color-scheme: light dark; --bad: #c8323f; }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem; padding: 0 1rem; }
 div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
-.broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 6rem; } p { margin: 0; }
+.broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 5rem; } p { margin: 0; }
 @media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: .3rem; } h1 { font-size: 1.3rem; }
   p { max-width: 42vw; } }"""
 
@@ -70,20 +70,23 @@ def _parquet(rows: Sequence[Row], names: Sequence[str]) -> bytes | None:
 
 
 def _page(rows: Sequence[Row]) -> str:
-    heads = "".join(f'<th class="n">{name.replace("_", " ")}</th>' for name in SHOWN)
-    body = "".join(_line(row) for row in rows)
+    several = len({row.options for row in rows}) > 1
+    heads = "<th>options</th>" if several else ""
+    heads += "".join(f'<th class="n">{name.replace("_", " ")}</th>' for name in SHOWN)
+    body = "".join(_line(row, several) for row in rows)
     broken = sum(row.broken for row in rows)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Sweep</title>'
         '<link rel="icon" href="data:,">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
-        f"<h1>{len(rows):,} rows, {broken:,} broken</h1><div><table><tr><th>model</th><th>options</th>{heads}</tr>"
+        f"<h1>{len(rows):,} rows, {broken:,} broken</h1><div><table><tr><th>model</th>{heads}</tr>"
         f"{body}</table></div></body></html>\n"
     )
 
 
-def _line(row: Row) -> str:
-    named = f"<td>{escape(row.model)}</td><td>{escape(row.options)}</td>"
+def _line(row: Row, several: bool) -> str:
+    """Args: several: whether there is more than one set of options."""
+    named = f"<td>{escape(row.model)}</td>" + (f"<td>{escape(row.options)}</td>" if several else "")
     if row.broken:
         return f'<tr class="broken">{named}<td colspan="{len(SHOWN)}"><p>{escape(row.error)}</p></td></tr>\n'
     return f"<tr>{named}{''.join(f'<td class=n>{value}</td>' for value in shown_values(row))}</tr>\n"
