@@ -82,6 +82,20 @@ def add_transposed(model: RawModel, draw: st.DrawFn, tensor: int) -> int:
     return output
 
 
+def add_mirror(model: RawModel, draw: st.DrawFn, tensor: int) -> int:
+    """Append a MIRROR_PAD of rows and columns; its output."""
+    mode, dims = draw(st.integers(0, 1)), model.tensors[tensor].dims
+    quantization = model.tensors[tensor].quantization
+    assert quantization is not None and quantization.scale and quantization.zero_point
+    most = [min(4, size - 1 + mode) for size in dims[1:-1]]
+    pads = [[draw(st.integers(0, each)) for _ in range(2)] for each in most]
+    shape = (1, *(size + sum(pad) for size, pad in zip(dims[1:-1], pads, strict=True)), dims[-1])
+    output = model.tensor(shape, quantization.scale[0], quantization.zero_point[0])
+    amounts = model.constant(np.array([[0, 0], *pads, [0, 0]], np.int32))
+    model.operator("MIRROR_PAD", [tensor, amounts], [output], make_options("MirrorPadOptions", mode=mode))
+    return output
+
+
 def _image(model: RawModel, draw: st.DrawFn) -> int:
     shape = (1, draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 5)))
     return model.tensor(shape, draw(activation_scales), draw(zero_points))
@@ -93,6 +107,15 @@ def resizes(draw: st.DrawFn) -> Model:
     model = RawModel()
     source = _image(model, draw)
     return model.build([source], [add_resize(model, draw, source)])
+
+
+@st.composite
+def mirrored(draw: st.DrawFn) -> Model:
+    """One MIRROR_PAD, of an image or a row."""
+    model = RawModel()
+    shape = draw(st.sampled_from([(1, 4, 5, 3), (1, 1, 6, 2), (1, 7, 1, 4), (1, 8, 3)]))
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    return model.build([source], [add_mirror(model, draw, source)])
 
 
 @st.composite
@@ -119,11 +142,13 @@ def larger_everywhere(draw: st.DrawFn) -> Model:
     shape = (1, 2 * draw(st.integers(2, 7)), 2 * draw(st.integers(2, 7)), draw(st.integers(1, 4)))
     source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
     for step in draw(
-        st.lists(st.sampled_from(["convolution", "resize", "transposed", "skip"]), min_size=1, max_size=4)
+        st.lists(st.sampled_from(["convolution", "mirror", "resize", "transposed", "skip"]), min_size=1, max_size=4)
     ):
         _, height, width, channels = model.tensors[newest].dims
         if step == "convolution":
             newest = add_convolution(model, newest, (1, height, width, draw(st.integers(1, 4))), kernel=3)
+        elif step == "mirror":
+            newest = add_mirror(model, draw, newest)
         elif step == "resize" and height * width < 300:
             newest = add_resize(model, draw, newest)
         elif step == "transposed" and height * width < 300:

@@ -85,6 +85,7 @@ _DECLARED = {
     "SliceOptions": (48, ""),
     "TransposeConvOptions": (49, "padding:b stride_w:i stride_h:i fused_activation_function:b quantized_bias_type:b"),
     "SplitVOptions": (79, "num_splits:i"),
+    "MirrorPadOptions": (77, "mode:b"),
     "UnpackOptions": (64, "num:i axis:i"),
     "UnidirectionalSequenceLSTMOptions": (
         71,

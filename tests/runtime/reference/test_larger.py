@@ -28,6 +28,12 @@ def test_resizes(model: Model, seed: int) -> None:
 
 
 @thorough
+@given(larger.mirrored(), raw.seeds)
+def test_mirrored_edges(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
 @given(larger.transposed_convolutions(), raw.seeds)
 def test_transposed_convolutions(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
@@ -42,6 +48,6 @@ def test_rewrites_are_proven_and_compute_the_same_bytes(model: Model, mode: str,
             serialize_model(model), input_mode=mode, goal=Goal(least_ram=True) if least else None, inputs=3, verify=True
         )
     except LimitError as error:
-        assert "read" in str(error) and mode == "streamed"
+        assert ("read" in str(error) or "it would need an arena" in str(error)) and mode == "streamed"
         return
     assert result.report.verified is not None

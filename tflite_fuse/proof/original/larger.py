@@ -108,6 +108,32 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     )  # fmt: skip
 
 
+def mirrored(original: Original, step: Step) -> Meaning | None:
+    """MIRROR_PAD of rows and columns: a RESIZE whose rows and columns turn round behind the edges, or on them."""
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
+    same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    if source is None or output is None or not same or source[2] != output[2] or len(amounts) != 2 * rank or rank < 2:
+        return None
+    pads = [amounts[at : at + 2] for at in range(0, 2 * rank, 2)]
+    inside = ((0, 0), (0, 0), *pads[1:])[-3:]
+    apart = {0: 1, 1: 0}.get(step.number("mode"))
+    if any(pads[0]) or any(inside[2]) or apart is None:
+        return None
+    axes = []
+    for length, size, (before, behind) in zip(source[:2], output[:2], inside[:2], strict=True):
+        if min(before, behind) < 0 or max(before, behind) > length - apart or before + length + behind != size:
+            return None
+        turned = [before - 1 + apart - at for at in range(before)]
+        back = [length - 1 - apart - at for at in range(behind)]
+        axes.append([_PIXEL * place for place in (*turned, *range(length), *back)])
+    stride, dilation, padding, kernel = zip(*(_window(places, Fraction(1)) for places in axes), strict=True)
+    return Meaning(
+        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
+        padding, places=(*axes[0], *axes[1]),
+    )  # fmt: skip
+
+
 def gathered(original: Original, step: Step) -> Meaning | None:
     """GATHER of channels, or of rows or columns."""
     return gather(original, step) or sliced(original, step)

@@ -81,6 +81,7 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
     "MEAN": reductions.mean,
     "MINIMUM": without_weights.extreme(StageKind.MINIMUM),
+    "MIRROR_PAD": larger.mirrored,
     "MIX": mix_meaning,
     "MUL": without_weights.multiply,
     "PAD": without_weights.pad,

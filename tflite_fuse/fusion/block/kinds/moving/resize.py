@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -197,6 +198,30 @@ def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]
     return lower
 
 
+_EDGES: dict[int, Literal["reflect", "symmetric"]] = {0: "reflect", 1: "symmetric"}
+"""Numbers of the schema's ``MirrorPadMode``, as numpy calls them: without the edge itself, and with it."""
+
+
+def _lower_mirror_pad(view: OperatorView) -> Lowered:
+    """MIRROR_PAD of rows and columns: each lies at one of the image."""
+    source, output = view.read(), view.write()
+    paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
+    amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
+    mode = _EDGES.get(view.option("mode", default=0))
+    if len(amounts) < 2 or mode is None or (source.scale, source.zero_point) != (output.scale, output.zero_point):
+        raise BlockError("it does not copy its input into one of the same rank and quantization")
+    rows, columns, channels = ([0, 0], [0, 0], *amounts[1:])[-3:]
+    if any((*amounts[0], *channels)):
+        raise BlockError("it pads more than rows and columns")
+    axes, room = [], 1 if mode == "reflect" else 0
+    for length, made, pads in zip(source.shape[:2], output.shape[:2], (rows, columns), strict=True):
+        if min(pads) < 0 or max(pads) > length - room or length + sum(pads) != made:
+            raise BlockError(f"its paddings {amounts} do not lead from {list(source.dims)} to {list(output.dims)}")
+        places = np.pad(np.arange(length, dtype=np.int64), pads, mode=mode) if any(pads) else np.arange(length)
+        axes.append((places * PARTS, (1, 1)))
+    return Lowered(_placed(axes), (source,), output, output.shape)
+
+
 RESIZE = Kind(
     StageKind.RESIZE,
     window=Window.SPREAD,
@@ -205,5 +230,9 @@ RESIZE = Kind(
     encode_table=_encode,
     decode_table=_decode,
     work=_work,
-    lowerings={"RESIZE_BILINEAR": _lowered_by(bilinear), "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest)},
+    lowerings={
+        "MIRROR_PAD": _lower_mirror_pad,
+        "RESIZE_BILINEAR": _lowered_by(bilinear),
+        "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest),
+    },
 )
