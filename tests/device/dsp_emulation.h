@@ -50,78 +50,14 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
     (from) = (const void*)((const char*)(from) + (step));     \
   } while (0)
 
-/* The loops of the convolution. Words are read through pointers: sanitizers check that their addresses are multiples of
- * 4, as the instructions want them. `start` says how many quads there are, so that it is checked, too. */
-#define TFLITE_FUSE_START_2X2(quads) (quads)
-#define TFLITE_FUSE_START_2X1(quads) (quads)
-#define TFLITE_FUSE_START_4X1(quads) (quads)
-
-static inline void emulated_quad(int32_t* sum, const uint32_t* wide, uint32_t weights) {
-  *sum = tflite_fuse_mac_pair(*sum, wide[0], tflite_fuse_even(weights));
-  *sum = tflite_fuse_mac_pair(*sum, wide[1], tflite_fuse_odd(weights));
-}
-
-#define TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, start, end)               \
-  do {                                                                               \
-    for (uint32_t i_ = 0; i_ < (start); ++i_, (wide) += 4, (weights) += 8) {         \
-      const uint32_t* w_ = (const uint32_t*)(const void*)(weights);                  \
-      emulated_quad(&(a0), wide, w_[0]);                                             \
-      emulated_quad(&(a1), (wide) + 2, w_[0]);                                       \
-      emulated_quad(&(b0), wide, w_[1]);                                             \
-      emulated_quad(&(b1), (wide) + 2, w_[1]);                                       \
-    }                                                                                \
-    if ((wide) != (end)) {                                                           \
-      __builtin_trap();                                                              \
-    }                                                                                \
-  } while (0)
-
-typedef struct {
-  int8_t* output;
-  const void* entry;
-  int32_t zero_point_half, to_next;
-  const uint32_t* wide;
-  uint32_t start;
-  int32_t back, toggle;
-  const uint32_t* wide_end;
-  const void* entry_end;
-  const int8_t* weights;
-} tflite_fuse_four;
-
-static inline void tflite_fuse_all_4x1(tflite_fuse_four* four) {
-  const int8_t* weights = four->weights;
-  for (const int32_t* entry = four->entry; entry != four->entry_end; entry += 3) {
-    const uint32_t* wide = four->wide;
-    int32_t sums[] = {entry[0], entry[0], entry[0], entry[0]};
-    for (uint32_t i = 0; i < four->start; ++i, wide += 8, weights += 8) {
-      for (int p = 0; p < 4; ++p) {
-        emulated_quad(&sums[p], wide + 2 * p, *(const uint32_t*)(const void*)weights);
-      }
-    }
-    if (wide != four->wide_end) {
-      __builtin_trap();
-    }
-    weights -= four->back;
-    four->back ^= four->toggle;
-    for (int p = 0; p < 4; ++p) {
-      const int32_t twice = (int32_t)((uint32_t)sums[p] << 1);
-      const int32_t half = (int32_t)((uint32_t)four->zero_point_half << entry[2]);
-      const int32_t high = tflite_fuse_mac_top(emulated_sum(half, sums[p] >> 31), twice, entry[1]);
-      four->output[p * four->to_next] = tflite_fuse_halve_to_int8(high >> entry[2]);
-    }
-    ++four->output;
-  }
-}
-
-#define TFLITE_FUSE_MAC_2X1(a, b, wide, weights, start, end)                         \
-  do {                                                                               \
-    for (uint32_t i_ = 0; i_ < (start); ++i_, (wide) += 2, (weights) += 8) {         \
-      const uint32_t* w_ = (const uint32_t*)(const void*)(weights);                  \
-      emulated_quad(&(a), wide, w_[0]);                                              \
-      emulated_quad(&(b), wide, w_[1]);                                              \
-    }                                                                                \
-    if ((wide) != (end)) {                                                           \
-      __builtin_trap();                                                              \
-    }                                                                                \
+#define TFLITE_FUSE_WIDEN_2(wide, p, q)                                     \
+  do {                                                                      \
+    uint32_t p_, q_;                                                        \
+    TFLITE_FUSE_LOAD_1(p_, p, 4);                                           \
+    TFLITE_FUSE_LOAD_1(q_, q, 4);                                           \
+    (wide)[0] = tflite_fuse_even(p_), (wide)[1] = tflite_fuse_odd(p_);      \
+    (wide)[2] = tflite_fuse_even(q_), (wide)[3] = tflite_fuse_odd(q_);      \
+    (wide) += 4;                                                            \
   } while (0)
 
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel) \
@@ -140,50 +76,93 @@ static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower)
 #define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
   ((bytes) = emulated_halves((pixels)[index] + (channel), (pixels)[index] + (channel)) & 0xFFFF)
 
-/* The loops over weights of 16 bits; `start` is the number of quads. */
-#define TFLITE_FUSE_START_INT16_2(quads) (quads)
-#define TFLITE_FUSE_START_INT16_1(quads) (quads)
+/* The loops of the convolution: macros, because this is read before the types of what they work on are known. Words are
+ * read through pointers: sanitizers check that their addresses are multiples of 4, as the instructions want them. `start`
+ * says how many quads there are, so that it is checked, too. */
+#define TFLITE_FUSE_START_4(quads) (quads)
+#define TFLITE_FUSE_START_2(quads) (quads)
+#define TFLITE_FUSE_START_1(quads) (quads)
 
-static inline void emulated_int16(tflite_fuse_int16_run* run, int32_t* sums, int32_t pixels) {
-  const uint32_t *wide = run->wide, *weights = (const uint32_t*)(const void*)run->weights;
-  for (uint32_t i = 0; i < run->start; ++i, wide += 2 * pixels, weights += 4) {
+typedef struct {
+  const uint32_t *wide, *weights, *wide_end;
+  uint32_t quads;
+  int32_t pixels, bits;
+} emulated_loop;
+
+/* Adds to sums[channel][pixel] of two channels; returns the weights behind. */
+static inline const uint32_t* emulated_quads(emulated_loop loop, int32_t* sums) {
+  const int32_t pixels = loop.pixels;
+  for (uint32_t i = 0; i < loop.quads; ++i, loop.wide += 2 * pixels, loop.weights += loop.bits / 4) {
     for (int32_t k = 0; k < 2 * pixels; ++k) {
-      const uint32_t *values = wide + k % pixels * 2, *pair = weights + k / pixels * 2;
-      sums[k] = tflite_fuse_mac_pair(tflite_fuse_mac_pair(sums[k], values[0], pair[0]), values[1], pair[1]);
+      const uint32_t* weights = loop.weights + k / pixels * (loop.bits / 8);
+      const uint32_t even = loop.bits == 8 ? tflite_fuse_even(weights[0]) : weights[0];
+      const uint32_t odd = loop.bits == 8 ? tflite_fuse_odd(weights[0]) : weights[1];
+      const uint32_t* values = loop.wide + k % pixels * (pixels == 4 ? 1 : 2);
+      sums[k] = tflite_fuse_mac_pair(tflite_fuse_mac_pair(sums[k], values[0], even), values[pixels == 4 ? 4 : 1], odd);
     }
   }
-  if (wide != run->wide_end) {
+  if (loop.wide != loop.wide_end) {
     __builtin_trap();
   }
-  run->weights = (const int8_t*)weights;
+  return loop.weights;
 }
 
-static inline void emulated_int16_all(tflite_fuse_int16_run* run, int32_t pixels) {
-  const int32_t* entry = run->entry;
-  for (; entry != run->entry_end; entry += 6) {
-    int32_t sums[4];
-    for (int32_t k = 0; k < 2 * pixels; ++k) {
-      sums[k] = entry[k / pixels * 3];
-    }
-    emulated_int16(run, sums, pixels);
-    for (int32_t k = 0; k < 2 * pixels; ++k) {
-      const int32_t *scale = entry + k / pixels * 3, p = k % pixels;
-      const int32_t half = (int32_t)((uint32_t)run->zero_point_half << scale[2]);
-      const int32_t high = tflite_fuse_mac_top(emulated_sum(half, sums[k] >> 31), sums[k], scale[1]);
-      *run->outputs[p]++ = tflite_fuse_halve_to_int8(high >> scale[2]);
+static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multiplier, int32_t shift, int32_t zero) {
+  const int32_t half = (int32_t)((uint32_t)zero << shift);
+  return tflite_fuse_halve_to_int8(tflite_fuse_mac_top(emulated_sum(half, sum >> 31), twice, multiplier) >> shift);
+}
+
+#define EMULATED_LOOP(run, pixels, bits)                                                                     \
+  (emulated_loop) {                                                                                          \
+    (run)->wide, (const uint32_t*)(const void*)(run)->weights, (run)->wide_end, (run)->start, pixels, bits   \
+  }
+
+#define EMULATED_ALL(run, pixels, bits)                                                                      \
+  do {                                                                                                       \
+    const ptrdiff_t apart_ = (run)->outputs[1] - (run)->outputs[0];                                          \
+    for (; (run)->entry != (run)->entry_end; (run)->entry += 2) {                                            \
+      int32_t sums_[8];                                                                                      \
+      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
+        sums_[k_] = (run)->entry[k_ / (pixels)].bias;                                                        \
+      }                                                                                                      \
+      (run)->weights = (const int8_t*)emulated_quads(EMULATED_LOOP(run, pixels, bits), sums_);               \
+      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
+        const int32_t c_ = k_ / (pixels), p_ = k_ % (pixels), sum_ = sums_[k_];                              \
+        const int32_t twice_ = (bits) == 8 ? (int32_t)((uint32_t)sum_ << 1) : sum_;                          \
+        (run)->outputs[p_ % 2][p_ / 2 * 2 * apart_ + c_] = emulated_finish(                                  \
+            sum_, twice_, (run)->entry[c_].multiplier, (run)->entry[c_].shift, (run)->zero_point_half);      \
+      }                                                                                                      \
+      (run)->outputs[0] += 2;                                                                                \
+      (run)->outputs[1] += (pixels) > 1 ? 2 : 0;                                                             \
+    }                                                                                                        \
+  } while (0)
+
+#define EMULATED_PART(run, pixels, bits)                                                                     \
+  do {                                                                                                       \
+    const int8_t* const first_ = (run)->weights;                                                             \
+    for (; (run)->sums != (run)->sums_end; (run)->sums += 2 * (pixels)) {                                    \
+      (run)->weights = (const int8_t*)emulated_quads(EMULATED_LOOP(run, pixels, bits), (run)->sums);         \
+      (run)->weights += (run)->skip;                                                                         \
+    }                                                                                                        \
+    (run)->weights = first_;                                                                                 \
+  } while (0)
+
+/* Of four pixels the run is not changed. */
+#define tflite_fuse_int8_all_4(run)                       \
+  do {                                                    \
+    tflite_fuse_conv_run copy_ = *(run), *r_ = &copy_;    \
+    EMULATED_ALL(r_, 4, 8);                               \
+  } while (0)
+
+static inline uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,
+                                                 int32_t count) {
+  for (int32_t i = 0; i < count; i += 4, wide += 8) {
+    for (int32_t p = 0; p < 4; ++p) {
+      uint32_t word;
+      memcpy(&word, pixels[p * to_next] + i, sizeof(word));
+      wide[p] = tflite_fuse_even(word);
+      wide[p + 4] = tflite_fuse_odd(word);
     }
   }
-  run->entry = entry;
+  return wide;
 }
-
-static inline void emulated_int16_part(tflite_fuse_int16_run* run, int32_t pixels) {
-  for (; run->sums != run->sums_end; run->sums += 2 * pixels) {
-    emulated_int16(run, run->sums, pixels);
-    run->weights += run->skip;
-  }
-}
-
-#define tflite_fuse_int16_all_2(run) emulated_int16_all(run, 2)
-#define tflite_fuse_int16_all_1(run) emulated_int16_all(run, 1)
-#define tflite_fuse_int16_part_2(run) emulated_int16_part(run, 2)
-#define tflite_fuse_int16_part_1(run) emulated_int16_part(run, 1)

@@ -1,9 +1,39 @@
-/* The inner loops of the packed convolution with DSP instructions: four pixels by one channel, two pixels by two
- * channels, or one pixel. */
-#define TFLITE_FUSE_NO_INNER_LOOPS /* but those that are written out */
+/* The inner loops of the packed convolution with DSP instructions: four pixels, two or one by two channels. They take all
+ * registers: they are functions in assembler. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
+
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
+
+void tflite_fuse_int8_all_4(tflite_fuse_conv_run* run);
+void tflite_fuse_int8_all_2(tflite_fuse_conv_run* run);
+void tflite_fuse_int8_all_1(tflite_fuse_conv_run* run);
+void tflite_fuse_int8_part_2(tflite_fuse_conv_run* run);
+void tflite_fuse_int8_part_1(tflite_fuse_conv_run* run);
+
+/* `count` values of four pixels, `to_next` pointers apart, a multiple of 4; returns the word behind. */
+uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
+
+/* Some quads a turn; of a first turn, `add pc` skips those that are too many. Of one pixel two quads go together: the
+ * lowest bit says that an odd one comes before. */
+#define TFLITE_FUSE_START_4(quads) ((quads) % 2 * (26 * 4))
+#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 4 * (14 * 4))
+#define TFLITE_FUSE_START_1(quads) \
+  (((quads) == 1 ? 2 * (18 * 4) : (0u - (quads) / 2) % 2 * (18 * 4)) * 2 + (quads) % 2)
+
+#define TFLITE_FUSE_CONV_ALL(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_all_2 : tflite_fuse_int8_all_1)(run)
+#define TFLITE_FUSE_CONV_PART(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_part_2 : tflite_fuse_int8_part_1)(run)
+#else
+#define TFLITE_FUSE_CONV_ALL(run, pixels) EMULATED_ALL(run, pixels, 8)
+#define TFLITE_FUSE_CONV_PART(run, pixels) EMULATED_PART(run, pixels, 8)
+#endif
+
+#define TFLITE_FUSE_SCALE tflite_fuse_scale_down
+#define TFLITE_FUSE_WEIGHT_BYTES 1
+#define TFLITE_FUSE_LINKAGE
+#include "tflite_fuse_conv_loops.h"
 
 /* ---- Pixels ---- */
 
@@ -16,187 +46,196 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
   return count > 2 ? word | (uint32_t)(uint8_t)from[2] << 16 : word;
 }
 
-#define WIDEN(from, at)                        \
-  do {                                         \
-    uint32_t word_;                            \
-    TFLITE_FUSE_LOAD_1(word_, from, 4);        \
-    wide[at] = tflite_fuse_even(word_);        \
-    wide[(at) + 1] = tflite_fuse_odd(word_);   \
-  } while (0)
-
-#define WIDEN_REST(from, at)                             \
-  do {                                                   \
-    const uint32_t word_ = load_rest(from, count % 4);   \
-    wide[at] = tflite_fuse_even(word_);                  \
-    wide[(at) + 1] = tflite_fuse_odd(word_);             \
-  } while (0)
+/* The last values of a pixel, the second pair `apart` words behind the first. */
+static void widen_rest(uint32_t* wide, const int8_t* from, int32_t count, int32_t apart) {
+  const uint32_t word = load_rest(from, count % 4);
+  wide[0] = tflite_fuse_even(word);
+  wide[apart] = tflite_fuse_odd(word);
+}
 
 /* Per quad: pixel 0's values (0, 2), (1, 3), then pixel 1's. */
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
-  for (const int8_t* end = p + (count & ~3); p != end; wide += step) {
-    WIDEN(p, 0);
-    WIDEN(q, 2);
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+  for (const int8_t* end = p + (count & ~3); p != end;) {
+    TFLITE_FUSE_WIDEN_2(wide, p, q);
   }
   if (count % 4 != 0) {
-    WIDEN_REST(p, 0);
-    WIDEN_REST(q, 2);
-    wide += step;
+    widen_rest(wide, p, count, 1);
+    widen_rest(wide + 2, q, count, 1);
+    wide += 4;
   }
   return wide;
 }
 
+/* Per quad: all pixels' values (0, 2), then their values (1, 3). */
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
-  tflite_fuse_widen_2(wide + 4, pixels[2 * to_next], pixels[3 * to_next], count, 8);
-  return tflite_fuse_widen_2(wide, pixels[0], pixels[to_next], count, 8);
+  const int32_t whole = count & ~3;
+  if (whole > 0) {
+    wide = tflite_fuse_int8_widen_4(wide, pixels, to_next, whole);
+  }
+  if (count != whole) {
+    for (int32_t i = 0; i < 4; ++i) {
+      widen_rest(wide + i, pixels[i * to_next] + whole, count, 4);
+    }
+    wide += 8;
+  }
+  return wide;
 }
 
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end; wide += 2) {
-    WIDEN(p, 0);
+    uint32_t word;
+    TFLITE_FUSE_LOAD_1(word, p, 4);
+    wide[0] = tflite_fuse_even(word);
+    wide[1] = tflite_fuse_odd(word);
   }
   if (count % 4 != 0) {
-    WIDEN_REST(p, 0);
+    widen_rest(wide, p, count, 1);
     wide += 2;
   }
   return wide;
 }
 
-/* How the loops over these values' quads are entered. */
-void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
-  const uint32_t quads = (uint32_t)values / 4;
-  j->start = pixels == 2 ? TFLITE_FUSE_START_2X2(quads) : TFLITE_FUSE_START_2X1(quads);
-}
-
 /* ---- Four pixels ---- */
 
-void tflite_fuse_conv_four(const tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
-  const int32_t of_pair = 2 * j->values;
-  tflite_fuse_four four;
-  four.output = output;
-  four.entry = j->call->table;
-  four.zero_point_half = j->zero_point_half;
-  four.to_next = j->call->output->channels;
-  four.wide = wide;
-  four.start = TFLITE_FUSE_START_4X1((uint32_t)j->values / 4);
-  four.back = of_pair - 4;
-  four.toggle = (of_pair - 4) ^ 4;
-  four.wide_end = wide + 2 * j->values;
-  four.entry_end = j->end;
-  four.weights = j->call->weights;
-  tflite_fuse_all_4x1(&four);
-}
-
-/* ---- Two pixels ---- */
-
-/* Two channels of two pixels that may be finished the fast way. */
-TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int32_t a0, int32_t a1,
-                                   int32_t b0, int32_t b1) {
-  const int32_t zero_point_half = j->zero_point_half;
-  int8_t *output_0 = j->outputs[0], *output_1 = j->outputs[1];
-  const tflite_fuse_scale a = tflite_fuse_scale_of(&entry[0], zero_point_half);
-  *output_0++ = tflite_fuse_scale_down(a0, a);
-  *output_1++ = tflite_fuse_scale_down(a1, a);
-  const tflite_fuse_scale b = tflite_fuse_scale_of(&entry[1], zero_point_half);
-  *output_0++ = tflite_fuse_scale_down(b0, b);
-  *output_1++ = tflite_fuse_scale_down(b1, b);
-  j->outputs[0] = output_0;
-  j->outputs[1] = output_1;
-}
-
-void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->weights;
-  const tflite_fuse_channel* entry = j->channel;
-  const uint32_t* const wide_end = j->wide_end;
-  for (; entry < j->fast_end; entry += 2) {
-    const uint32_t* wide = j->wide;
-    int32_t a0 = entry[0].bias, a1 = a0, b0 = entry[1].bias, b1 = b0;
-    TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, j->start, wide_end);
-    finish_2x2(j, entry, a0, a1, b0, b1);
+void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
+  tflite_fuse_conv_run* run = &j->run;
+  const int32_t to_next = j->call->output->channels;
+  run->entry = j->call->table;
+  run->weights = j->call->weights;
+  run->outputs[0] = output, run->outputs[1] = output + to_next;
+  run->wide = wide, run->wide_end = wide + 2 * j->values;
+  run->start = TFLITE_FUSE_START_4((uint32_t)j->values / 4);
+  if (run->entry != run->entry_end) {
+    tflite_fuse_int8_all_4(run);
   }
-  for (; entry < j->end; entry += 2) {
-    int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
-    j->weights = weights;
-    tflite_fuse_conv_part(j, sums, 2);
-    tflite_fuse_conv_finish(j, entry, sums, 2, 2);
-    weights += 2 * j->values;
-  }
-}
-
-void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
-  const int8_t* next = j->weights;
-  const uint32_t* const wide_end = j->wide_end;
-  for (; channels > 0; channels -= 2) {
-    const uint32_t* wide = j->wide;
-    const int8_t* weights = next;
-    next += 2 * j->values;
-    int32_t a0 = sums[0], a1 = sums[1], b0 = sums[2], b1 = sums[3];
-    TFLITE_FUSE_MAC_2X2(a0, a1, b0, b1, wide, weights, j->start, wide_end);
-    *sums++ = a0;
-    *sums++ = a1;
-    *sums++ = b0;
-    *sums++ = b1;
-  }
-}
-
-/* Sums of channels that may be finished the fast way, for any number of pixels. */
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels) {
-  const tflite_fuse_channel *entry = j->channel, *const end = entry + channels;
-  if (end > j->fast_end) {
-    tflite_fuse_conv_finish(j, entry, sums, channels, pixels);
-    return;
-  }
-  int8_t *output_0 = j->outputs[0], *output_1 = j->outputs[1];
-  for (; entry < end; ++entry) {
-    const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);
-    *output_0++ = tflite_fuse_scale_down(*sums++, scale);
-    if (pixels == 2) {
-      *output_1++ = tflite_fuse_scale_down(*sums++, scale);
+  if (run->entry_end != j->end) { /* the last one of an odd number, and one of zeros */
+    int8_t last[8];
+    run->entry = run->entry_end, run->entry_end += 2;
+    run->weights += (to_next - 1) * j->values;
+    run->outputs[0] = last, run->outputs[1] = last + 2;
+    tflite_fuse_int8_all_4(run);
+    run->entry_end -= 2;
+    for (int32_t p = 0; p < 4; ++p) {
+      output[p * to_next + to_next - 1] = last[2 * p];
     }
   }
-  j->outputs[0] = output_0;
-  j->outputs[1] = output_1;
 }
 
-/* ---- One pixel ---- */
+/* ---- Assembler ---- */
 
-TFLITE_FUSE_INLINE void finish_2x1(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int32_t a, int32_t b) {
-  int8_t* output = j->outputs[0];
-  *output++ = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
-  *output++ = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
-  j->outputs[0] = output;
-}
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
 
-void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->weights;
-  const tflite_fuse_channel* entry = j->channel;
-  const uint32_t* const wide_end = j->wide_end;
-  for (; entry < j->fast_end; entry += 2) {
-    const uint32_t* wide = j->wide;
-    int32_t a = entry[0].bias, b = entry[1].bias;
-    TFLITE_FUSE_MAC_2X1(a, b, wide, weights, j->start, wide_end);
-    finish_2x1(j, entry, a, b);
-  }
-  for (; entry < j->end; entry += 2) {
-    int32_t sums[] = {entry[0].bias, entry[1].bias};
-    j->weights = weights;
-    tflite_fuse_conv_part_single(j, sums, 2);
-    tflite_fuse_conv_finish(j, entry, sums, 2, 1);
-    weights += 2 * j->values;
-  }
-}
+/* r0: the next pairs, r1: the next weights, r2, r3: sums of the first channel, r4, r5: of the second, r9: the pairs' end;
+ * r6, r7: weights. */
+#define QUAD_2                                                                                              \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t"                                           \
+  "sxtb16 r8, r6\n\tsmlad r2, r10, r8, r2\n\tsmlad r3, r12, r8, r3\n\t"                                     \
+  "sxtb16 r6, r6, ror #8\n\tsmlad r2, r11, r6, r2\n\tsmlad r3, lr, r6, r3\n\t"                              \
+  "sxtb16 r8, r7\n\tsmlad r4, r10, r8, r4\n\tsmlad r5, r12, r8, r5\n\t"                                     \
+  "sxtb16 r7, r7, ror #8\n\tsmlad r4, r11, r7, r4\n\tsmlad r5, lr, r7, r5\n\t"
 
-void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
-  const int8_t* next = j->weights;
-  const uint32_t* const wide_end = j->wide_end;
-  for (; channels > 0; channels -= 2) {
-    const uint32_t* wide = j->wide;
-    const int8_t* weights = next;
-    next += 2 * j->values;
-    int32_t a = sums[0], b = sums[1];
-    TFLITE_FUSE_MAC_2X1(a, b, wide, weights, j->start, wide_end);
-    *sums++ = a;
-    *sums++ = b;
-  }
-}
+/* The loop that functions share; goes where the second word on the stack says. r10: where it is entered. */
+#define QUADS_2                                                                                             \
+  ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" QUAD_2 QUAD_2 QUAD_2 QUAD_2                           \
+  "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+#define BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
+
+/* r2, r3: sums. */
+#define HALF_QUAD_1(sum, even, odd, weights)                                                                \
+  "sxtb16 r8, " weights "\n\tsmlad " sum ", " even ", r8, " sum "\n\t"                                      \
+  "sxtb16 " weights ", " weights ", ror #8\n\tsmlad " sum ", " odd ", " weights ", " sum "\n\t"
+
+#define TWO_QUADS_1                                                                                         \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                                   \
+  HALF_QUAD_1("r2", "r10", "r11", "r4") HALF_QUAD_1("r3", "r10", "r11", "r5")                               \
+  HALF_QUAD_1("r2", "r12", "lr", "r6") HALF_QUAD_1("r3", "r12", "lr", "r7")
+
+/* lr: where it is entered. */
+#define QUADS_1                                                                                             \
+  ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                     \
+  HALF_QUAD_1("r2", "r10", "r11", "r4") HALF_QUAD_1("r3", "r10", "r11", "r5")                               \
+  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+
+#define FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", "0", "28",
+         BACK_TO("3f")
+         "0:\tldr r2, [r6]\n\tldr r4, [r6, #12]\n\tmov r3, r2\n\tmov r5, r4\n\t"
+         "ldr.w r9, [r0, #24]\n\tldrd r0, r10, [r0, #16]\n" QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY FINISH("r2", "r7") FINISH("r3", "r8")
+         TFLITE_FUSE_ENTRY FINISH("r4", "r7") FINISH("r5", "r8") TFLITE_FUSE_ALL_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", "36", "40",
+         BACK_TO("3f")
+         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldmia.w r6, {r2, r3, r4, r5}\n\tldr.w r9, [r10, #24]\n\t"
+         "ldrd r0, r10, [r10, #16]\n\tb.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", "0", "28",
+         BACK_TO("3f")
+         "0:\tldr r2, [r6]\n\tldr r3, [r6, #12]\n\tldr.w r9, [r0, #24]\n\tldrd r0, lr, [r0, #16]\n"
+         QUADS_1 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY FINISH("r2", "r7") TFLITE_FUSE_ENTRY FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", "36", "40",
+         BACK_TO("3f")
+         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldrd r2, r3, [r6]\n\tldr.w r9, [r10, #24]\n\t"
+         "ldrd r0, lr, [r10, #16]\n\tb.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
+
+__asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
+        ".global tflite_fuse_int8_widen_4\n\t.type tflite_fuse_int8_widen_4, %function\ntflite_fuse_int8_widen_4:\n\t"
+        "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\tadd r12, r1, r2, lsl #3\n\tldr r4, [r12, r2, lsl #2]\n\t"
+        "mov lr, r3\n\tldr r3, [r12]\n\tldr r2, [r1, r2, lsl #2]\n\tldr r1, [r1]\n\tadd lr, r1\n"
+        "0:\tldr r5, [r1], #4\n\tldr r6, [r2], #4\n\tldr r7, [r3], #4\n\tldr r8, [r4], #4\n\t"
+        "sxtb16 r9, r5, ror #8\n\tsxtb16 r10, r6, ror #8\n\tsxtb16 r11, r7, ror #8\n\tsxtb16 r12, r8, ror #8\n\t"
+        "sxtb16 r5, r5\n\tsxtb16 r6, r6\n\tsxtb16 r7, r7\n\tsxtb16 r8, r8\n\t"
+        "stmia.w r0!, {r5, r6, r7, r8, r9, r10, r11, r12}\n\tcmp r1, lr\n\tbne 0b\n\t"
+        "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"
+        ".size tflite_fuse_int8_widen_4, .-tflite_fuse_int8_widen_4\n\t.text");
+
+/* Four pixels. r2...r5: sums of the first channel, r6...r9: of the second; r10, r11: weights, which are loaded twice;
+ * r12, lr: pairs of two pixels. */
+#define PAIRS_4(first, second, third, fourth)                                                               \
+  "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
+  "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
+
+#define QUAD_4                                                                                              \
+  "ldrd r10, r11, [r1]\n\tsxtb16 r10, r10\n\tsxtb16 r11, r11\n\t"                                           \
+  PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")                                           \
+  "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"                       \
+  PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
+
+/* r12: multiplier, lr: shift, r11: half, r0: free. */
+#define SCALE_4(sum)                                                                                        \
+  "add r0, r11, " sum ", asr #31\n\tlsl " sum ", " sum ", #1\n\tsmmlar " sum ", " sum ", r12, r0\n\t"       \
+  "asr " sum ", " sum ", lr\n\tssat " sum ", #8, " sum ", asr #1\n\t"
+
+/* One channel to the outputs from r1 on, r10 bytes apart. */
+#define FINISH_4(first, second, third, fourth)                                                              \
+  "lsl r11, r11, lr\n\t" SCALE_4(first) "strb " first ", [r1]\n\t" SCALE_4(second) "strb " second ", [r1, r10]\n\t" \
+  SCALE_4(third) "strb " third ", [r1, r10, lsl #1]\n\t"                                                    \
+  SCALE_4(fourth) "add r0, r10, r10, lsl #1\n\tstrb " fourth ", [r1, r0]\n\t"
+
+/* The run is on the stack, with the distance between outputs for the second pixel's. */
+__asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_all_4,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
+        ".global tflite_fuse_int8_all_4\n\t.type tflite_fuse_int8_all_4, %function\ntflite_fuse_int8_all_4:\n\t"
+        "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\tsub sp, sp, #36\n\t"
+        "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"
+        "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"
+        "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\tldr r6, [r10, #12]\n\tldr r1, [sp, #32]\n\t"
+        "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t"
+        "ldrd r0, r10, [sp, #16]\n\tadd pc, r10\n\tnop\n1:\t" QUAD_4 QUAD_4
+        "ldr r12, [sp, #24]\n\tcmp r0, r12\n\tbne 1b\n\t"
+        "str r1, [sp, #32]\n\tldmia.w sp, {r0, r1, r10, r11}\n\tldrd r12, lr, [r0, #4]\n\t"
+        FINISH_4("r2", "r3", "r4", "r5")
+        "ldr r2, [sp]\n\tldr r11, [sp, #12]\n\tldr r3, [sp, #28]\n\tldrd r12, lr, [r2, #16]\n\t"
+        "adds r2, #24\n\tadds r1, #1\n\tstr r2, [sp]\n\t"
+        FINISH_4("r6", "r7", "r8", "r9")
+        "adds r1, #1\n\tstr r1, [sp, #4]\n\tcmp r2, r3\n\tbne 0b\n\t"
+        "add sp, sp, #36\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"
+        ".size tflite_fuse_int8_all_4, .-tflite_fuse_int8_all_4\n\t.text");
+
+#endif
 
 #endif

@@ -1,7 +1,7 @@
-/* Between float32 and int8, without arithmetic on floats: nothing of a core's, or of a compiler's library, is asked for.
+/* Between float32 and int8, without arithmetic on floats that a compiler's library would have to do.
  *
  * DEQUANTIZE: there are 256 answers. QUANTIZE: a larger number never has a smaller answer, so the numbers at which the
- * answer changes say it all, and are found by halving. */
+ * answer changes say it all, and are found by halving; where the core multiplies floats, by a guess that is checked. */
 #include <string.h>
 
 #define TFLITE_FUSE_UNROLL_STEPS
@@ -52,8 +52,56 @@ static void quantize(const tflite_fuse_call* call) {
 
 #else
 
+/* Whether the core multiplies floats by itself. */
+#if (defined(__ARM_FP) && (__ARM_FP & 4) != 0) || defined(__SSE2__) || defined(__riscv_flen)
+#define GUESSES 1
+#else
+#define GUESSES 0
+#endif
+
+#if GUESSES
+
+/* The numbers at which answers change lie equally far apart, nearly: number i is at `first` + (i - 1) / `per_one`. */
+typedef struct {
+  float first, per_one;
+} guess;
+
+static float float_of(int32_t key) {
+  const int32_t bits = key < 0 ? key ^ INT32_MAX : key;
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+static guess guess_of(const tflite_fuse_steps* table) {
+  const float first = float_of(table->from[1]), last = float_of(table->from[ANSWERS - 1]);
+  const guess found = {first, (float)(ANSWERS - 2) / (last - first)};
+  return found;
+}
+
+/* A guess that lies next to the answer, as floats are rounded, is none: halving finds it. */
+static int8_t answer_to(const tflite_fuse_steps* table, guess g, uint32_t bits) {
+  const int32_t key = tflite_fuse_key_of(bits);
+  const float place = (float_of(key) - g.first) * g.per_one;
+  const int32_t number = place >= 0 ? place < ANSWERS - 2 ? (int32_t)place + 1 : ANSWERS - 1 : 0;
+  const int32_t* from = (const int32_t*)(const void*)table + number; /* `end` is behind the last one */
+  return key >= from[0] && key < from[1] ? (int8_t)(number + INT8_MIN) : tflite_fuse_answer_to(table, key);
+}
+
+#else
+
+typedef int guess;
+static guess guess_of(const tflite_fuse_steps* table) { return (void)table, 0; }
+static int8_t answer_to(const tflite_fuse_steps* table, guess g, uint32_t bits) {
+  (void)g;
+  return tflite_fuse_answer_to(table, tflite_fuse_key_of(bits));
+}
+
+#endif
+
 static void quantize(const tflite_fuse_call* call) {
   const tflite_fuse_steps* table = call->table;
+  const guess g = guess_of(table);
   const int32_t channels = call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* value = call->windows[0][i];
@@ -61,7 +109,7 @@ static void quantize(const tflite_fuse_call* call) {
     for (int8_t* end = output + channels; output != end; value += sizeof(uint32_t), ++output) {
       uint32_t bits;
       memcpy(&bits, value, sizeof(bits)); /* may lie anywhere */
-      *output = tflite_fuse_answer_to(table, tflite_fuse_key_of(bits));
+      *output = answer_to(table, g, bits);
     }
   }
 }

@@ -13,7 +13,8 @@ enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
 
 /* ---- Pixels ---- */
 
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
+/* Quads are `step` words apart. */
+static uint32_t* widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step) {
   for (; count >= 4; count -= 4, p += 4, q += 4, wide += step) {
     wide[0] = (uint32_t)p[0] + ((uint32_t)q[0] << 16);
     wide[1] = (uint32_t)p[1] + ((uint32_t)q[1] << 16);
@@ -27,6 +28,10 @@ uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, 
     wide += step;
   }
   return wide;
+}
+
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
+  return widen_2(wide, p, q, count, 4);
 }
 
 /* Values as they are. */
@@ -47,7 +52,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 /* What has been taken off the second pixel's sums. */
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
   (void)pixels;
-  j->start = (uint32_t)values / 2 * OFF;
+  j->run.start = (uint32_t)values / 2 * OFF;
 }
 
 /* ---- Two pixels ---- */
@@ -64,7 +69,7 @@ TFLITE_FUSE_INLINE void mac_two(two_sums* sums, uint32_t x, uint32_t y, int32_t 
 }
 
 TFLITE_FUSE_INLINE two_sums start_of(const tflite_fuse_conv_job* j, int32_t first, int32_t second) {
-  const two_sums start = {(uint32_t)first + ((uint32_t)second << 16), (uint32_t)second + j->start};
+  const two_sums start = {(uint32_t)first + ((uint32_t)second << 16), (uint32_t)second + j->run.start};
   return start;
 }
 
@@ -85,7 +90,7 @@ TFLITE_FUSE_INLINE two_sums start_of(const tflite_fuse_conv_job* j, int32_t firs
 /* Adds what the weights of four channels give, two quads a turn; of an odd number of quads, the first by itself. */
 #define MAC_WIDE()                                             \
   do {                                                         \
-    const uint32_t *wide = j->wide, *const end = j->wide_end;  \
+    const uint32_t *wide = j->run.wide, *const end = j->run.wide_end;  \
     if ((end - wide) % 8 != 0) {                               \
       MAC_TWO_VALUES(0, 0);                                 \
       MAC_TWO_VALUES(2, 2);                                 \
@@ -108,21 +113,21 @@ TFLITE_FUSE_INLINE int32_t first_of(two_sums sums) { return (int32_t)(sums.words
 
 /* Two channels that may be finished the fast way. */
 TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, two_sums a, two_sums b) {
-  const tflite_fuse_scale to_a = tflite_fuse_scale_of(&entry[0], j->zero_point_half);
-  const tflite_fuse_scale to_b = tflite_fuse_scale_of(&entry[1], j->zero_point_half);
-  int8_t *p = j->outputs[0], *q = j->outputs[1];
+  const tflite_fuse_scale to_a = tflite_fuse_scale_of(&entry[0], j->run.zero_point_half);
+  const tflite_fuse_scale to_b = tflite_fuse_scale_of(&entry[1], j->run.zero_point_half);
+  int8_t *p = j->run.outputs[0], *q = j->run.outputs[1];
   p[0] = tflite_fuse_scale_down(first_of(a), to_a);
   q[0] = tflite_fuse_scale_down((int32_t)a.upper, to_a);
   p[1] = tflite_fuse_scale_down(first_of(b), to_b);
   q[1] = tflite_fuse_scale_down((int32_t)b.upper, to_b);
-  j->outputs[0] = p + 2;
-  j->outputs[1] = q + 2;
+  j->run.outputs[0] = p + 2;
+  j->run.outputs[1] = q + 2;
 }
 
 void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->weights;
-  const tflite_fuse_channel* entry = j->channel;
-  for (; j->fast_end - entry >= 4; entry += 4) {
+  const int8_t* weights = j->run.weights;
+  const tflite_fuse_channel* entry = j->run.entry;
+  for (; j->run.entry_end - entry >= 4; entry += 4) {
     const int8_t* others = weights + 2 * j->values;
     two_sums a = start_of(j, entry[0].bias, entry[0].bias), b = start_of(j, entry[1].bias, entry[1].bias);
     two_sums c = start_of(j, entry[2].bias, entry[2].bias), d = start_of(j, entry[3].bias, entry[3].bias);
@@ -133,15 +138,15 @@ void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
   }
   for (; entry < j->end; entry += 2, weights += 2 * j->values) {
     int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
-    j->weights = weights;
+    j->run.weights = weights;
     tflite_fuse_conv_part(j, sums, 2);
     tflite_fuse_conv_finish(j, entry, sums, 2, 2);
   }
 }
 
 /* Two channels that are left over are computed twice, the second time in vain. */
-void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
-  const int8_t* next = j->weights;
+void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->run.weights;
   for (; channels > 0; channels -= 4, sums += 8) {
     const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
     int32_t in_vain[4] = {0, 0, 0, 0};
@@ -158,7 +163,7 @@ void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t
 }
 
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels) {
-  tflite_fuse_conv_finish(j, j->channel, sums, channels, pixels);
+  tflite_fuse_conv_finish(j, j->run.entry, sums, channels, pixels);
 }
 
 /* ---- Four pixels ---- */
@@ -167,8 +172,8 @@ void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums,
 
 /* Of each quad of values the words of the first two pixels, then those of the others. */
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
-  tflite_fuse_widen_2(wide + 4, pixels[2 * to_next], pixels[3 * to_next], count, 8);
-  return tflite_fuse_widen_2(wide, pixels[0], pixels[to_next], count, 8);
+  widen_2(wide + 4, pixels[2 * to_next], pixels[3 * to_next], count, 8);
+  return widen_2(wide, pixels[0], pixels[to_next], count, 8);
 }
 
 /* Values at `wide` + i times the weights at `at` of one channel. */
@@ -190,7 +195,7 @@ uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32
 /* One channel of four pixels. */
 TFLITE_FUSE_INLINE void finish_4x1(const tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, int8_t* output,
                                    two_sums first, two_sums second) {
-  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->run.zero_point_half);
   const int32_t to_next = j->call->output->channels;
   *output = tflite_fuse_scale_down(first_of(first), scale);
   output += to_next;
@@ -201,7 +206,7 @@ TFLITE_FUSE_INLINE void finish_4x1(const tflite_fuse_conv_job* j, const tflite_f
   *output = tflite_fuse_scale_down((int32_t)second.upper, scale);
 }
 
-void tflite_fuse_conv_four(const tflite_fuse_conv_job* job, const uint32_t* first, int8_t* output) {
+void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int8_t* output) {
   tflite_fuse_conv_job j = *job;
   const int8_t* weights = j.call->weights;
   const uint32_t* const end = first + 2 * j.values;
@@ -255,7 +260,7 @@ void tflite_fuse_conv_four(const tflite_fuse_conv_job* job, const uint32_t* firs
 
 #define MAC_SINGLE()                                                                           \
   do {                                                                                         \
-    const int8_t *p = (const int8_t*)j->wide, *const end = (const int8_t*)j->wide_end;         \
+    const int8_t *p = (const int8_t*)j->run.wide, *const end = (const int8_t*)j->run.wide_end;         \
     if ((end - p) % 8 != 0) {                                                                  \
       MAC_QUAD_OF_1(0, 0);                                                                     \
       p += 4;                                                                                  \
@@ -272,30 +277,30 @@ void tflite_fuse_conv_four(const tflite_fuse_conv_job* job, const uint32_t* firs
   } while (0)
 
 void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->weights;
-  const tflite_fuse_channel* entry = j->channel;
-  for (; j->fast_end - entry >= 4; entry += 4) {
+  const int8_t* weights = j->run.weights;
+  const tflite_fuse_channel* entry = j->run.entry;
+  for (; j->run.entry_end - entry >= 4; entry += 4) {
     const int8_t* others = weights + 2 * j->values;
     int32_t a = entry[0].bias, b = entry[1].bias, c = entry[2].bias, d = entry[3].bias;
     MAC_SINGLE();
-    int8_t* output = j->outputs[0];
-    j->outputs[0] = output + 4;
-    output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
-    output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
-    output[2] = tflite_fuse_scale_down(c, tflite_fuse_scale_of(&entry[2], j->zero_point_half));
-    output[3] = tflite_fuse_scale_down(d, tflite_fuse_scale_of(&entry[3], j->zero_point_half));
+    int8_t* output = j->run.outputs[0];
+    j->run.outputs[0] = output + 4;
+    output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->run.zero_point_half));
+    output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->run.zero_point_half));
+    output[2] = tflite_fuse_scale_down(c, tflite_fuse_scale_of(&entry[2], j->run.zero_point_half));
+    output[3] = tflite_fuse_scale_down(d, tflite_fuse_scale_of(&entry[3], j->run.zero_point_half));
     weights = others;
   }
   for (; entry < j->end; entry += 2, weights += 2 * j->values) {
     int32_t sums[] = {entry[0].bias, entry[1].bias};
-    j->weights = weights;
+    j->run.weights = weights;
     tflite_fuse_conv_part_single(j, sums, 2);
     tflite_fuse_conv_finish(j, entry, sums, 2, 1);
   }
 }
 
-void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
-  const int8_t* next = j->weights;
+void tflite_fuse_conv_part_single(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->run.weights;
   for (; channels > 0; channels -= 4, sums += 4) {
     const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
     int32_t in_vain[2] = {0, 0};

@@ -9,8 +9,9 @@
 int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel, const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t zero_point = call->output->zero_point;
-  if (stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
-    return tflite_fuse_scale_down(sum, tflite_fuse_scale_of(channel, 2 * zero_point + 1));
+  if (tflite_fuse_is_down(stage)) {
+    const tflite_fuse_scale scale = tflite_fuse_scale_of(channel, 2 * zero_point + 1);
+    return tflite_fuse_is_int16(stage) ? tflite_fuse_scale_twice_down(sum, scale) : tflite_fuse_scale_down(sum, scale);
   }
   const int32_t scaled = tflite_fuse_multiply(sum, channel->multiplier, channel->shift);
   return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, zero_point), stage->activation_min,
@@ -34,7 +35,7 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
                              int32_t channels, int32_t pixels) {
   for (int32_t c = 0; c < channels && entry < j->end; ++c, ++entry) {
     for (int32_t p = 0; p < pixels; ++p) {
-      *j->outputs[p]++ = tflite_fuse_finish(*sums++, entry, j->call);
+      *j->run.outputs[p]++ = tflite_fuse_finish(*sums++, entry, j->call);
     }
   }
 }

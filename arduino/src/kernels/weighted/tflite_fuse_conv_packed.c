@@ -59,7 +59,7 @@ static inline int32_t values_in(ptrdiff_t words, int32_t pixels) {
 }
 
 TFLITE_FUSE_INLINE uint32_t* widen(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t pixels) {
-  return pixels == 2 ? tflite_fuse_widen_2(wide, p, q, count, 4) : tflite_fuse_widen_1(wide, p, count);
+  return pixels == 2 ? tflite_fuse_widen_2(wide, p, q, count) : tflite_fuse_widen_1(wide, p, count);
 }
 
 /* Widens a row of taps, read where they lie. */
@@ -101,8 +101,8 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
     wide = widen_row(wide, call, space, window, pixels);
     window += call->columns;
   } while (--ky > 0);
-  j->wide = space->whole.wide;
-  j->wide_end = wide;
+  j->run.wide = space->whole.wide;
+  j->run.wide_end = wide;
   tflite_fuse_conv_start(j, j->values, pixels);
 }
 
@@ -112,9 +112,9 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
 static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const uint32_t* wide_end,
                               const int8_t* weights, int32_t channels, int32_t pixels) {
   const int32_t values = values_in(wide_end - space->part.wide, pixels);
-  j->wide = space->part.wide;
-  j->wide_end = wide_end;
-  j->weights = weights;
+  j->run.wide = space->part.wide;
+  j->run.wide_end = wide_end;
+  j->run.weights = weights;
   tflite_fuse_conv_start(j, values, pixels);
   if (pixels == 2) {
     tflite_fuse_conv_part(j, space->part.sums, channels);
@@ -165,8 +165,8 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
   const int32_t channels = j->call->output->channels, at_once = pixels == 2 ? PART_SUMS / 2 : PART_SUMS;
   for (int32_t first = 0; first < channels; first += at_once) {
     const int32_t some = tflite_fuse_min(at_once, channels - first);
-    j->channel = table + first;
-    start_sums(space->part.sums, j->channel, some, pixels);
+    j->run.entry = table + first;
+    start_sums(space->part.sums, j->run.entry, some, pixels);
     sum_parts(j, space, window, pixels, weights + first * j->values * TFLITE_FUSE_WEIGHT_BYTES, some);
     tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
   }
@@ -175,15 +175,15 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
 static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
   const int32_t to_next = j->call->stage->stride_width;
   const int8_t* const* window = j->call->windows[0] + first * to_next;
-  j->outputs[0] = j->call->outputs[first];
-  j->outputs[1] = j->call->outputs[first + pixels - 1];
+  j->run.outputs[0] = j->call->outputs[first];
+  j->run.outputs[1] = j->call->outputs[first + pixels - 1];
   if (j->values > values_in(WHOLE_WORDS, pixels)) {
     compute_in_parts(j, space, window, pixels);
     return;
   }
   look_wide(j, space, window, pixels);
-  j->weights = j->call->weights;
-  j->channel = j->call->table;
+  j->run.weights = j->call->weights;
+  j->run.entry = j->call->table;
   if (pixels == 2) {
     tflite_fuse_conv_wide(j);
   } else {
@@ -199,7 +199,7 @@ enum { AT_BEST = 4 };
 
 /* Computes four pixels from `first` on if that can be: their outputs have to lie one behind the other, and what they see
  * of a row, too, where it is read as one piece. */
-static bool compute_four(const tflite_fuse_conv_job* j, workspace* space, int32_t first) {
+static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t first) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_stage* stage = call->stage;
   const int8_t* const* window = call->windows[0] + first * stage->stride_width;
@@ -235,8 +235,8 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
   j.depth = call->inputs[0]->channels;
   j.end = table + channels;
-  j.fast_end = is_fast ? table + (channels - channels % 2) : table;
-  j.zero_point_half = 2 * call->output->zero_point + 1;
+  j.run.entry_end = is_fast ? table + (channels - channels % 2) : table;
+  j.run.zero_point_half = 2 * call->output->zero_point + 1;
   j.call = call;
   int32_t i = 0;
 #if TFLITE_FUSE_CONV_FOUR

@@ -8,6 +8,23 @@
 /* Pixels computed together at least. */
 enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
 
+/* What inner loops work on: pairs of channels of four pixels, of two or of one, finished, or a part of their windows, added
+ * to sums. Those in assembler move on all that points to what comes next. */
+typedef struct {
+  const tflite_fuse_channel* entry; /* of the next channel in the table */
+  int8_t* outputs[TFLITE_FUSE_CONV_AT_ONCE]; /* of the first two pixels; of four the others' lie as far apart */
+  int32_t zero_point_half;
+  const uint32_t* wide; /* values, widened */
+  uint32_t start;       /* what tflite_fuse_conv_start found out */
+  const uint32_t* wide_end;
+  const tflite_fuse_channel* entry_end;
+  const int8_t* weights; /* of the next channels */
+  int32_t* sums;
+  const int32_t* sums_end;
+  uint32_t skip; /* bytes of weights behind a part of a window, until that of the next two channels */
+} tflite_fuse_conv_run;
+
+
 /* Whether four pixels are computed together where their windows are small. */
 #define TFLITE_FUSE_CONV_FOUR (TFLITE_FUSE_DSP || TFLITE_FUSE_MANY_REGISTERS)
 
@@ -18,19 +35,12 @@ enum { TFLITE_FUSE_QUAD_OF_1_WORDS = 2 };
 enum { TFLITE_FUSE_QUAD_OF_1_WORDS = 1 };
 #endif
 
-/* The work on one or two pixels, all channels. */
+/* The work on some pixels, all channels. */
 typedef struct {
-  int32_t depth;        /* values per tap */
-  int32_t values;       /* of a window, as weights count them */
-  const uint32_t* wide; /* values, widened */
-  const uint32_t* wide_end;
-  uint32_t start;        /* what tflite_fuse_conv_start found out */
-  const int8_t* weights; /* of the next channels */
-  const tflite_fuse_channel* channel;
-  const tflite_fuse_channel* fast_end; /* channels before it may be finished the fast way */
+  tflite_fuse_conv_run run; /* entries up to entry_end may be finished the fast way */
   const tflite_fuse_channel* end;
-  int32_t zero_point_half;
-  int8_t* outputs[TFLITE_FUSE_CONV_AT_ONCE];
+  int32_t depth;  /* values per tap */
+  int32_t values; /* of a window, as weights count them */
   const tflite_fuse_call* call;
 } tflite_fuse_conv_job;
 
@@ -39,8 +49,8 @@ void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel*
                              int32_t channels, int32_t pixels);
 
 /* Brings `count` values of two pixels, or of one, into the form the inner loops read, with zeros to a whole quad; returns
- * the word behind. Quads of two pixels are `step` words apart. */
-uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count, int32_t step);
+ * the word behind. */
+uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count);
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
 
 #if TFLITE_FUSE_CONV_FOUR
@@ -48,7 +58,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
 
 /* All channels of four pixels, to outputs one behind the other; finished the fast way. */
-void tflite_fuse_conv_four(const tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output);
+void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output);
 #endif
 
 /* Sets what the inner loops need to know of so many widened values of each pixel. */
@@ -60,8 +70,8 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
 
 /* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs. Sums
  * start with the biases; when all parts are added, `finish_parts` writes outputs. */
-void tflite_fuse_conv_part(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
+void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels);
-void tflite_fuse_conv_part_single(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
+void tflite_fuse_conv_part_single(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 
 #endif

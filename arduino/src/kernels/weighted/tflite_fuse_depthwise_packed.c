@@ -28,7 +28,6 @@ typedef struct {
   const tflite_fuse_channel* table;
   int32_t channels;
   int32_t zero_point_half;
-  bool is_fast; /* finished by the fastest code */
   int8_t* outputs[AT_ONCE];
   const tflite_fuse_call* call;
 } job;
@@ -37,13 +36,6 @@ typedef struct {
 TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 - j->channels % 2; }
 
 /* ---- From sums to bytes ---- */
-
-static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel* entry, int32_t channel,
-                                            const int32_t* sums, int32_t pixels) {
-  while (--pixels >= 0) {
-    j->outputs[pixels][channel] = tflite_fuse_finish(sums[pixels], entry, j->call);
-  }
-}
 
 /* Of two channels at once, or of one. */
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
@@ -58,29 +50,10 @@ static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel*
     output[1] = tflite_fuse_scale_down(b##pixel, scale_b);         \
   } while (0)
 
-#define FINISH_ANY(pixels, ...)                                    \
-  do {                                                             \
-    const int32_t sums[] = {__VA_ARGS__};                          \
-    finish_any(j, entry, channel, sums, pixels);                   \
-    finish_any(j, entry + 1, channel + 1, sums + (pixels), pixels); \
-  } while (0)
-
-#define SUMS_1 a0, b0 /* not &a0: sums would live in memory */
-#define SUMS_2 a0, a1, b0, b1
-#define SUMS_4 a0, a1, a2, a3, b0, b1, b2, b3
 #else
 #define SCALES() const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half)
 #define FINISH(pixel) j->outputs[pixel][channel] = tflite_fuse_scale_down(a##pixel, scale)
 
-#define FINISH_ANY(pixels, ...)                                    \
-  do {                                                             \
-    const int32_t sums[] = {__VA_ARGS__};                          \
-    finish_any(j, entry, channel, sums, pixels);                   \
-  } while (0)
-
-#define SUMS_1 a0
-#define SUMS_2 a0, a1
-#define SUMS_4 a0, a1, a2, a3
 #endif
 
 /* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
@@ -158,12 +131,8 @@ static TFLITE_FUSE_RARE void finish_any(const job* j, const tflite_fuse_channel*
       ONE_ROW(columns, ADD_TO_##pixels, width, stride)                                 \
       weights += ((width) + 3) / 4 * 4 + (step - 1) * CHANNEL_BYTES;                   \
       (void)a1, (void)a2, (void)a3, (void)b0, (void)b1, (void)b2, (void)b3;            \
-      if (j->is_fast) {                                                                \
-        SCALES();                                                                      \
-        DOWN_##pixels();                                                               \
-      } else {                                                                         \
-        FINISH_ANY(pixels, SUMS_##pixels);                                             \
-      }                                                                                \
+      SCALES();                                                                        \
+      DOWN_##pixels();                                                                 \
       entry += step;                                                                   \
       channel += step;                                                                 \
       step = LAST + 1;                                                                 \
@@ -221,15 +190,9 @@ static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
     MAC_HALVES(tflite_fuse_even);
     TFLITE_FUSE_LOAD_HALVES_1(x, window, 5, channel);
     MAC_HALVES(tflite_fuse_odd);
-    if (j->is_fast) {
-      int8_t* output = j->outputs[0] + channel;
-      output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
-      output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
-    } else {
-      const int32_t sums[] = {a, b};
-      finish_any(j, &entry[0], channel, &sums[0], 1);
-      finish_any(j, &entry[1], channel + 1, &sums[1], 1);
-    }
+    int8_t* output = j->outputs[0] + channel;
+    output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
+    output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
     entry += step;
     weights += step * CHANNEL_BYTES;
   }
@@ -251,14 +214,37 @@ static kernel kernel_for(const tflite_fuse_stage* stage, int32_t looked_at) {
   return of_4[(stage->kernel_width - 3) / 2][stage->stride_width - 1];
 }
 
+/* Value by value, for channels that are not scaled down. */
+static TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
+  const tflite_fuse_stage* stage = call->stage;
+  const tflite_fuse_channel* entry = call->table;
+  const int32_t width = stage->kernel_width, pair_bytes = (width + 1) / 2 * 4, channel_bytes = WEIGHT_BYTES(width);
+  for (int32_t c = 0; c < call->output->channels; ++c, ++entry) {
+    for (int32_t i = 0; i < call->count; ++i) {
+      const int8_t* const* window = call->windows[0] + i * stage->stride_width * width;
+      const int8_t* weights = call->weights + c * channel_bytes;
+      int32_t sum = entry->bias;
+      for (int32_t tap = 0; tap < width * width; ++tap) {
+        const int32_t kx = tap / width, ky = tap % width; /* pixels are listed column by column */
+        const int32_t at = ky == width - 1 ? kx : kx / 2 * 4 + ky % 2 * 2 + kx % 2;
+        sum = tflite_fuse_mac(sum, window[tap][c], weights[ky / 2 * pair_bytes + at]);
+      }
+      call->outputs[i][c] = tflite_fuse_finish(sum, entry, call);
+    }
+  }
+}
+
 void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
+  if (!tflite_fuse_is_fast(call)) {
+    compute_any(call);
+    return;
+  }
   job j;
   j.weights = call->weights;
   j.table = call->table;
   j.channels = call->output->channels;
   j.zero_point_half = 2 * call->output->zero_point + 1;
-  j.is_fast = tflite_fuse_is_fast(call);
   j.call = call;
   for (int32_t i = 0; i < call->count; i += AT_ONCE) {
     j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
@@ -268,9 +254,7 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
     }
     kernel_for(stage, looked_at)(&j);
   }
-  if (j.is_fast) {
-    tflite_fuse_clamp_outputs(call);
-  }
+  tflite_fuse_clamp_outputs(call);
 }
 
 #endif

@@ -37,8 +37,8 @@ _WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
 _ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 256}
 """Words of windows that are widened whole."""
 
-_OF_FOUR = {Kernels.DSP: 1, Kernels.ROOMY: 2}
-"""Channels computed together of four pixels, where four are."""
+_BY_FOUR = (Kernels.DSP, Kernels.ROOMY)
+"""Where four pixels are computed together, by two channels."""
 
 _OWN_KERNEL = 3
 """Width of the window for which few pixels left over have kernels of their own."""
@@ -89,7 +89,7 @@ def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, ke
 
 def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
     """Pixels that are computed together at most."""
-    return 4 if kernels in _OF_FOUR and _values(stage, source) <= _ROOM[kernels] // 2 else 2
+    return 4 if kernels in _BY_FOUR and _values(stage, source) <= _ROOM[kernels] // 2 else 2
 
 
 def _values(stage: Stage, source: BlockTensor) -> int:
@@ -111,7 +111,7 @@ def _conv_groups(
     again = 1 if values <= room else ceil(channels / (64 if pixels == 1 else 32))
     by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
     pieces = rows * columns if by_tap else rows
-    together = _OF_FOUR[kernels] if pixels == 4 else 2 if kernels is Kernels.DSP else 4
+    together = 2 if pixels == 4 or kernels is Kernels.DSP else 4
     found = {
         f"{_WAYS[pixels]} macs": pixels * values * _up(channels, together),
         f"{_WAYS[pixels]} outputs": pixels * channels,
