@@ -87,9 +87,9 @@ def memory_graph(model: Model) -> MemoryGraph:
     )
     written = {t for op in ops for t in op.outputs}
     unwritten = {t for op in ops for t in op.inputs} - written - set(graph.inputs)
-    used = written | unwritten | set(graph.inputs) | set(graph.outputs)
+    held = arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))
     return MemoryGraph(
-        sizes=tuple(tensor_nbytes(t) if i in arena & used else 0 for i, t in enumerate(graph.tensors)),
+        sizes=tuple(tensor_nbytes(t) if i in held else 0 for i, t in enumerate(graph.tensors)),
         ops=ops,
         inputs=tuple(dict.fromkeys(t for t in (*graph.inputs, *sorted(unwritten)) if t in arena)),
         outputs=tuple(dict.fromkeys(t for t in graph.outputs if t in arena)),
