@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import tflite_fuse
-from scripts.bench_device import in_streams, predicted
+from scripts.bench_device import in_streams, measure, predicted
 from scripts.bench_networks import NETWORKS, PAGE, row
 from scripts.readme import part
 from tests.conftest import SHARED
@@ -37,3 +39,16 @@ def test_what_a_streamed_input_costs_is_what_the_readme_says(name: str) -> None:
     told = ", ".join(f"x{predicted(streamed, core) / predicted(resident, core):.2f}" for core in cores)
     line = next(line for line in part("speed").splitlines() if line.startswith(f"| {name} |"))
     assert line.endswith(f"| {told} |"), "run scripts/bench_device.py --write"
+
+
+def test_what_a_keyword_model_takes_on_an_emulated_core_is_what_the_readme_says() -> None:
+    name, core = MODELS_HERE[0], TARGETS["cortex-m7"]
+    path = SHARED / "models" / f"{name}.tflite"
+    if not path.exists():
+        pytest.skip(f"no {path.name} beside the project")
+    if any(shutil.which(tool) is None for tool in ("arm-none-eabi-gcc", "qemu-system-arm")):
+        pytest.skip("no compiler or emulator of the core")
+    (run,) = measure(path, [core], inputs=2, flags="-O2")
+    line = next(line for line in part("speed").splitlines() if line.startswith(f"| {name} |"))
+    assert run.bit_exact
+    assert line.split("|")[2].strip() == f"{run.instructions / 1e6:.1f}", "run scripts/bench_device.py --write"
