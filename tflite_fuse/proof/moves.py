@@ -47,9 +47,7 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) 
     output = original.image(tensor)
     for source, numbers in held.items():
         image = image_of(original.tensors[source].dims)
-        if image is None or output is None:
-            continue
-        if image[0] * image[1] != output[0] * output[1]:
+        if image is None or output is None or image[0] * image[1] != output[0] * output[1]:
             _add_other(original, step, source, tensor, numbers)
             continue
         pixels = numbers.reshape(-1, output[2])

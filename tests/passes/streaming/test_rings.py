@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.raw_spellings import spelled_streams
+from tests.fusion.raw_spellings import spelled_stream, spelled_streams
 from tests.fusion.raw_streams import RawStream, streams
 from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
@@ -71,6 +71,7 @@ def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Mode
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(model=spelled_streams)
+@example(model=spelled_stream(9430))  # a SPLIT of two rows without a batch
 def test_what_is_a_state_and_what_is_not_compute_the_same_bytes_however_they_are_spelt(model: Model) -> None:
     result = rewrite(serialize_model(model), verify=False).model
     assert run_steps(serialize_model(model), model, 24, resets=(9, 17)) == run_steps(result, model, 24, resets=(9, 17))
