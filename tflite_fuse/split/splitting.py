@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
@@ -27,6 +28,9 @@ FEW = 4
 
 _ROUNDS = 12
 """How often shares are corrected for kernels that two neighbours both store."""
+
+_MORE_ROUNDS = 4
+"""Searches with less and less flash although a plan fits: a beam keeps other ways then, often better ones."""
 
 
 @dataclass(frozen=True)
@@ -144,21 +148,32 @@ def _searched(
     The search estimates flash; where all its plans exceed a worker's, it is repeated with as much less.
     """
     allowed, measure = cluster, _Measure(cluster, accountant, objective)
-    for _ in range(_ROUNDS):
-        found = Search(network, allowed, accountant, objective).run()
+    limited = any(worker.flash is not None for worker in cluster.workers) and len(cluster.workers) <= MANY
+    fitting: list[tuple[Plan, Found]] = []
+    for number in range(_ROUNDS):
+        if fitting and number >= _MORE_ROUNDS:
+            break
+        try:
+            found = Search(network, allowed, accountant, objective).run()
+        except LimitError:
+            if fitting:
+                break
+            raise
         plans = [*found.plans, *_others(network, allowed, accountant, objective), *_alone(network, cluster)]
         ranked = sorted((soonest(plan, measure.seconds, by_phase=False) for plan in plans), key=measure.value)
-        for plan in ranked:
-            if _fits(cluster, measure.needs(plan)):
-                best = plan
-                if len(cluster.workers) <= MANY:
-                    better = soonest(plan, measure.seconds, by_phase=True)
-                    best = min(
-                        (each for each in (plan, better) if _fits(cluster, measure.needs(each))), key=measure.value
-                    )
-                return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
+        fitting += [
+            (plan, found) for plan in islice((each for each in ranked if _fits(cluster, measure.needs(each))), 1)
+        ]
+        if fitting and fitting[-1][0] is ranked[0] and not limited:
+            break
         allowed = _with_less(allowed, cluster, measure.needs(ranked[0]))
-    return ranked[0], measure.needs(ranked[0]), ()
+    if not fitting:
+        return ranked[0], measure.needs(ranked[0]), ()
+    best, found = min(fitting, key=lambda each: measure.value(each[0]))
+    if len(cluster.workers) <= MANY:
+        better = soonest(best, measure.seconds, by_phase=True)
+        best = min((each for each in (best, better) if _fits(cluster, measure.needs(each))), key=measure.value)
+    return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
 
 
 def _alone(network: Network, cluster: Cluster) -> list[Plan]:
@@ -246,7 +261,7 @@ def _fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
 
 
 def _with_less(allowed: Cluster, cluster: Cluster, needs: Sequence[Needs]) -> Cluster:
-    """Less memory by what a plan exceeded that of any worker, and a little."""
+    """Less memory by what a plan exceeded that of any worker, and a little; else a fiftieth less flash."""
 
     def excess(of: Callable[[Needs], int], limit: Callable[[Device], int | None]) -> int:
         pairs = zip(cluster.workers, needs, strict=True)
@@ -258,7 +273,9 @@ def _with_less(allowed: Cluster, cluster: Cluster, needs: Sequence[Needs]) -> Cl
     def less(device: Device) -> Device:
         return replace(
             device,
-            flash=None if device.flash is None else max(0, device.flash - flash - (64 if flash else 0)),
+            flash=None
+            if device.flash is None
+            else max(0, device.flash - (flash + 64 if flash else device.flash // 50)),
             ram=None if device.ram is None else max(0, device.ram - ram - (64 if ram else 0)),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 
 import numpy as np
 
@@ -93,6 +94,10 @@ class Search:
         self.beam = Beam(key, limited, objective == "throughput", spare)
         self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
+        room = [max(0, each.flash - LIBRARY_BYTES) for each in cluster.workers if each.flash is not None]
+        self._total = sum(room) if len(room) == len(cluster.workers) else None
+        sizes = self.estimates.weight_bytes
+        self.ahead = {place: sum(sizes[place:]) for place in self.places}
         self._rejected: list[tuple[int, Edge]] = []
 
     def _kind(self, worker: int) -> object:
@@ -141,7 +146,7 @@ class Search:
                     for label in labels[self.places[first]]:
                         if self._is_next(label, edge):
                             longer = self.joints.extended(label, edge, ram)
-                            if self._stored(longer):
+                            if self._stored(longer) and self._room(longer) >= self.ahead[place]:
                                 found.append(longer)
             labels[place], dropped = self.beam.unbeaten(found)
             complete &= not dropped
@@ -197,6 +202,12 @@ class Search:
     def _stored(self, label: Label) -> bool:
         workers = zip(label.flash, self.cluster.workers, strict=True)
         return all(w.flash is None or used + (LIBRARY_BYTES if used else 0) <= w.flash for used, w in workers)
+
+    def _room(self, label: Label) -> float:
+        """Bytes of flash that all workers together have left: everything ahead is stored at least once."""
+        if self._total is None:
+            return inf
+        return self._total - sum(label.flash)
 
     def _bound(self) -> float | None:
         """What no plan goes below under the cost model: every input read leaves the coordinator, all outputs reach it;

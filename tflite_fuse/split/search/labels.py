@@ -310,6 +310,7 @@ class Beam:
         groups: dict[object, list[Label]] = {}
         for label in sorted(labels, key=self.key):
             groups.setdefault(None if label.edge is None else label.edge.holding, []).append(label)
+        alike = 3 * ALIKE if self.by_flash else ALIKE
         kept: list[Label] = []
         spare: list[Label] = []
         dropped = False
@@ -318,8 +319,8 @@ class Beam:
             for label in group:
                 beaten = any(self._beats(other, label) for other in found)
                 (spare if beaten else found).append(label)
-            dropped |= len(found) > ALIKE
-            kept += _spread(found, ALIKE)
+            dropped |= len(found) > alike
+            kept += _spread(found, alike)
         kept.sort(key=self.key)
         dropped |= len(kept) > BEAM
         kept = _spread(kept, BEAM)
@@ -335,11 +336,12 @@ class Beam:
 
 
 def _spread(labels: list[Label], most: int) -> list[Label]:
-    """The best half of so many, and those of the rest whose fullest worker has most flash left.
+    """The best half of so many, and of the rest some from that whose fullest worker has most flash left to the fullest.
 
-    The best alone may all lack the flash to reach the end.
+    The best alone may all lack the flash to reach the end, and those that have most of it left may be far slower.
     """
     if len(labels) <= most:
         return labels
     half = most // 2
-    return [*labels[:half], *sorted(labels[half:], key=lambda label: max(label.flash))[: most - half]]
+    rest = sorted(labels[half:], key=lambda label: max(label.flash))
+    return [*labels[:half], *(rest[number * len(rest) // (most - half)] for number in range(most - half))]
