@@ -12,6 +12,7 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.options import FuseOptions
 
@@ -29,7 +30,7 @@ def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
     model, graph = site.maker.model, site.graph
     streamed = options.input_mode is InputMode.STREAMED
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
-    order = _order(len(model.main.operators), chosen)
+    order = _possible(model, _order(len(model.main.operators), chosen))
     if order != list(range(len(order))):
         model = replace_operators(model, [model.main.operators[index] for index in order])
         graph = graph_from_model(model)
@@ -48,6 +49,26 @@ def _order(count: int, chosen: Candidate) -> list[int]:
     if ordered is not None and ordered.changed and ordered.order is not None:
         steps = [steps[index] for index in ordered.order.order]
     return [index for step in steps for index in step]
+
+
+def _possible(model: Model, order: list[int]) -> list[int]:
+    """The order, with operators later that read what nothing has written yet.
+
+    Only a RESHAPE that a block takes along is one: the block stands where its pixels are computed, and knows the shape
+    that the RESHAPE by itself would have to wait for.
+    """
+    operators = model.main.operators
+    maker = {tensor: index for index, operator in enumerate(operators) for tensor in operator.outputs or ()}
+    waiting, possible = list(order), dict[int, None]()
+
+    def is_ready(index: int) -> bool:
+        makers = (maker.get(tensor, index) for tensor in operators[index].inputs or ())
+        return all(each == index or each in possible for each in makers)
+
+    while waiting:
+        ready = next((place for place, index in enumerate(waiting) if is_ready(index)), 0)
+        possible[waiting.pop(ready)] = None
+    return list(possible)
 
 
 def _only_order(graph: LayerGraph) -> bool:
