@@ -1,8 +1,6 @@
 /* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
- * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones, so that this code is made to be
- * small. */
-#include "../../executor/tflite_fuse_small.h"
-
+ * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones; what convolutions along time
+ * use of this code is made to be fast, the rest to be small. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -34,6 +32,8 @@ static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, in
     call->outputs[index][channel + k] = tflite_fuse_requantize(sums[k], table[k], range);
   }
 }
+
+#include "../../executor/tflite_fuse_small.h"
 
 static void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int32_t input_channel, int32_t channel) {
   const tflite_fuse_stage* stage = call->stage;
