@@ -185,10 +185,11 @@ def depthwise_convolutions(draw: st.DrawFn) -> Model:
 
 @st.composite
 def fully_connected(draw: st.DrawFn) -> Model:
-    """FULLY_CONNECTED of a vector or an image, per tensor or per channel."""
+    """FULLY_CONNECTED of a vector, an image or each of its pixels, per tensor or per channel."""
     rng, model = np.random.default_rng(draw(seeds)), RawModel()
-    shape = draw(st.sampled_from([(1, 7), (1, 2, 3, 4), (1, 1, 1, 33), (1, 5, 2)]))
-    units, depth = draw(st.integers(1, 9)), int(np.prod(shape))
+    shape = draw(st.sampled_from([(1, 7), (1, 2, 3, 4), (1, 1, 1, 33), (1, 5, 2), (6, 3), (2, 3, 4), (2, 1, 2, 5)]))
+    by_pixel = draw(st.booleans())
+    units, depth = draw(st.integers(1, 9)), shape[-1] if by_pixel else int(np.prod(shape))
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     output_scale = draw(activation_scales)
     scales = draw(filter_scales(units))
@@ -203,7 +204,9 @@ def fully_connected(draw: st.DrawFn) -> Model:
     elif draw(st.booleans()):
         operands.append(-1)
     keeps = draw(st.booleans())
-    output = model.tensor((1, 1, 1, units) if keeps else (1, units), output_scale, draw(zero_points))
+    flat = (int(np.prod(shape)) // depth, units)
+    kept = (*shape[:-1], units) if by_pixel else (1, 1, 1, units)
+    output = model.tensor(kept if keeps else flat, output_scale, draw(zero_points))
     activation = draw(st.sampled_from(ACTIVATIONS))
     options = make_options("FullyConnectedOptions", fused_activation_function=activation, keep_num_dims=keeps)
     model.operator("FULLY_CONNECTED", operands, [output], options)

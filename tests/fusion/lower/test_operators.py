@@ -193,13 +193,28 @@ def test_add_concatenation_mean_pool_and_fully_connected_say_what_they_cannot() 
     assert "left out" in reason("FULLY_CONNECTED", [image], (1, 3), None)
 
 
-def test_fully_connected_of_a_batch_is_refused() -> None:
+def test_fully_connected_of_more_than_a_pixel_and_less_than_all_is_refused() -> None:
     raw = RawModel()
-    x, y = raw.tensor((4, 6)), raw.tensor((4, 3))
-    weights = raw.constant(edgy_int8(RNG, (3, 6)), [0.01])
+    x, y = raw.tensor((4, 2, 6)), raw.tensor((4, 3))
+    weights = raw.constant(edgy_int8(RNG, (3, 12)), [0.01])
     options = make_options("FullyConnectedOptions")
     (reason,) = fusability(one_operator("FULLY_CONNECTED", [x, weights], raw, y, options))
-    assert reason == "it maps 24 to 12 values with weights of 6 to 3"
+    assert reason == "it maps [4, 2, 6] to [4, 3] with weights of 12 to 3"
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+@pytest.mark.parametrize("shape", [(1, 40, 6), (40, 6), (1, 8, 5, 6), (2, 20, 6)])
+def test_fully_connected_of_each_pixel_runs_in_a_block_pixel_by_pixel(shape: tuple[int, ...], mode: str) -> None:
+    """The wide tensor between the two layers is never whole."""
+    raw = RawModel()
+    x, wide, y = raw.tensor(shape), raw.tensor((*shape[:-1], 50), 0.1), raw.tensor((40, 6))
+    options = make_options("FullyConnectedOptions")
+    for source, result, units, depth in ((x, wide, 50, 6), (wide, y, 6, 50)):
+        weights = raw.constant(edgy_int8(RNG, (units, depth)), [0.01])
+        raw.operator("FULLY_CONNECTED", [source, weights], [result], options)
+    report = rewrite(serialize_model(raw.build([x], [y])), input_mode=mode, verify=True).report
+    assert report.before.head_bytes > 2000 > 600 > report.after.head_bytes
+    assert (len(report.blocks), report.proven.blocks, report.proven.operators) == (1, 1, 0)
 
 
 def test_what_reads_a_tensor_that_nothing_writes_stays_outside_and_the_rest_is_proven() -> None:

@@ -214,9 +214,9 @@ class Original:
         return image_of(self.tensors[tensor].dims)
 
     def rows(self, tensor: int) -> Image | None:
-        """The same for operators that go value by value: batches and further dimensions are more rows."""
+        """The same for operators that go value by value: batches and further dimensions are more pixels."""
         dims = self.tensors[tensor].dims
-        if len(dims) < 3 or any(dim < 1 for dim in dims):
+        if len(dims) < 2 or any(dim < 1 for dim in dims):
             return self.image(tensor)
         return self.image(tensor) or (prod(dims[:-2]), dims[-2], dims[-1])
 

@@ -78,7 +78,7 @@ def depthwise(original: Original, step: Step) -> Meaning | None:
 
 
 def fully_connected(original: Original, step: Step) -> Meaning | None:
-    """FULLY_CONNECTED: all values of the input, to one pixel."""
+    """FULLY_CONNECTED: all values of the input to one pixel, or each pixel's to one at its place, as a convolution."""
     weights, scales = original.weights(step.operand(1)), original.scales(step.operand(1))
     clamp = fused_clamp(original, step)
     if weights is None or scales is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
@@ -86,13 +86,20 @@ def fully_connected(original: Original, step: Step) -> Meaning | None:
     channels, depth = weights.shape
     bias = bias_of(original, step, channels)
     elements = prod(original.tensors[step.inputs[0]].dims)
-    if bias is None or elements != depth or prod(original.tensors[step.outputs[0]].dims) != channels:
+    whole = elements == depth and prod(original.tensors[step.outputs[0]].dims) == channels
+    image = original.rows(step.inputs[0])
+    if bias is None or image is None or (not whole and image[2] != depth):
+        return None
+    result = (1, 1, channels) if whole else (*image[:2], channels)
+    dims = original.tensors[step.outputs[0]].dims
+    if prod(dims) != prod(result) or not (whole or dims[-1:] == (channels,)):
         return None
     source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
     if len(scales) not in (1, channels):
         return None
     multiplier, shift = split_scale(product_ratio(source, np.broadcast_to(scales, channels), output))
     return Meaning(
-        step, StageKind.FULLY_CONNECTED, (step.inputs[0],), step.outputs[0], None, (1, 1, channels), clamp=clamp,
+        step, StageKind.FULLY_CONNECTED if whole else StageKind.CONV, (step.inputs[0],), step.outputs[0],
+        None if whole else (image,), result, clamp=clamp,
         weights=weights.reshape(channels, 1, 1, depth), bias=bias, multiplier=multiplier, shift=shift,
     )  # fmt: skip

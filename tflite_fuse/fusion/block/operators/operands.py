@@ -65,12 +65,12 @@ class Activation:
 
     @property
     def shape(self) -> Shape:
-        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel; by value, batches as more rows.
+        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel; by value, batches as more pixels.
 
         Raises:
             BlockError: a batch of more than one, or more than four dimensions, and not by value.
         """
-        if self.by_value and len(self.dims) > 2 and (len(self.dims) > 4 or self.dims[0] != 1):
+        if self.by_value and len(self.dims) > 1 and (len(self.dims) > 4 or self.dims[0] != 1):
             return math.prod(self.dims[:-2]), self.dims[-2], self.dims[-1]
         if len(self.dims) > 4:
             raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions")

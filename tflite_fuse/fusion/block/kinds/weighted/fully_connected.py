@@ -1,4 +1,7 @@
-"""FULLY_CONNECTED: every output channel of one pixel sums over all values of the input."""
+"""FULLY_CONNECTED: every output channel of one pixel sums over all values of the input.
+
+TFLite's operator of this name is that kind for one row of values, and for several rows a CONV of one pixel.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tflite_fuse.fusion.block.kinds.weighted.work import CONV_COUNTS, PLAIN_COUN
 from tflite_fuse.fusion.block.limits import MAX_AVERAGED
 from tflite_fuse.fusion.block.operators.operands import read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import convolution_requantization, fully_connected_requantization
-from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, by_value
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 
@@ -60,14 +63,19 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[
 
 
 def _lower(view: OperatorView) -> Lowered:
-    """FULLY_CONNECTED of one image: all values of the input, rows then columns then channels, to one pixel."""
+    """FULLY_CONNECTED of all values of the input, rows then columns then channels, or of those of each pixel alone."""
     source, output = view.read(), view.write()
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=2)
     channels, depth = weights.shape
     if view.option("weights_format", default=0) != 0:
         raise BlockError("its weights are stored shuffled")
-    if source.elements != depth or output.elements != channels:
-        raise BlockError(f"it maps {source.elements} to {output.elements} values with weights of {depth} to {channels}")
+    whole = (source.elements, output.elements) == (depth, channels)
+    if not whole:
+        source, output = by_value(source, output)
+        fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
+        if not fits or output.elements * depth != source.elements * channels:
+            sizes = f"{list(source.dims)} to {list(output.dims)}"
+            raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
     if len(scales) > 1:
         table = convolution_requantization(source.scale, scales, output.scale, channels)
     else:
@@ -75,16 +83,18 @@ def _lower(view: OperatorView) -> Lowered:
         table = fully_connected_requantization(source.scale, scales[0], bias_scale, output.scale, channels)
     low, high = view.clamp(output)
     stage = Stage(
-        StageKind.FULLY_CONNECTED,
+        StageKind.FULLY_CONNECTED if whole else StageKind.CONV,
         (),
         -1,
         activation_min=low,
         activation_max=high,
-        weights=weights,
+        weights=weights if whole else weights[:, None, None, :],
         bias=read_bias(view.model, view.operand(2), channels),
         requantization=table,
     )
-    return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
+    if whole:
+        return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
+    return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
 
 
 def _bias_scale(view: OperatorView) -> float | None:
