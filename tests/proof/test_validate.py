@@ -18,10 +18,13 @@ from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome, seal
 from tflite_fuse import api
 from tflite_fuse.errors import LimitError, TfliteFuseError
+from tflite_fuse.fusion.block.enums import ElementType
+from tflite_fuse.fusion.encoding.options import read_options, write_options
 from tflite_fuse.model.edit import replace_main, replace_operators, set_metadata
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.operators import make_options
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.zoo import ModelBuilder, networks
@@ -193,6 +196,23 @@ def test_no_change_of_a_block_is_missed(pair: tuple[Model, Model], seed: int) ->
     whole = validate(before, after)
     for mutant in mutants(after, random.Random(seed), 100):
         assert outcome(before, whole, mutant) != "missed", (mutant.what, mutant.place)
+
+
+def test_a_zero_point_of_floats_is_named() -> None:
+    """Floats have none: no value depends on the number, so nothing else would ever notice it."""
+    model = RawModel()
+    source = model.tensor((1, 6, 6, 4), type_=TensorType.FLOAT32, quantization=None)
+    made = model.tensor((1, 6, 6, 4), 0.04, 3)
+    model.operator("QUANTIZE", [source], [made], None)
+    before, after = rewritten(model.build([source], [made]), goal=LEAST)
+    (operator,) = after.main.operators
+    constants = after.buffers[after.main.tensors[(operator.inputs or ())[-1]].buffer].data or b""
+    options = read_options(operator.custom_options or b"")
+    tensors = tuple(t._replace(zero_point=3) for t in options.tensors)
+    assert {t.element_type for t in tensors} == {ElementType.FLOAT32, ElementType.INT8}
+    other = replace(operator, custom_options=write_options(options._replace(tensors=tensors), constants))
+    findings = validate(before, replace_operators(after, [other])).findings
+    assert any("input zero point of QUANTIZE_0: 3 instead of 0" in str(each) for each in findings)
 
 
 # ---- What surrounds the blocks ----

@@ -99,9 +99,11 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
-    wanted = original.activation(tensor)
-    if wanted is not None and wanted[1] != desc.zero_point:
-        yield Difference(what, wanted[1], desc.zero_point)
+    """A tensor without quantization has none either: a number nobody reads would be one that nobody checks."""
+    quantization = original.activation(tensor)
+    wanted = 0 if quantization is None else quantization[1]
+    if wanted != desc.zero_point:
+        yield Difference(what, wanted, desc.zero_point)
 
 
 def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
