@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from operator import add
 
-from tflite_fuse.memory.place.problem import Problem, Rule
+from tflite_fuse.memory.place.problem import Problem
 
 UNPLACED = -1
 
@@ -49,7 +50,7 @@ def fit(
         offsets[item] = there[item]
     for item in order[alike:]:
         forbidden = _forbidden(problem.forbidden[item], offsets)
-        position = _shared_position(problem.rules[item], offsets, forbidden) if share else None
+        position = _shared_position(problem.sharing[item], offsets, forbidden) if share else None
         if position is None:
             position = _position(forbidden, choice, top - problem.sizes[item])
         offsets[item] = position
@@ -64,7 +65,7 @@ def in_common(one: Sequence[int], other: Sequence[int]) -> int:
 
 def height(problem: Problem, offsets: Sequence[int]) -> int:
     """Units the placement needs."""
-    return max((offset + size for offset, size in zip(offsets, problem.sizes, strict=True)), default=0)
+    return max(map(add, offsets, problem.sizes), default=0)
 
 
 def _forbidden(rules: Sequence[tuple[int, int, int, bool]], offsets: Offsets) -> list[tuple[int, int]]:
@@ -118,15 +119,11 @@ def _free_ranges(forbidden: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, 
     return ranges, position
 
 
-def _shared_position(rules: Sequence[Rule], offsets: Offsets, forbidden: Sequence[tuple[int, int]]) -> int | None:
-    wanted = []
-    for rule in rules:
-        other = offsets[rule.other]
-        if rule.sharing and other != UNPLACED:
-            if rule.same_start:
-                wanted.append(other)
-            wanted += [other + rule.below, other + rule.above]
-    for position in sorted(set(wanted)):
+def _shared_position(
+    sharing: Sequence[tuple[int, Sequence[int]]], offsets: Offsets, forbidden: Sequence[tuple[int, int]]
+) -> int | None:
+    wanted = {offsets[other] + away for other, places in sharing if offsets[other] != UNPLACED for away in places}
+    for position in sorted(wanted):
         if position >= 0 and not any(start < position < end for start, end in forbidden):
             return position
     return None

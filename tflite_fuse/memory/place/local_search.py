@@ -45,9 +45,9 @@ def search(
     generator = random.Random(seed)
     order = list(order)
     best = fit(problem, order, choice, ceiling=target, share=share)
-    offsets, seen = best, {tuple(order)}
+    offsets, seen, least = best, {tuple(order)}, height(problem, best)
     for _ in range(steps):
-        if height(problem, best) <= target or budget.is_over():
+        if least <= target or budget.is_over():
             break
         before = tuple(order)
         _promote(problem, order, offsets, target, generator)
@@ -57,8 +57,8 @@ def search(
         alike = in_common(order, before)
         budget.spend(problem.pairs * (len(order) - alike) // len(order))
         offsets = fit(problem, order, choice, ceiling=target, share=share, known=(alike, offsets))
-        if height(problem, offsets) < height(problem, best):
-            best = offsets
+        if (top := height(problem, offsets)) < least:
+            best, least = offsets, top
     return best
 
 

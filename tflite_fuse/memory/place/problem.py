@@ -68,6 +68,14 @@ class Problem:
         )
 
     @cached_property
+    def sharing(self) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
+        """For each item those it may share memory with, and how far from their starts it is worth trying."""
+        return tuple(
+            tuple((r.other, (0, r.below, r.above) if r.same_start else (r.below, r.above)) for r in rules if r.sharing)
+            for rules in self.rules
+        )
+
+    @cached_property
     def each_pair(self) -> tuple[tuple[int, int, int, int, Rule], ...]:
         """(item, other, below, above, rule), every pair once."""
         return tuple(
