@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Instructions per inference on emulated microcontrollers: bench_device.py [MODEL ...] [--target NAME] [--json].
 
-Every model (default: those of ``shared/models`` beside the project that have published figures, and the bundled sample)
-is rewritten as ``tflite-fuse rewrite`` does by default, without recompute. Its blocks run bare-metal in QEMU, one
-instruction counted as one whatever it does; outputs are compared with the unfused model's in TensorFlow Lite Micro on
-this machine. Operators at the ends that no block can hold (the DEQUANTIZE of vww1) are left out of ours. Of models that
-keep variables, as wake words do, steps are counted: the mean over ``--inputs`` of them.
+Every model (default: those of ``shared/models`` beside the project that have published figures, and the bundled
+sample) is rewritten as ``tflite-fuse rewrite --target`` does for each core, without recompute. Its blocks run
+bare-metal in QEMU, one instruction counted as one whatever it does; outputs are compared with the unfused model's in
+TensorFlow Lite Micro on this machine. Operators at the ends that no block can hold (the DEQUANTIZE of vww1) are left
+out of ours. Of models that keep variables, as wake words do, steps are counted: the mean over ``--inputs`` of them.
 Exit codes: 0 done, 1 an output differs, 2 bad usage or a tool is missing.
 """
 
@@ -89,36 +89,42 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
     """Run one model on several targets, its inputs one behind the other."""
     model = load_model(path)
     core = model if find_variables(model) else fusable_core(model)
-    result = tflite_fuse.rewrite(serialize_model(core), verify=False)
-    program = program_of(load_model(result.model))
     samples = generate_inputs(core, inputs)
     with tflm.session(serialize_model(core)) as loaded:
         answers = [loaded.infer(arrays, (), reset=number == 0) for number, arrays in enumerate(samples)]
     wanted = [[np.asarray(output).tobytes() for output in outputs] for outputs in answers]
-    head = tflm.measure(result.model).head_bytes
-    streamed = in_streams(serialize_model(core))
     for target in targets:
+        known = known_as(target)
+        result = tflite_fuse.rewrite(serialize_model(core), target=known.value, verify=False)
+        program = program_of(load_model(result.model))
+        head = tflm.measure(result.model).head_bytes
+        streamed = in_streams(serialize_model(core), known)
         print(f"{path.stem} on {target.name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as name:
             elf = build(target, program, samples, Path(name), flags)
             report = execute(target, elf, program)
-        slower = predicted(streamed, target) / predicted(result.model, target) if streamed else None
+        slower = predicted(streamed, known) / predicted(result.model, known) if streamed else None
         blocks = tuple(round(sum(counts) / inputs) for counts in zip(*report.instructions, strict=True))
         yield Run(target.name, path.stem, sum(blocks), blocks, head, report.outputs == wanted, slower)
 
 
-def in_streams(model: bytes) -> bytes | None:
+def known_as(target: Target) -> PredictedTarget:
+    """The target as users call it."""
+    return next(known for known in PredictedTarget if known.core == target.name)
+
+
+def in_streams(model: bytes, target: PredictedTarget) -> bytes | None:
     """The model rewritten for a streamed input; None if it has none that can be."""
     try:
-        return tflite_fuse.rewrite(model, input_mode="streamed", verify=False).model
+        return tflite_fuse.rewrite(model, input_mode="streamed", target=target.value, verify=False).model
     except TfliteFuseError:
         return None
 
 
-def predicted(model: bytes, target: Target) -> int:
+def predicted(model: bytes, target: PredictedTarget) -> int:
     """Instructions a rewritten model's blocks are predicted to take."""
-    core = next(known for known in PredictedTarget if known.core == target.name)
-    return block_instructions(((found.block, found.schedule) for found in blocks_in(load_model(model)).values()), core)
+    blocks = blocks_in(load_model(model)).values()
+    return block_instructions(((found.block, found.schedule) for found in blocks), target)
 
 
 def library_bytes(targets: Sequence[Target], flags: str) -> dict[str, int]:

@@ -47,7 +47,12 @@ from tflite_fuse.zoo import networks
 
 _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
-_WAYS = (("default", None, "8bit"), ("least RAM", Goal(max_compute=1.0), "8bit"), ("16 bits", None, "16bit"))
+_WAYS = (
+    ("default", None, "8bit"),
+    ("least RAM", Goal(max_compute=1.0), "8bit"),
+    ("pairs", None, "paired"),
+    ("16 bits", None, "16bit"),
+)
 
 _RUNS = (1, 2, 3, 8)
 

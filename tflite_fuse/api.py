@@ -11,7 +11,6 @@ from tflite_fuse.advice import rewrite_with_advice
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.lower.weights import WeightBits
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.progress import heard_by
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -113,7 +112,7 @@ def rewrite(
     stream_axis: str | None = None,
     target: str = Target.GENERIC.value,
     cost: str = "macs",
-    weights: str = WeightBits.EIGHT.value,
+    weights: str = "auto",
     advise: bool = False,
     progress: Progress | None = None,
 ) -> Result:
@@ -144,7 +143,8 @@ def rewrite(
         stream_axis: ``height`` or ``width``, along which steps lie; None for whichever is longer than 1.
         target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
         cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
-        weights: ``8bit``, or ``16bit``: twice the flash, fewer instructions on cores with the DSP extension.
+        weights: ``8bit``; for cores with the DSP extension ``paired``, two weights in 16 bits, or ``16bit``: twice the
+            flash, fewest instructions there; ``auto``: ``paired`` for a target that has the extension, else ``8bit``.
         advise: also work out what other options would bring (``Report.advice``), or which keep a limit out of reach.
         progress: called with (what is counted, done, total); a total of 0 is not known.
 

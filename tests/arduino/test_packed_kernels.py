@@ -93,7 +93,7 @@ def test_any_blocks(library: HostLibrary) -> None:
 def test_packed_blocks_are_what_they_are_called() -> None:
     """Every kernel and layout is met by the tests above."""
     met: Counter[tuple[StageKind, int, bool]] = Counter()
-    for seed in range(400):
+    for seed in range(600):
         rng = Random(seed)
         block = packed_block(rng)
         options = read_options(encode(block, plan(block, random_config(rng, block))).options)
@@ -101,11 +101,13 @@ def test_packed_blocks_are_what_they_are_called() -> None:
             if stage.weights is not None:
                 met[stage.kind, desc.weight_layout, block.tensors[stage.inputs[0]].channels % 4 == 0] += 1
     for kind in (StageKind.CONV, StageKind.DEPTHWISE):
-        assert met[kind, WeightLayout.INT16_DOWN, False] > 10
+        for layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
+            assert met[kind, layout, False] > 5
         for layout in (1, 2):
             assert met[kind, layout, True] > 10
             assert met[kind, layout, False] > 10
-    assert met[StageKind.CONV, WeightLayout.INT16_DOWN, True] > 10
+    for layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
+        assert met[StageKind.CONV, layout, True] > 10
     assert met[StageKind.FULLY_CONNECTED, 1, True] + met[StageKind.FULLY_CONNECTED, 1, False] > 3
 
 

@@ -83,22 +83,35 @@ static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower)
 #define TFLITE_FUSE_START_2(quads) (quads)
 #define TFLITE_FUSE_START_1(quads) (quads)
 
+enum { EMULATED_PAIRS = 0 }; /* instead of the bits of a weight */
+
 typedef struct {
   const uint32_t *wide, *weights, *wide_end;
   uint32_t quads;
   int32_t pixels, bits;
 } emulated_loop;
 
+/* The weights of one channel for values 0 and 2 of a quad, and for 1 and 3. */
+static inline void emulated_weights(uint32_t found[2], const uint32_t* weights, int32_t channel, int32_t bits) {
+  if (bits == 8) {
+    found[0] = tflite_fuse_even(weights[channel]), found[1] = tflite_fuse_odd(weights[channel]);
+  } else if (bits == 16) {
+    found[0] = weights[2 * channel], found[1] = weights[2 * channel + 1];
+  } else {
+    found[0] = channel == 0 ? weights[0] : tflite_fuse_even(weights[0]);
+    found[1] = channel == 0 ? weights[1] : tflite_fuse_even(weights[1]);
+  }
+}
+
 /* Adds to sums[channel][pixel] of two channels; returns the weights behind. */
 static inline const uint32_t* emulated_quads(emulated_loop loop, int32_t* sums) {
   const int32_t pixels = loop.pixels;
-  for (uint32_t i = 0; i < loop.quads; ++i, loop.wide += 2 * pixels, loop.weights += loop.bits / 4) {
+  for (uint32_t i = 0; i < loop.quads; ++i, loop.wide += 2 * pixels, loop.weights += loop.bits == 16 ? 4 : 2) {
     for (int32_t k = 0; k < 2 * pixels; ++k) {
-      const uint32_t* weights = loop.weights + k / pixels * (loop.bits / 8);
-      const uint32_t even = loop.bits == 8 ? tflite_fuse_even(weights[0]) : weights[0];
-      const uint32_t odd = loop.bits == 8 ? tflite_fuse_odd(weights[0]) : weights[1];
+      uint32_t w[2];
+      emulated_weights(w, loop.weights, k / pixels, loop.bits);
       const uint32_t* values = loop.wide + k % pixels * (pixels == 4 ? 1 : 2);
-      sums[k] = tflite_fuse_mac_pair(tflite_fuse_mac_pair(sums[k], values[0], even), values[pixels == 4 ? 4 : 1], odd);
+      sums[k] = tflite_fuse_mac_pair(tflite_fuse_mac_pair(sums[k], values[0], w[0]), values[pixels == 4 ? 4 : 1], w[1]);
     }
   }
   if (loop.wide != loop.wide_end) {
@@ -126,6 +139,9 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
         sums_[k_] = (run)->entry[k_ / (pixels)].bias;                                                        \
       }                                                                                                      \
       (run)->weights = (const int8_t*)emulated_quads(EMULATED_LOOP(run, pixels, bits), sums_);               \
+      if ((bits) == EMULATED_PAIRS) {                                                                        \
+        tflite_fuse_split_pairs(sums_, 2, pixels);                                                           \
+      }                                                                                                      \
       for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
         const int32_t c_ = k_ / (pixels), p_ = k_ % (pixels), sum_ = sums_[k_];                              \
         const int32_t twice_ = (bits) == 8 ? (int32_t)((uint32_t)sum_ << 1) : sum_;                          \
@@ -148,10 +164,10 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
   } while (0)
 
 /* Of four pixels the run is not changed. */
-#define tflite_fuse_int8_all_4(run)                       \
+#define EMULATED_ALL_4(run, bits)                         \
   do {                                                    \
     tflite_fuse_conv_run copy_ = *(run), *r_ = &copy_;    \
-    EMULATED_ALL(r_, 4, 8);                               \
+    EMULATED_ALL(r_, 4, bits);                            \
   } while (0)
 
 static inline uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,

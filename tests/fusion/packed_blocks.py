@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from tests.fusion.random_blocks import BlockMaker
-from tflite_fuse.fusion.block.stages import Block, Requantization, Stage, StageKind
+from tflite_fuse.fusion.block.stages import Block, Requantization, Stage, StageKind, WeightForm
 
 DEVICE = Path(__file__).resolve().parents[1] / "device"
 
@@ -83,7 +83,7 @@ class PackedMaker(BlockMaker):
         if self.rng.random() < 0.1:
             weights[self.noise.random(form) < 0.2] = -128
         table = self.requantization(channels, weights.size // channels)
-        stage = replace(stage, weight_bits=self.rng.choice((8, 8, 16)))
+        stage = replace(stage, weight_form=self.rng.choice((WeightForm.EIGHT, WeightForm.SIXTEEN, WeightForm.PAIRED)))
         self.add_stage(replace(stage, weights=weights, bias=self.bias(channels), requantization=table), shape)
 
 

@@ -1,4 +1,4 @@
-"""Weights of 16 bits: the same bytes out, what they cost is said, and no others than twice those of 8 are accepted."""
+"""Weights in halfwords: the same bytes out, what they cost is said, and none are taken that are not made of bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tflite_fuse import UsageError
 from tflite_fuse.errors import BlockError
 from tflite_fuse.export import export_model
 from tflite_fuse.fusion.block.enums import WeightLayout
+from tflite_fuse.fusion.block.halfwords import can_pair, from_paired, to_paired
+from tflite_fuse.fusion.block.stages import Stage, StageKind
 from tflite_fuse.fusion.encoding.decode import decode
 from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.fusion.encoding.options import Options, read_options, write_options
@@ -44,13 +46,53 @@ def layouts(data: bytes) -> set[int]:
     return {stage.weight_layout for options, _ in encoded(data) for stage in options.stages}
 
 
+@pytest.fixture(scope="module")
+def paired(original: bytes) -> tflite_fuse.Result:
+    return tflite_fuse.rewrite(original, target="cortex-m7", verify=False)
+
+
 @needs_tflm
-def test_weights_of_16_bits_compute_the_same_bytes(original: bytes, rewritten: tflite_fuse.Result) -> None:
-    assert tflite_fuse.verify(original, rewritten.model, inputs=4).fault is None
+@pytest.mark.parametrize("form", ["rewritten", "paired"])
+def test_weights_in_halfwords_compute_the_same_bytes(
+    original: bytes, form: str, request: pytest.FixtureRequest
+) -> None:
+    assert tflite_fuse.verify(original, request.getfixturevalue(form).model, inputs=4).fault is None
+
+
+def test_pairs_are_for_cores_with_the_dsp_extension_and_take_no_more_flash(
+    original: bytes, paired: tflite_fuse.Result
+) -> None:
+    eight = tflite_fuse.rewrite(original, target="cortex-m7", weights="8bit", verify=False)
+    assert WeightLayout.PAIRED_DOWN in layouts(paired.model)
+    assert WeightLayout.PAIRED_DOWN not in layouts(eight.model)
+    assert WeightLayout.PAIRED_DOWN not in layouts(tflite_fuse.rewrite(original, verify=False).model)
+    sizes = [sum(len(constants) for _, constants in encoded(each.model)) for each in (paired, eight)]
+    assert sizes[0] == sizes[1]
+    assert paired.report.proven.compared["weights"] == eight.report.proven.compared["weights"]
+    assert paired.report.prediction is not None and eight.report.prediction is not None
+    assert paired.report.prediction.instructions < eight.report.prediction.instructions
+
+
+def test_weights_that_make_no_pair_stay_bytes() -> None:
+    rng = np.random.default_rng(0)
+    for first, second, bias, fits in (
+        (-127, -1, 0, True),
+        (-128, 0, 0, True),
+        (-128, -1, 0, False),
+        (1, 1, 2**23, False),
+    ):
+        packed = rng.integers(-127, 0, (1, 2, 4)).astype(np.int8)
+        packed[0, :, 3] = first, second
+        weights = packed.reshape(2, 1, 1, 4)
+        stage = Stage(StageKind.CONV, (0,), 1, weights=weights)
+        table = np.array([[bias, 2**30, 5], [2**29, 2**30, 5]])
+        assert can_pair(stage, packed.ravel(), table) == fits
+        if fits:
+            assert np.array_equal(from_paired(to_paired(packed.ravel())), packed.ravel())
 
 
 def test_the_flash_they_take_is_in_the_notes(original: bytes, rewritten: tflite_fuse.Result) -> None:
-    eight = tflite_fuse.rewrite(original, target="cortex-m4", verify=False)
+    eight = tflite_fuse.rewrite(original, target="cortex-m4", weights="8bit", verify=False)
     more = sum(len(constants) for _, constants in encoded(rewritten.model)) - sum(
         len(constants) for _, constants in encoded(eight.model)
     )
@@ -62,31 +104,41 @@ def test_the_flash_they_take_is_in_the_notes(original: bytes, rewritten: tflite_
     assert WeightLayout.INT16_DOWN not in layouts(eight.model)
 
 
-def test_weights_come_in_8_or_16_bits(original: bytes) -> None:
-    with pytest.raises(UsageError, match="weights cannot be '4bit'; they can be 8bit, 16bit"):
+def test_weights_come_in_three_forms(original: bytes) -> None:
+    with pytest.raises(UsageError, match="weights cannot be '4bit'; they can be auto, 8bit, paired, 16bit"):
         tflite_fuse.rewrite(original, weights="4bit")
     with pytest.raises(UsageError, match="weights are stored by fused blocks"):
         tflite_fuse.rewrite(original, weights="16bit", passes=("reorder", "plan"))
 
 
 @pytest.mark.parametrize(
-    ("section", "message"),
-    [("weights_offset", "not twice those of 8"), ("table_offset", "a bias that is not twice another one")],
+    ("form", "section", "damage", "message"),
+    [
+        ("rewritten", "weights_offset", b"\1", "not twice those of 8"),
+        ("rewritten", "table_offset", b"\1", "a bias that is not twice another one"),
+        ("paired", "weights_offset", b"\x80\x7f", "a pair of weights of which one is 128"),
+        ("paired", "table_offset", b"\1", "a bias that does not belong to the next one"),
+    ],
 )
-def test_constants_that_are_not_doubled_are_refused(rewritten: tflite_fuse.Result, section: str, message: str) -> None:
-    options, constants = encoded(rewritten.model)[0]
-    stage = next(stage for stage in options.stages if stage.weight_layout == WeightLayout.INT16_DOWN)
+def test_constants_that_are_not_made_of_bytes_are_refused(
+    form: str, section: str, damage: bytes, message: str, request: pytest.FixtureRequest
+) -> None:
+    options, constants = encoded(request.getfixturevalue(form).model)[0]
+    stage = next(stage for stage in options.stages if stage.weight_layout >= WeightLayout.INT16_DOWN)
     at = getattr(stage, section)
-    damaged = constants[:at] + bytes([constants[at] ^ 1]) + constants[at + 1 :]
+    behind = at + len(damage)
+    changed = bytes([constants[at] ^ 1]) if len(damage) == 1 else damage
+    damaged = constants[:at] + changed + constants[behind:]
     with pytest.raises(BlockError, match=message):
         decode(write_options(options, damaged), damaged)
 
 
-def test_the_proof_notices_another_weight(original: bytes, rewritten: tflite_fuse.Result) -> None:
-    model = load_model(rewritten.model)
+@pytest.mark.parametrize("form", ["rewritten", "paired"])
+def test_the_proof_notices_another_weight(original: bytes, form: str, request: pytest.FixtureRequest) -> None:
+    model = load_model(request.getfixturevalue(form).model)
     for index, operator in enumerate(model.main.operators):
         options = read_options(operator.custom_options or b"")
-        found = [stage for stage in options.stages if stage.weight_layout == WeightLayout.INT16_DOWN]
+        found = [stage for stage in options.stages if stage.weight_layout >= WeightLayout.INT16_DOWN]
         if not found:
             continue
         tensor = (operator.inputs or ())[-1]
@@ -102,11 +154,21 @@ def test_the_proof_notices_another_weight(original: bytes, rewritten: tflite_fus
         certificate = validate(load_model(original), damaged)
         assert not certificate.proven
         return
-    pytest.fail("no block has weights of 16 bits")
+    pytest.fail("no block has weights in halfwords")
 
 
-@pytest.mark.parametrize(("weights", "kernel"), [("8bit", "NULL"), ("16bit", "tflite_fuse_conv_int16")])
-def test_exports_bring_the_kernel_where_it_is_used(original: bytes, weights: str, kernel: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("weights", "kernel", "paired_kernel"),
+    [
+        ("8bit", "NULL", "NULL"),
+        ("16bit", "tflite_fuse_conv_int16", "NULL"),
+        ("paired", "NULL", "tflite_fuse_conv_paired"),
+    ],
+)
+def test_exports_bring_the_kernel_where_it_is_used(
+    original: bytes, weights: str, kernel: str, paired_kernel: str, tmp_path: Path
+) -> None:
     export_model(tflite_fuse.rewrite(original, weights=weights, verify=False).model, tmp_path, "platformio")
     (table,) = tmp_path.rglob("tflite_fuse_kinds.c")
     assert f"#define INT16_CONV {kernel}\n" in table.read_text()
+    assert f"#define PAIRED_CONV {paired_kernel}\n" in table.read_text()

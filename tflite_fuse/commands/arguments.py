@@ -56,8 +56,8 @@ WeightsName = Annotated[
     str,
     typer.Option(
         "--weights",
-        help="Bits a weight is stored in: 8bit, or 16bit, which takes more flash and fewer instructions on cores with "
-        "the DSP extension (Cortex-M4, M7, M33).",
+        help="How weights are stored: 8bit, or for cores with the DSP extension (Cortex-M4, M7, M33), where they take "
+        "fewer instructions, paired, or 16bit, which takes more flash; auto is paired for a --target that has it.",
     ),
 ]
 Tiles = Annotated[

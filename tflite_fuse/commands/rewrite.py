@@ -100,7 +100,7 @@ def rewrite(
     stream_time: StreamTime = None,
     core: TargetName = "generic",
     cost: CostName = "macs",
-    weights: WeightsName = "8bit",
+    weights: WeightsName = "auto",
     metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.export.folder import Files
-from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.fusion.block.stages import StageKind, WeightForm
 from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
@@ -20,7 +20,10 @@ _OF_SPLITS = (
 _TABLE = "tflite_fuse_kinds.c"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS_OF_SPLITS = re.compile(r"(#define KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
-_INT16 = "#define INT16_CONV tflite_fuse_conv_int16"
+_FORMS = {
+    WeightForm.SIXTEEN: "#define INT16_CONV tflite_fuse_conv_int16",
+    WeightForm.PAIRED: "#define PAIRED_CONV tflite_fuse_conv_paired",
+}
 _ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
@@ -57,8 +60,8 @@ def _is_of_split(path: str) -> bool:
     return path.startswith(_OF_SPLITS)
 
 
-def with_kinds(files: Files, kinds: Collection[StageKind], int16: bool = False) -> Files:
-    """The same folder with the kernels of these kinds alone, and of weights of 16 bits only where they are asked for.
+def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[WeightForm] = ()) -> Files:
+    """The same folder with the kernels of these kinds alone, and of weights in these forms beside bytes.
 
     The others lose their row in the library's table of kinds. Nothing names them then, so that linkers that collect
     sections leave them out; a block that uses one is refused as if the kind were unknown.
@@ -73,12 +76,13 @@ def with_kinds(files: Files, kinds: Collection[StageKind], int16: bool = False) 
     table = content if isinstance(content, str) else content.decode()
     rows_there = _ROWS.search(table)
     kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
-    if len(kept) != len(wanted) or _INT16 not in table:
+    if len(kept) != len(wanted) or any(line not in table for line in _FORMS.values()):
         raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
-    table = table if int16 else table.replace(_INT16, "#define INT16_CONV NULL")
+    for line in (line for form, line in _FORMS.items() if form not in forms):
+        table = table.replace(line, f"{line.rpartition(' ')[0]} NULL")
     return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
 
 

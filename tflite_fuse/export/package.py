@@ -96,8 +96,8 @@ def export_model(
     title, data, model = _read(source)
     content = _with_tflm(model, data, title, target, format, runtime) if runtime else _plain(model, title, target)
     stages = [stage for plan in blocks_in(model).values() for stage in plan.block.stages]
-    kinds, int16 = {stage.kind for stage in stages}, any(stage.weight_bits == 16 for stage in stages)
-    files = library.with_kinds(content.files, kinds, int16)
+    kinds, forms = {stage.kind for stage in stages}, {stage.weight_form for stage in stages}
+    files = library.with_kinds(content.files, kinds, forms)
     return Export(write_folder(target, files, force=force), content.arena_bytes, content.notes)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tflite_fuse.errors import BudgetError, LimitError
+from tflite_fuse.fusion.block.stages import WeightForm
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
 from tflite_fuse.fusion.instructions.targets import Prediction, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
-from tflite_fuse.fusion.lower.weights import WeightBits, flash_of_16_bits, with_weights
+from tflite_fuse.fusion.lower.weights import flash_of_16_bits, with_weights
 from tflite_fuse.fusion.search.cut_graph import longest_block
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.front import Front, Point
@@ -225,8 +226,8 @@ def _expectation(expected: Prediction) -> str:
     )
 
 
-def _about_weights(site: Site, chosen: Candidate, bits: WeightBits) -> Iterator[str]:
-    if bits is WeightBits.SIXTEEN:
+def _about_weights(site: Site, chosen: Candidate, form: WeightForm) -> Iterator[str]:
+    if form is WeightForm.SIXTEEN:
         more = flash_of_16_bits(plan.block for plan in site.maker.plans_of(chosen.draft))
         yield (
             f"weights of 16 bits take {more:,} B of flash more than those of 8; they are for cores with the DSP "

@@ -11,9 +11,10 @@ from enum import Enum
 from typing import TypeVar
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.layer_graph import WorkUnit
+from tflite_fuse.fusion.block.stages import WeightForm
 from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.lower.weights import WeightBits
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.arena import ArenaOptions
@@ -24,6 +25,9 @@ from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
+
+AS_TARGET = "auto"
+"""Weights in the form that takes no more flash and fewest instructions on the target."""
 
 TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
@@ -79,8 +83,7 @@ class FuseOptions:
         in_place: kernel set whose operators may overwrite their input; None: none does.
         time_limit: seconds until searches answer with what they have; None for as long as their work takes.
         stream: make a stream of a model over a window; None for no such thing.
-        weights: bits a weight is stored in where kernels can take either: 8, or 16, which take fewer instructions on
-            cores with the DSP extension.
+        weights: how weights are stored where kernels can take any.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
     """
 
@@ -98,7 +101,7 @@ class FuseOptions:
     in_place: str | None = None
     time_limit: float | None = None
     stream: Hop | None = None
-    weights: WeightBits = WeightBits.EIGHT
+    weights: WeightForm = WeightForm.EIGHT
     count_tail: bool = True
 
     def __post_init__(self) -> None:
@@ -134,7 +137,7 @@ class FuseOptions:
                 self.goal.least_ram or self.goal.max_compute is not None
             ),
             "the state of a stream is kept by fused blocks": self.stream is not None,
-            "weights are stored by fused blocks": self.weights is not WeightBits.EIGHT,
+            "weights are stored by fused blocks": self.weights is not WeightForm.EIGHT,
             f"{self.scheme.value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
         }
         for reason, asked in reasons.items():
@@ -192,23 +195,27 @@ def read_options(
     input_mode: str = InputMode.RESIDENT.value,
     target: str = Target.GENERIC.value,
     cost: str = WorkUnit.MACS.value,
-    weights: str = WeightBits.EIGHT.value,
+    weights: str = AS_TARGET,
     **others: object,
 ) -> FuseOptions:
     """The options a user gave by name; the others are fields of ``FuseOptions``. Raises UsageError.
 
-    Weights of 16 bits are for cores with the DSP extension: without a target it is one of these.
+    Weights that are not bytes are for cores with the DSP extension: without a target it is one of these. Unless a form
+    is asked for, such a target has them in pairs, which take as much flash as bytes.
     """
-    bits = named(WeightBits, weights, "weights cannot be {!r}; they can be {}")
-    if bits is WeightBits.SIXTEEN and target == Target.GENERIC.value:
-        target = Target.CORTEX_M4.value
+    core = named(Target, target, "{!r} is no target; choose from {}")
+    for_dsp = core.kernels is Kernels.DSP and "fuse" in passes
+    asked = (WeightForm.PAIRED if for_dsp else WeightForm.EIGHT).value if weights == AS_TARGET else weights
+    form = named(WeightForm, asked, "weights cannot be {!r}; they can be auto, {}")
+    if form is not WeightForm.EIGHT and core is Target.GENERIC:
+        core = Target.CORTEX_M4
     return FuseOptions(
         goal=goal or NOTHING_RECOMPUTED,
         passes=tuple(passes),
         scheme=named(Scheme, scheme, "there is no scheme {!r}; the schemes are {}"),
         input_mode=named(InputMode, input_mode, "inputs cannot be {!r}; they can be {}"),
-        target=named(Target, target, "{!r} is no target; choose from {}"),
-        weights=bits,
+        target=core,
+        weights=form,
         cost=named(WorkUnit, cost, "compute is counted in macs or instructions, not in {!r}"),
         **others,  # type: ignore[arg-type]
     )

@@ -55,10 +55,11 @@ const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
 const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW) KINDS_OF_SPLITS(ROW)};
 
-/* NULL in a project whose model has no weights of 16 bits: its linker leaves their kernel out. */
+/* NULL in a project whose model has no weights of 16 bits, or none in pairs: its linker leaves their kernel out. */
 #define INT16_CONV tflite_fuse_conv_int16
+#define PAIRED_CONV tflite_fuse_conv_paired
 
-void (*const tflite_fuse_int16_conv)(const tflite_fuse_call* call) = INT16_CONV;
+void (*const tflite_fuse_halfword_convs[])(const tflite_fuse_call* call) = {INT16_CONV, NULL, PAIRED_CONV};
 
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);

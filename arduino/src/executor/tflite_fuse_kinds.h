@@ -96,13 +96,15 @@ static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_st
 /* The `keep` of rings. */
 void tflite_fuse_keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
 
-/* The convolution with weights of 16 bits; NULL in a library without: blocks that have such are refused. */
-extern void (*const tflite_fuse_int16_conv)(const tflite_fuse_call* call);
+/* The convolutions with weights in halfwords, from layout INT16_DOWN on; NULL for what a library is without: blocks that
+ * have such are refused. */
+extern void (*const tflite_fuse_halfword_convs[3])(const tflite_fuse_call* call);
 
 /* Kernels that others call. */
 void tflite_fuse_conv(const tflite_fuse_call* call);
 void tflite_fuse_conv_packed(const tflite_fuse_call* call);
 void tflite_fuse_conv_int16(const tflite_fuse_call* call);
+void tflite_fuse_conv_paired(const tflite_fuse_call* call);
 void tflite_fuse_depthwise_packed(const tflite_fuse_call* call);
 
 #endif

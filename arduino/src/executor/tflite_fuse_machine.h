@@ -183,15 +183,16 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
 
 /* ---- Packed layouts ---- */
 
-/* Whether weights are int16. */
-static inline bool tflite_fuse_is_int16(const tflite_fuse_stage* stage) {
-  return stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN;
+/* Whether weights are in halfwords. */
+static inline bool tflite_fuse_is_halfword(const tflite_fuse_stage* stage) {
+  return stage->weight_layout >= TFLITE_FUSE_LAYOUT_INT16_DOWN;
 }
 
 /* Whether sums are scaled in one go: in layouts of odd number. */
 static inline bool tflite_fuse_is_down(const tflite_fuse_stage* stage) { return (stage->weight_layout & 1) != 0; }
 
-_Static_assert(TFLITE_FUSE_LAYOUT_PACKED_DOWN % 2 && TFLITE_FUSE_LAYOUT_INT16_DOWN % 2, "these are");
+_Static_assert(TFLITE_FUSE_LAYOUT_PACKED_DOWN % 2 && TFLITE_FUSE_LAYOUT_INT16_DOWN % 2 &&
+                   TFLITE_FUSE_LAYOUT_PAIRED_DOWN % 2, "these are");
 
 /* Values of a window as packed weights count them: each row with zeros to whole words. */
 static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {

@@ -123,7 +123,19 @@ TFLITE_FUSE_INLINE int8_t tflite_fuse_scale_twice_down(int32_t twice, tflite_fus
   return tflite_fuse_scale_signed(twice, twice, scale);
 }
 
-/* From a sum with its bias to an output value of any packed layout. */
+/* Of layout PAIRED_DOWN: from sums of two channels, 256 a + b, and of the second, b, to twice their sums, for each two of
+ * `channels` and each pixel. */
+TFLITE_FUSE_INLINE void tflite_fuse_split_pairs(int32_t* sums, int32_t channels, int32_t pixels) {
+  for (; channels > 0; channels -= 2, sums += 2 * pixels) {
+    for (int32_t p = 0; p < pixels; ++p) {
+      const uint32_t second = (uint32_t)sums[pixels + p];
+      sums[p] = (int32_t)((uint32_t)sums[p] - second) >> 7;
+      sums[pixels + p] = (int32_t)(second << 1);
+    }
+  }
+}
+
+/* From a sum with its bias, or of layouts in halfwords from twice a sum, to an output value of any packed layout. */
 int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel, const tflite_fuse_call* call);
 
 /* Whether tflite_fuse_scale_down does it. */

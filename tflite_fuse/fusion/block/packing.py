@@ -8,7 +8,8 @@ on the plain kernels, with the same bytes as result.
     PACKED_DOWN   packed weights; the table's third number is −1 − shift; every sum is scaled down (see ``down_table``)
     PACKED        packed weights; table as in PLAIN
     INT16_DOWN    as PACKED_DOWN with weights in 16 bits, for those whose kernel is the convolution: DSP instructions
-                  multiply them as they are
+                  multiply them as they are (see ``halfwords``)
+    PAIRED_DOWN   as PACKED_DOWN, for the same, with 16 bits for the weights of two channels (there, too)
 
 Packed weights of CONV, FULLY_CONNECTED of one pixel, and DEPTHWISE of one input channel: the values of a window in
 their order, each row of taps with zeros up to a multiple of 4; [output channels / 2][values / 4][2 channels][4 values];
@@ -24,7 +25,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.enums import WeightLayout as WeightLayout
 from tflite_fuse.fusion.block.limits import (
     DEPTHWISE_PIXELS,
@@ -71,7 +71,7 @@ def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
     )
 
 
-def down_table(stage: Stage, bias: Int64Array) -> Int64Array | None:
+def down_table(stage: Stage, bias: Int64Array, *, few_bits: bool = False) -> Int64Array | None:
     """The PACKED_DOWN table, or None if a channel is not scaled down in its way.
 
     That way is ``(2 * sum * multiplier / 2^32, rounded) / 2^n, rounded``; it takes a positive multiplier, 1 ≤ n ≤ 23,
@@ -80,6 +80,8 @@ def down_table(stage: Stage, bias: Int64Array) -> Int64Array | None:
 
     Args:
         bias: with the input's zero point folded in, before it wraps to 32 bits.
+        few_bits: give such channels no more bits than weights, which must not add up to a quarter of a step, need, so
+            that sums stay small: filters of zeros are frequent.
     """
     table = stage.requantization
     if table is None or stage.weights is None:
@@ -95,9 +97,10 @@ def down_table(stage: Stage, bias: Int64Array) -> Int64Array | None:
     constant &= spread < 2**_CONSTANT_BITS
     if not np.all(fits | constant):
         return None
-    substitute = np.stack(
-        [low << (_CONSTANT_BITS + 1), np.full_like(bias, 2**30), np.full_like(bias, _CONSTANT_BITS - 1)]
-    )
+    bits = np.full_like(bias, _CONSTANT_BITS)
+    if few_bits:
+        bits = np.minimum(np.ceil(np.log2(spread + 1)).astype(np.int64) + 2, bits)
+    substitute = np.stack([low << (bits + 1), np.full_like(bias, 2**30), bits - 1])
     return np.where(fits, np.stack([bias, multiplier, -1 - shift]), substitute).T
 
 
@@ -111,37 +114,6 @@ def _scale_down(sums: Int64Array, multiplier: Int64Array, shift: Int64Array) -> 
 def undo_down_table(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Bias, multiplier and shift behind a PACKED_DOWN table."""
     return np.stack([entries[:, 0], entries[:, 1], -1 - entries[:, 2]], axis=1).astype(np.int32)
-
-
-# ---- Weights of 16 bits ----
-
-_WORD = (0, 2, 1, 3)
-"""The order of a word's four weights: DSP instructions make pairs of a word of pixels so."""
-
-
-def to_int16(packed: Int8Array) -> npt.NDArray[np.int16]:
-    """Packed weights of 8 bits, four by four, as those of 16 bits: twice as large."""
-    return (2 * packed.reshape(-1, 4)[:, _WORD].astype(np.int16)).ravel()
-
-
-def from_int16(stored: npt.NDArray[np.int16]) -> Int8Array:
-    """Back. Raises BlockError: they are not twice some int8."""
-    halves = stored.astype(np.int16) // 2
-    if np.any(stored % 2) or np.any(halves != halves.astype(np.int8)):
-        raise BlockError("The fused block has weights of 16 bits that are not twice those of 8.")
-    return halves.astype(np.int8).reshape(-1, 4)[:, np.argsort(_WORD)].ravel()
-
-
-def double_biases(entries: Int64Array) -> Int64Array:
-    """A PACKED_DOWN table, [channel, 3], as sums with twice the weights need it."""
-    return np.asarray(entries * np.array([2, 1, 1]), np.int64)
-
-
-def halve_biases(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Back. Raises BlockError: a bias is odd."""
-    if np.any(entries[:, 0] % 2):
-        raise BlockError("The fused block has a bias that is not twice another one.")
-    return entries // np.array([2, 1, 1], np.int32)
 
 
 # ---- Weights ----

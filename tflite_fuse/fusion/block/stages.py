@@ -8,6 +8,7 @@ custom operator's options and constants, ``arduino/src`` runs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,17 @@ from tflite_fuse.fusion.block.enums import Storage as Storage
 
 Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
+
+
+class WeightForm(Enum):
+    """How weights of convolutions are stored, by what users call it: a byte each, those of two channels in 16 bits, or
+    16 bits each. Cores with the DSP extension take fewer instructions for the last two; where kernels know neither, or
+    weights do not fit, it is bytes.
+    """
+
+    EIGHT = "8bit"
+    PAIRED = "paired"
+    SIXTEEN = "16bit"
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class Stage:
             under the window, with nothing between, and stride, padding and kernel count in those.
         depth_multiplier: DEPTHWISE only: output channel c reads input channel c // depth_multiplier.
         activation_min, activation_max: output clamp, −128…127.
-        weight_bits: 8 or 16: how weights are stored where kernels can take either; what is computed is the same.
+        weight_form: how weights are stored where kernels can take any; what is computed is the same.
         weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
         bias: int32 [Cout] or None.
         requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
@@ -108,7 +120,7 @@ class Stage:
     depth_multiplier: int = 1
     activation_min: int = -128
     activation_max: int = 127
-    weight_bits: int = 8
+    weight_form: WeightForm = WeightForm.EIGHT
     weights: Int8Array | None = None
     bias: Int32Array | None = None
     requantization: Requantization | None = None

@@ -131,8 +131,8 @@ def layout_of(kind: StageKind, stage: StageDesc, source: TensorDesc, fits_down: 
     return (WeightLayout.PACKED_DOWN if fits_down else WeightLayout.PACKED) if packs else WeightLayout.PLAIN
 
 
-def may_be_int16(kind: StageKind, layout: int, source: TensorDesc) -> bool:
-    """Whether the format leaves it to the encoder to store weights of this layout in 16 bits."""
+def may_be_halfwords(kind: StageKind, layout: int, source: TensorDesc) -> bool:
+    """Whether the format leaves it to the encoder to store weights of this layout in halfwords."""
     return layout == WeightLayout.PACKED_DOWN and packed_by_quads(kind, source)
 
 
@@ -162,6 +162,14 @@ def in_int16(places: Places) -> Places:
     """Packed weights of 8 bits as elements of 16: the middle two of every four change places."""
     place = places.index % 4
     return Places(places.index - place + place % 2 * 2 + place // 2, places.size)
+
+
+def single_weights(halfwords: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+    """Weights of two channels in a halfword each, as those of 8 bits lie; one of them is 128 if they can be no int8."""
+    quads = halfwords.astype(np.int32).reshape(-1, 2, 2)  # values [(0, 2), (1, 3)]
+    second = (quads + 128) % 256 - 128
+    both = np.stack([(quads - second) // 256, second], axis=1)
+    return both.transpose(0, 1, 3, 2).astype(np.int16).ravel()
 
 
 def weight_places(kind: StageKind, layout: int, shape: tuple[int, int, int, int], source: TensorDesc) -> Places:

@@ -16,25 +16,23 @@ from tflite_fuse.proof.block.constants import (
     MissingError,
     in_int16,
     layout_of,
-    may_be_int16,
+    may_be_halfwords,
     packed_by_quads,
+    single_weights,
     weight_places,
 )
 from tflite_fuse.proof.block.regions import PAIRS, reach, repeats
+from tflite_fuse.proof.block.tables import expected_table
 from tflite_fuse.proof.original.meaning import Meaning
-from tflite_fuse.proof.original.scales import scaled
 from tflite_fuse.proof.original.values import Original
 
 Int64s = npt.NDArray[np.int64]
 
-_INT32 = 2**31 - 1
-_DOWN_SUM = 2**30
-_DOWN_SHIFT = 23
+_PAIRED_SUM = 2**23
 _ADDITION = (
     "left shift",
     *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
 )
-_CONSTANT_SHIFT, _CONSTANT_SPREAD = 20, 2**20
 _OF_ALL_PIXELS = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
 
 
@@ -179,13 +177,16 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     negative = positive - sums.sum(axis=1)
     low, high = bias - 128 * positive - 127 * negative, bias + 127 * positive + 128 * negative
     spread = 128 * np.abs(sums).sum(axis=1)
-    table, down = _expected_table(view, meaning, bias, low, high, spread)
+    is_paired = view.desc.weight_layout == WeightLayout.PAIRED_DOWN
+    table, down = expected_table(view.notes, meaning, bias, (low, high), spread, few_bits=is_paired)
     layout = layout_of(view.kind, view.desc, source, down is not None)
     if view.kind is StageKind.TRANSPOSE_CONV:
         # Which weights meet a pixel depends on where they stand, so zero points are not folded into its biases.
         table[:, 0] = meaning.bias
-    is_int16 = view.desc.weight_layout == WeightLayout.INT16_DOWN and may_be_int16(view.kind, layout, source)
-    if layout != view.desc.weight_layout and not is_int16:
+    in_halfwords = may_be_halfwords(view.kind, layout, source)
+    is_int16 = in_halfwords and view.desc.weight_layout == WeightLayout.INT16_DOWN
+    is_paired &= in_halfwords
+    if layout != view.desc.weight_layout and not is_int16 and not is_paired:
         yield Difference("weight layout", layout, view.desc.weight_layout)
         return
     places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
@@ -196,6 +197,11 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
         # Weights and biases are twice those of 8 bits.
         stored, places = stored.view("<i2"), in_int16(places)
         down = None if down is None else down * np.array([2, 1, 1])
+    if is_paired and down is not None:
+        stored = single_weights(stored.view("<i2"))
+        yield from _paired_sums(down[:, 0], spread)
+        down[::2, 0] *= 256
+        down[: channels // 2 * 2 : 2, 0] += down[1::2, 0]
     yield from _array_differences("weight", weights.astype(np.int16) * (1 + is_int16), stored[places.index])
     rest = np.ones(places.size, bool)
     rest[places.index.ravel()] = False
@@ -207,41 +213,11 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     view.count("biases, multipliers and shifts", 3 * channels)
 
 
-def _expected_table(
-    view: StageView, meaning: Meaning, bias: Int64s, low: Int64s, high: Int64s, spread: Int64s
-) -> tuple[Int64s, Int64s | None]:
-    """Bias, multiplier and shift of each channel; and the same for scaling down, where every channel can be.
-
-    A channel can be scaled down if its multiplier is positive, it shifts to the right by 1...23 bits and its sums lie
-    within 2^30, so that twice a sum is an int32. A channel that gives one value whatever it reads stores that value.
-    """
-    assert meaning.multiplier is not None and meaning.shift is not None
-    multiplier, shift = meaning.multiplier, meaning.shift
-    table = np.stack([bias, multiplier, shift], axis=1)
-    largest = np.abs(bias) + spread
-    for channel in np.flatnonzero((low < -_INT32 - 1) | (high > _INT32) | (largest > _INT32))[:1].tolist():
-        view.notes.append(
-            f"{meaning.step.label}, channel {channel}: sums may leave 32 bits ({low[channel]} to {high[channel]}), "
-            "where the original's arithmetic is not defined; the rewritten one wraps"
-        )
-    left = np.flatnonzero((shift > 0) & ((np.maximum(-low, high) << np.maximum(shift, 0)) > _INT32))
-    if len(left):
-        channel = int(left[0])
-        view.notes.append(f"{meaning.step.label}, channel {channel}: sums shifted to the left may leave 32 bits")
-    fits = (multiplier > 0) & (shift <= -1) & (shift >= -_DOWN_SHIFT) & (largest < _DOWN_SUM)
-    ends = [
-        scaled(np.clip(bias + sign * spread, -_INT32, _INT32), multiplier, np.minimum(shift, 0)) for sign in (-1, 1)
-    ]
-    one_value = (multiplier == 0) | (
-        (ends[0] == ends[1]) & (shift <= -1) & (largest <= _INT32) & (np.abs(ends[0]) < 2**8)
-    )
-    one_value &= spread < _CONSTANT_SPREAD
-    if not np.all(fits | one_value):
-        return table, None
-    stored = np.stack(
-        [ends[0] << (_CONSTANT_SHIFT + 1), np.full_like(bias, 1 << 30), np.full_like(bias, _CONSTANT_SHIFT - 1)], axis=1
-    )
-    return table, np.where(fits[:, None], np.stack([bias, multiplier, -1 - shift], axis=1), stored)
+def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Difference]:
+    """Of two channels in one sum the first has the 24 bits above those of a byte."""
+    largest = (np.abs(bias) + spread)[::2]
+    for channel in np.flatnonzero(largest >= _PAIRED_SUM)[:1].tolist():
+        yield Difference("largest sum", _PAIRED_SUM, int(largest[channel]), None, (2 * channel,))
 
 
 def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Difference]:

@@ -25,9 +25,11 @@ uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, 
 
 #define TFLITE_FUSE_CONV_ALL(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_all_2 : tflite_fuse_int8_all_1)(run)
 #define TFLITE_FUSE_CONV_PART(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_part_2 : tflite_fuse_int8_part_1)(run)
+#define TFLITE_FUSE_CONV_ALL_4 tflite_fuse_int8_all_4
 #else
 #define TFLITE_FUSE_CONV_ALL(run, pixels) EMULATED_ALL(run, pixels, 8)
 #define TFLITE_FUSE_CONV_PART(run, pixels) EMULATED_PART(run, pixels, 8)
+#define TFLITE_FUSE_CONV_ALL_4(run) EMULATED_ALL_4(run, 8)
 #endif
 
 #define TFLITE_FUSE_SCALE tflite_fuse_scale_down
@@ -93,32 +95,6 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
     wide += 2;
   }
   return wide;
-}
-
-/* ---- Four pixels ---- */
-
-void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
-  tflite_fuse_conv_run* run = &j->run;
-  const int32_t to_next = j->call->output->channels;
-  run->entry = j->call->table;
-  run->weights = j->call->weights;
-  run->outputs[0] = output, run->outputs[1] = output + to_next;
-  run->wide = wide, run->wide_end = wide + 2 * j->values;
-  run->start = TFLITE_FUSE_START_4((uint32_t)j->values / 4);
-  if (run->entry != run->entry_end) {
-    tflite_fuse_int8_all_4(run);
-  }
-  if (run->entry_end != j->end) { /* the last one of an odd number, and one of zeros */
-    int8_t last[8];
-    run->entry = run->entry_end, run->entry_end += 2;
-    run->weights += (to_next - 1) * j->values;
-    run->outputs[0] = last, run->outputs[1] = last + 2;
-    tflite_fuse_int8_all_4(run);
-    run->entry_end -= 2;
-    for (int32_t p = 0; p < 4; ++p) {
-      output[p * to_next + to_next - 1] = last[2 * p];
-    }
-  }
 }
 
 /* ---- Assembler ---- */
@@ -206,35 +182,7 @@ __asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%prog
   "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"                       \
   PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
 
-/* r12: multiplier, lr: shift, r11: half, r0: free. */
-#define SCALE_4(sum)                                                                                        \
-  "add r0, r11, " sum ", asr #31\n\tlsl " sum ", " sum ", #1\n\tsmmlar " sum ", " sum ", r12, r0\n\t"       \
-  "asr " sum ", " sum ", lr\n\tssat " sum ", #8, " sum ", asr #1\n\t"
-
-/* One channel to the outputs from r1 on, r10 bytes apart. */
-#define FINISH_4(first, second, third, fourth)                                                              \
-  "lsl r11, r11, lr\n\t" SCALE_4(first) "strb " first ", [r1]\n\t" SCALE_4(second) "strb " second ", [r1, r10]\n\t" \
-  SCALE_4(third) "strb " third ", [r1, r10, lsl #1]\n\t"                                                    \
-  SCALE_4(fourth) "add r0, r10, r10, lsl #1\n\tstrb " fourth ", [r1, r0]\n\t"
-
-/* The run is on the stack, with the distance between outputs for the second pixel's. */
-__asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_all_4,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
-        ".global tflite_fuse_int8_all_4\n\t.type tflite_fuse_int8_all_4, %function\ntflite_fuse_int8_all_4:\n\t"
-        "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\tsub sp, sp, #36\n\t"
-        "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"
-        "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"
-        "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\tldr r6, [r10, #12]\n\tldr r1, [sp, #32]\n\t"
-        "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t"
-        "ldrd r0, r10, [sp, #16]\n\tadd pc, r10\n\tnop\n1:\t" QUAD_4 QUAD_4
-        "ldr r12, [sp, #24]\n\tcmp r0, r12\n\tbne 1b\n\t"
-        "str r1, [sp, #32]\n\tldmia.w sp, {r0, r1, r10, r11}\n\tldrd r12, lr, [r0, #4]\n\t"
-        FINISH_4("r2", "r3", "r4", "r5")
-        "ldr r2, [sp]\n\tldr r11, [sp, #12]\n\tldr r3, [sp, #28]\n\tldrd r12, lr, [r2, #16]\n\t"
-        "adds r2, #24\n\tadds r1, #1\n\tstr r2, [sp]\n\t"
-        FINISH_4("r6", "r7", "r8", "r9")
-        "adds r1, #1\n\tstr r1, [sp, #4]\n\tcmp r2, r3\n\tbne 0b\n\t"
-        "add sp, sp, #36\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"
-        ".size tflite_fuse_int8_all_4, .-tflite_fuse_int8_all_4\n\t.text");
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", QUAD_4 QUAD_4, "", "lsl", "#1");
 
 #endif
 

@@ -162,7 +162,7 @@ void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t chann
   }
 }
 
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels) {
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
   tflite_fuse_conv_finish(j, j->run.entry, sums, channels, pixels);
 }
 

@@ -46,7 +46,8 @@ static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
 
 void tflite_fuse_conv(const tflite_fuse_call* call) {
   if (is_packed(call->stage)) {
-    (tflite_fuse_is_int16(call->stage) ? tflite_fuse_int16_conv : tflite_fuse_conv_packed)(call);
+    const int32_t halfwords = call->stage->weight_layout - TFLITE_FUSE_LAYOUT_INT16_DOWN;
+    (halfwords < 0 ? tflite_fuse_conv_packed : tflite_fuse_halfword_convs[halfwords])(call);
     return;
   }
   for (int32_t i = 0; i < call->count; ++i) {

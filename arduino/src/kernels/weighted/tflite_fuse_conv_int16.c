@@ -1,27 +1,31 @@
-/* The convolution with weights of 16 bits where there are no DSP instructions for it: the same bytes, slower than with
- * weights of 8 bits. Weights: [output channels / 2][values of a window / 4][2 channels][4 values: 0, 2, 1, 3], twice as
- * large as they are, the values of a window as in tflite_fuse_conv_packed.c. */
+/* The convolutions with weights in halfwords where there are no DSP instructions for them: the same bytes, slower than
+ * with weights of 8 bits. Values of a window are as in tflite_fuse_conv_packed.c; weights of 16 bits: [output channels /
+ * 2][values / 4][2 channels][4 values: 0, 2, 1, 3], twice as large as they are; those in pairs: the same, one halfword for
+ * both channels. */
 #define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../mve/tflite_fuse_mve.h"
 
 #if !TFLITE_FUSE_DSP || TFLITE_FUSE_MVE
 
 typedef struct {
-  int32_t a, b; /* twice the sums of two channels */
+  int32_t of[2]; /* two channels, as the layout has them */
   const int16_t* weights;
+  bool are_paired;
 } two_sums;
 
 /* Adds the products of `count` values, a multiple of 4. */
 static void add_values(two_sums* sums, const int8_t* values, int32_t count) {
   const int16_t* w = sums->weights;
-  int32_t a = sums->a, b = sums->b;
-  for (const int8_t* end = values + count; values != end; values += 4, w += 8) {
-    a = tflite_fuse_mac(tflite_fuse_mac(a, values[0], w[0]), values[2], w[1]);
-    a = tflite_fuse_mac(tflite_fuse_mac(a, values[1], w[2]), values[3], w[3]);
-    b = tflite_fuse_mac(tflite_fuse_mac(b, values[0], w[4]), values[2], w[5]);
-    b = tflite_fuse_mac(tflite_fuse_mac(b, values[1], w[6]), values[3], w[7]);
+  int32_t a = sums->of[0], b = sums->of[1];
+  for (const int8_t* end = values + count; values != end; values += 4) {
+    for (int32_t i = 0; i < 4; ++i, ++w) {
+      const int32_t value = values[i % 2 * 2 + i / 2];
+      a = tflite_fuse_mac(a, value, *w);
+      b = tflite_fuse_mac(b, value, sums->are_paired ? (int8_t)*w : w[4]);
+    }
+    w += sums->are_paired ? 0 : 4;
   }
-  sums->a = a, sums->b = b, sums->weights = w;
+  sums->of[0] = a, sums->of[1] = b, sums->weights = w;
 }
 
 /* The values of a window whose taps are no whole words, rows with zeros up to those; returns how many. */
@@ -62,17 +66,21 @@ static void compute_pixel(const tflite_fuse_call* call, int32_t index) {
   int8_t* output = call->outputs[index];
   int8_t copy[TFLITE_FUSE_MAX_PATCH_VALUES];
   const int32_t copied = is_copied ? copy_window(call, window, copy) : 0;
-  two_sums sums = {0, 0, (const int16_t*)(const void*)call->weights};
+  const bool are_paired = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PAIRED_DOWN;
+  two_sums sums = {{0, 0}, (const int16_t*)(const void*)call->weights, are_paired};
   for (; entry < end; entry += 2) {
-    sums.a = entry[0].bias, sums.b = entry[1].bias;
+    sums.of[0] = entry[0].bias, sums.of[1] = entry[1].bias;
     if (is_copied) {
       add_values(&sums, copy, copied);
     } else {
       add_taps(&sums, call, window);
     }
-    *output++ = finish(sums.a, &entry[0], call);
+    if (are_paired) {
+      tflite_fuse_split_pairs(sums.of, 2, 1);
+    }
+    *output++ = finish(sums.of[0], &entry[0], call);
     if (entry + 1 < end) {
-      *output++ = finish(sums.b, &entry[1], call);
+      *output++ = finish(sums.of[1], &entry[1], call);
     }
   }
 }
@@ -82,5 +90,7 @@ void tflite_fuse_conv_int16(const tflite_fuse_call* call) {
     compute_pixel(call, i);
   }
 }
+
+void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_int16(call); }
 
 #endif

@@ -71,7 +71,7 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
 /* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs. Sums
  * start with the biases; when all parts are added, `finish_parts` writes outputs. */
 void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, const int32_t* sums, int32_t channels, int32_t pixels);
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels);
 void tflite_fuse_conv_part_single(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 
 #endif

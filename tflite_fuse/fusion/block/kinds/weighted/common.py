@@ -11,24 +11,31 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.fusion.block.entry import StageCheck, StoredTables, Tables, Tensors, int32_bytes, required
+from tflite_fuse.fusion.block.halfwords import (
+    can_pair,
+    double_biases,
+    from_int16,
+    from_paired,
+    halve_biases,
+    pair_biases,
+    split_biases,
+    to_int16,
+    to_paired,
+)
 from tflite_fuse.fusion.block.limits import STACK_POINTERS
 from tflite_fuse.fusion.block.operators.operands import read_bias
 from tflite_fuse.fusion.block.operators.view import Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.fusion.block.packing import (
     WeightLayout,
     can_pack,
-    double_biases,
     down_table,
-    from_int16,
-    halve_biases,
     pack_weights,
     packed_size,
     packs_as_conv,
-    to_int16,
     undo_down_table,
     unpack_weights,
 )
-from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Requantization, Stage, StageKind
+from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Requantization, Stage, StageKind, WeightForm
 
 # ---- Checks ----
 
@@ -77,11 +84,18 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     if not can_pack(stage, source, STACK_POINTERS):
         return Tables(WeightLayout.PLAIN, required(stage.weights, stage, "weights").tobytes(), int32_bytes(entries))
     down = down_table(stage, bias)
-    entries, weights = entries if down is None else down, pack_weights(stage, source).tobytes()
-    layout = WeightLayout.PACKED if down is None else WeightLayout.PACKED_DOWN
-    if down is not None and stage.weight_bits == 16 and packs_as_conv(stage.kind, source):
-        layout, entries = WeightLayout.INT16_DOWN, double_biases(down)
-        weights = to_int16(np.frombuffer(weights, np.int8)).astype("<i2").tobytes()
+    packed = pack_weights(stage, source)
+    layout, weights = WeightLayout.PACKED, packed.tobytes()
+    if down is not None:
+        layout, entries = WeightLayout.PACKED_DOWN, down
+    if down is not None and packs_as_conv(stage.kind, source):
+        if stage.weight_form is WeightForm.SIXTEEN:
+            layout, entries = WeightLayout.INT16_DOWN, double_biases(down)
+            weights = to_int16(packed).astype("<i2").tobytes()
+        few = down_table(stage, bias, few_bits=True) if stage.weight_form is WeightForm.PAIRED else None
+        if few is not None and can_pair(stage, packed, few):
+            layout, entries = WeightLayout.PAIRED_DOWN, pair_biases(few)
+            weights = to_paired(packed).astype("<i2").tobytes()
     return Tables(
         layout,
         weights,
@@ -98,15 +112,19 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
     size, entries = packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
     if stored.layout is WeightLayout.PLAIN:
         weights = stored.weights(math.prod(shape)).reshape(shape)
-    elif stored.layout is WeightLayout.INT16_DOWN:
+    elif stored.layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
         if not packs_as_conv(stage.kind, source):
-            raise BlockError(f"A {stage.kind.name} stage of the fused block has weights of 16 bits.")
-        packed = from_int16(stored.weights(2 * size).view("<i2"))
-        weights, entries = unpack_weights(packed, stage.kind, shape, source), halve_biases(entries)
-        stage = replace(stage, weight_bits=16)
+            raise BlockError(f"A {stage.kind.name} stage of the fused block has weights in halfwords.")
+        if stored.layout is WeightLayout.INT16_DOWN:
+            packed, entries = from_int16(stored.weights(2 * size).view("<i2")), halve_biases(entries)
+            stage = replace(stage, weight_form=WeightForm.SIXTEEN)
+        else:
+            packed, entries = from_paired(stored.weights(size).view("<i2")), split_biases(entries)
+            stage = replace(stage, weight_form=WeightForm.PAIRED)
+        weights = unpack_weights(packed, stage.kind, shape, source)
     else:
         weights = unpack_weights(stored.weights(size), stage.kind, shape, source)
-    if stored.layout in (WeightLayout.PACKED_DOWN, WeightLayout.INT16_DOWN):
+    if stored.layout not in (WeightLayout.PLAIN, WeightLayout.PACKED):
         entries = undo_down_table(entries)
     stage = replace(stage, weights=weights, requantization=Requantization(entries[:, 1].copy(), entries[:, 2].copy()))
     bias = entries[:, 0].astype(np.int64) - folded_bias(stage, source)

@@ -13,7 +13,7 @@ from math import ceil, prod
 from tflite_fuse.fusion.block.entry import Kernels, Runs, Tensors, pixels_of
 from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES, STACK_POINTERS
 from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind, WeightForm
 
 PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")
 CONV_COUNTS = (
@@ -21,6 +21,7 @@ CONV_COUNTS = (
     *(f"conv {what}" for what in ("four macs", "four outputs")),
     *(f"conv {what}" for what in ("groups", "values", "taps", "quads")),
     *(f"int16 {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
+    *(f"paired {what}" for what in ("macs", "single macs", "four macs")),
     "slow outputs",
 )
 DEPTHWISE_COUNTS = (
@@ -60,13 +61,15 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         taps = pixels_of(runs) * prod(stage.kernel_size)
         return {"plain macs": pixels_of(runs) * macs, "plain outputs": outputs, "plain taps": taps}
     as_conv, is_helium = packs_as_conv(stage.kind, source), kernels is Kernels.HELIUM
-    if as_conv and stage.weight_bits == 16 and kernels is not Kernels.DSP:
+    if as_conv and stage.weight_form is not WeightForm.EIGHT and kernels is not Kernels.DSP:
         return _int16_alone(stage, source, output, runs)
     if is_helium:
         return (_helium_conv if as_conv else _helium_depthwise)(stage, source, output, runs)
     found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs)
-    if as_conv and stage.weight_bits == 16:
+    if as_conv and stage.weight_form is WeightForm.SIXTEEN:
         found = _in_int16(found)
+    if as_conv and stage.weight_form is WeightForm.PAIRED:
+        found = Counter({name.replace("conv", "paired") if "macs" in name else name: n for name, n in found.items()})
     if (stage.activation_min, stage.activation_max) != (-128, 127):
         found["slow outputs"] = pixels_of(runs) * output.channels
     return found

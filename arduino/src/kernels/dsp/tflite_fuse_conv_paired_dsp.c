@@ -1,0 +1,118 @@
+/* The inner loops of the convolution with weights in pairs: four pixels, two or one by two channels. A halfword holds the
+ * weights of two channels, 256 a + b. It is multiplied as it is, which adds 256 a + b times the value to the one sum, and
+ * its lower byte by itself, which adds b times the value to the other: one instruction less for every word of weights
+ * than where each is taken out. Their difference is 256 times the sum of the first channel, which the encoder knows to
+ * lie in 24 bits.
+ *
+ * The loops take all registers: they are functions in assembler. */
+#define TFLITE_FUSE_NO_INNER_LOOPS
+#include "../weighted/tflite_fuse_conv_packed.h"
+
+#if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
+
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
+
+void tflite_fuse_paired_all_4(tflite_fuse_conv_run* run);
+void tflite_fuse_paired_all_2(tflite_fuse_conv_run* run);
+void tflite_fuse_paired_all_1(tflite_fuse_conv_run* run);
+void tflite_fuse_paired_part_2(tflite_fuse_conv_run* run);
+void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
+
+/* As in tflite_fuse_conv_dsp.c. */
+#define TFLITE_FUSE_START_4(quads) ((quads) % 2 * (24 * 4))
+#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 4 * (12 * 4))
+#define TFLITE_FUSE_START_1(quads) \
+  (((quads) == 1 ? 4 * (14 * 4) : (0u - (quads) / 2) % 4 * (14 * 4)) * 2 + (quads) % 2)
+
+#define TFLITE_FUSE_CONV_ALL(run, pixels) ((pixels) == 2 ? tflite_fuse_paired_all_2 : tflite_fuse_paired_all_1)(run)
+#define TFLITE_FUSE_CONV_PART(run, pixels) ((pixels) == 2 ? tflite_fuse_paired_part_2 : tflite_fuse_paired_part_1)(run)
+#define TFLITE_FUSE_CONV_ALL_4 tflite_fuse_paired_all_4
+#else
+#define TFLITE_FUSE_CONV_ALL(run, pixels) EMULATED_ALL(run, pixels, EMULATED_PAIRS)
+#define TFLITE_FUSE_CONV_PART(run, pixels) EMULATED_PART(run, pixels, EMULATED_PAIRS)
+#define TFLITE_FUSE_CONV_ALL_4(run) EMULATED_ALL_4(run, EMULATED_PAIRS)
+#endif
+
+#define TFLITE_FUSE_SCALE tflite_fuse_scale_twice_down
+#define TFLITE_FUSE_SPLIT tflite_fuse_split_pairs
+#define TFLITE_FUSE_WEIGHT_BYTES 1
+#define TFLITE_FUSE_LINKAGE static
+#define tflite_fuse_conv_start start
+#define tflite_fuse_conv_four all_of_four
+#define tflite_fuse_conv_wide all_of_two
+#define tflite_fuse_conv_single all_of_one
+#define tflite_fuse_conv_part part_of_two
+#define tflite_fuse_conv_part_single part_of_one
+#define tflite_fuse_conv_finish_parts finish_parts
+#include "tflite_fuse_conv_loops.h"
+
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
+
+/* r0: the next pairs of values, r1: the next weights; r2, r3: sums of both channels, r4, r5: of the second; r9: the values'
+ * end. */
+#define WORD_2(weights, first, second)                                                                     \
+  "smlad r2, " first ", " weights ", r2\n\tsmlad r3, " second ", " weights ", r3\n\t"                       \
+  "sxtb16 " weights ", " weights "\n\t"                                                                    \
+  "smlad r4, " first ", " weights ", r4\n\tsmlad r5, " second ", " weights ", r5\n\t"
+#define QUAD_2                                                                                             \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" WORD_2("r6", "r10", "r12") WORD_2("r7", "r11", "lr")
+#define QUADS_2 "add pc, r10\n\tnop\n1:\t" QUAD_2 QUAD_2 QUAD_2 QUAD_2 "cmp r0, r9\n\tbne 1b\n\t"
+
+/* r2: sum of both channels, r3: of the second. */
+#define BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
+#define SECOND_1(values, weights) "smlad r3, " values ", " weights ", r3\n\t"
+#define QUAD_1                                                                                             \
+  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                                                    \
+  BOTH_1("r10", "r4") BOTH_1("r11", "r5") SECOND_1("r10", "r4") SECOND_1("r11", "r5")
+#define TWO_QUADS_1                                                                                        \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                                   \
+  BOTH_1("r10", "r4") BOTH_1("r11", "r5") BOTH_1("r12", "r6") BOTH_1("lr", "r7")                           \
+  SECOND_1("r10", "r4") SECOND_1("r11", "r5") SECOND_1("r12", "r6") SECOND_1("lr", "r7")
+#define QUADS_1                                                                                            \
+  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" QUAD_1                                                                  \
+  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 "cmp r0, r9\n\tbne 1b\n\t"
+
+#define FINISH_FIRST(sum, second, output) \
+  "sub " sum ", " sum ", " second "\n\t" TFLITE_FUSE_FINISH(sum, output, "asr " sum ", " sum ", #7\n\t")
+#define FINISH_SECOND(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", "0", "28",
+         "0:\tldr r2, [r6]\n\tldr r4, [r6, #12]\n\tmov r3, r2\n\tmov r5, r4\n\t"
+         "ldr.w r9, [r0, #24]\n\tldrd r0, r10, [r0, #16]\n\t" QUADS_2 TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r4", "r7") FINISH_FIRST("r3", "r5", "r8")
+         TFLITE_FUSE_ENTRY FINISH_SECOND("r4", "r7") FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", "36", "40",
+         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldmia.w r6, {r2, r3, r4, r5}\n\tldr.w r9, [r10, #24]\n\t"
+         "ldrd r0, r10, [r10, #16]\n\t" QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", "0", "28",
+         "0:\tldr r2, [r6]\n\tldr r3, [r6, #12]\n\tldr.w r9, [r0, #24]\n\tldrd r0, lr, [r0, #16]\n\t"
+         QUADS_1 TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
+
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", "36", "40",
+         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldrd r2, r3, [r6]\n\tldr.w r9, [r10, #24]\n\t"
+         "ldrd r0, lr, [r10, #16]\n\t" QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
+
+/* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: weights as they are, r11: their lower bytes;
+ * r12, lr: values of two pixels. */
+#define PAIRS_4(first, second, third, fourth)                                                               \
+  "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
+  "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
+#define WORD_4 \
+  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
+
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", WORD_4 WORD_4 WORD_4 WORD_4,
+                       "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
+
+#endif
+
+/* ---- The convolution, with these loops ---- */
+
+#define tflite_fuse_conv_packed tflite_fuse_conv_paired
+#include "../weighted/tflite_fuse_conv_packed.c"
+
+#endif
