@@ -8,12 +8,6 @@
  */
 #include "tflite_fuse_machine.h"
 
-/* What runs once for each tile is made to be small, what runs for each run of pixels to be fast. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#endif
-#include "tflite_fuse_small.h"
-
 /* ---- Regions ---- */
 
 /* from <= i < to; empty unless from < to. */
@@ -23,12 +17,12 @@ typedef struct {
 
 static bool is_empty(span s) { return s.from >= s.to; }
 
-/* The part of an input axis of `length` positions under the windows of `outputs`. */
-static span under(span outputs, tflite_fuse_axis axis, int32_t length) {
+/* The part of an input axis under the windows of `outputs`, padding included. */
+static span under(span outputs, tflite_fuse_axis axis) {
   span seen = {0, 0};
   if (!is_empty(outputs)) {
-    seen.from = tflite_fuse_max(tflite_fuse_first(&axis, outputs.from), 0);
-    seen.to = tflite_fuse_min(tflite_fuse_end(&axis, outputs.to - 1), length);
+    seen.from = tflite_fuse_first(&axis, outputs.from);
+    seen.to = tflite_fuse_end(&axis, outputs.to - 1);
   }
   return seen;
 }
@@ -44,7 +38,9 @@ static span columns_of(const tflite_fuse_cursor* cursor) {
   return columns;
 }
 
-static void widen(tflite_fuse_cursor* cursor, span rows, span columns) {
+static void widen(tflite_fuse_cursor* cursor, const tflite_fuse_tensor* tensor, span rows, span columns) {
+  rows.from = tflite_fuse_max(rows.from, 0), rows.to = tflite_fuse_min(rows.to, tensor->height);
+  columns.from = tflite_fuse_max(columns.from, 0), columns.to = tflite_fuse_min(columns.to, tensor->width);
   if (!is_empty(rows)) {
     cursor->y = (uint16_t)tflite_fuse_min(cursor->y, rows.from);
     cursor->y1 = (uint16_t)tflite_fuse_max(cursor->y1, rows.to);
@@ -69,23 +65,25 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     const span all_rows = {0, output->height}, all_columns = {0, output->width};
     m->cursors[s] = nothing;
     if (output == driven) {
-      widen(&m->cursors[s], rows, columns);
+      widen(&m->cursors[s], output, rows, columns);
     } else if (only_tile && output->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
-      widen(&m->cursors[s], all_rows, all_columns);
+      widen(&m->cursors[s], output, all_rows, all_columns);
     }
   }
   for (int32_t s = header->spatial_stages - 1; s >= 0; --s) {
     const tflite_fuse_stage* stage = &block->stages[s];
     tflite_fuse_cursor* cursor = &m->cursors[s];
-    for (int32_t i = 0; i < stage->input_count; ++i) {
-      const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
+    const span seen_rows = under(rows_of(cursor), tflite_fuse_rows_of(stage));
+    const span seen_columns = under(columns_of(cursor), tflite_fuse_columns_of(stage));
+    const int32_t* index = &block->stage_inputs[stage->first_input];
+    for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
+      const tflite_fuse_tensor* input = &block->tensors[*index];
       if (input->producer != TFLITE_FUSE_NONE) {
-        const tflite_fuse_axis first = {0, 0, 1, 1};
+        const span first_row = {0, cursor->y1}, first_column = {0, cursor->x1}; /* none of an empty region */
         const bool repeats =
             tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output]);
-        widen(&m->cursors[input->producer],
-              under(rows_of(cursor), repeats ? first : tflite_fuse_rows_of(stage), input->height),
-              under(columns_of(cursor), repeats ? first : tflite_fuse_columns_of(stage), input->width));
+        widen(&m->cursors[input->producer], input, repeats ? first_row : seen_rows,
+              repeats ? first_column : seen_columns);
       }
     }
     cursor->x = cursor->x0;
@@ -97,10 +95,6 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 }
 
 /* ---- Pulling ---- */
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
 
 /* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
  * needs is there. */
@@ -143,20 +137,24 @@ static void advance(tflite_fuse_cursor* cursor) {
 /* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
 static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
   int32_t s = wanted;
+  bool has_all = false;
   m->cursors[s].count = (uint8_t)count;
   for (;;) {
     tflite_fuse_cursor* cursor = &m->cursors[s];
-    const int32_t maker = lacking(m, s);
+    const tflite_fuse_stage* stage = &m->block->stages[s];
+    const int32_t maker = has_all && stage->input_count == 1 ? TFLITE_FUSE_NONE : lacking(m, s);
     if (maker != TFLITE_FUSE_NONE) {
       m->cursors[maker].caller = (uint8_t)s;
       s = maker;
+      has_all = false;
       continue;
     }
-    const tflite_fuse_status status = tflite_fuse_compute(m, &m->block->stages[s], cursor->y, cursor->x, cursor->count);
+    const tflite_fuse_status status = tflite_fuse_compute(m, stage, cursor->y, cursor->x, cursor->count);
     advance(cursor);
     if (status != TFLITE_FUSE_OK || s == wanted) {
       return status;
     }
+    has_all = cursor->y == cursor->y1; /* of this stage's pixels, whoever waits for it */
     s = cursor->caller;
   }
 }
@@ -247,23 +245,30 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
   return a_start < b_start + (uintptr_t)b_bytes && b_start < a_start + (uintptr_t)a_bytes;
 }
 
-/* The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the result, but the reserved
- * bytes hold pointers. */
-static bool memory_is_sound(const tflite_fuse_machine* m) {
-  if ((uintptr_t)m->io->scratch % sizeof(void*) != 0 || (uintptr_t)m->io->scratch % sizeof(int32_t) != 0) {
-    return false;
-  }
-  if (tflite_fuse_state_bytes(m->block) > 0 &&
-      (m->io->state == NULL || (uintptr_t)m->io->state % sizeof(uint32_t) != 0)) {
+/* Whether a run can begin. The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the
+ * result, but the reserved bytes hold pointers. Bits of `converted` tell in which storages uint8 values lie. */
+static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
+  const uintptr_t scratch = (uintptr_t)m->io->scratch, state = (uintptr_t)m->io->state;
+  if (scratch % sizeof(void*) != 0 || scratch % sizeof(int32_t) != 0) {
     return false;
   }
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
-    if (tensor->storage != TFLITE_FUSE_STORAGE_SCRATCH &&
-        overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor),
+    if (tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH) {
+      if (tensor->producer != TFLITE_FUSE_NONE && m->block->stages[tensor->producer].input_count == 0 &&
+          !tflite_fuse_source_fits(m->block, tensor->operand, &m->io->sources[tensor->operand])) {
+        return false;
+      }
+      continue;
+    }
+    if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT && (state == 0 || state % sizeof(uint32_t) != 0)) {
+      return false;
+    }
+    if (overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor),
                  m->io->scratch, tflite_fuse_reserved(m->block))) {
       return false;
     }
+    *converted |= (uint32_t)(tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8) << tensor->storage;
   }
   return true;
 }
@@ -279,24 +284,17 @@ static void convert(const tflite_fuse_machine* m, uint8_t storage) {
   }
 }
 
-static bool sources_fit(const tflite_fuse_block* block, const tflite_fuse_io* io) {
-  const int32_t count = tflite_fuse_operand_count(block, TFLITE_FUSE_SOURCE);
-  for (int32_t number = 0; number < count; ++number) {
-    if (!tflite_fuse_source_fits(block, number, &io->sources[number])) {
-      return false;
-    }
-  }
-  return true;
-}
-
 tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const tflite_fuse_machine m = {block, io, io->scratch};
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];
-  if (!memory_is_sound(&m) || !sources_fit(block, io)) {
+  uint32_t converted = 0;
+  if (!memory_is_sound(&m, &converted)) {
     return TFLITE_FUSE_BAD_MEMORY;
   }
-  convert(&m, TFLITE_FUSE_STORAGE_INPUT);
+  if ((converted & (1U << TFLITE_FUSE_STORAGE_INPUT)) != 0) {
+    convert(&m, TFLITE_FUSE_STORAGE_INPUT);
+  }
   tflite_fuse_keep(block, io->state, false);
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
     if (sums_driven(&m, &block->stages[s])) {
@@ -314,7 +312,9 @@ tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tfl
     }
   }
   run_tail(&m);
-  convert(&m, TFLITE_FUSE_STORAGE_OUTPUT);
+  if ((converted & (1U << TFLITE_FUSE_STORAGE_OUTPUT)) != 0) {
+    convert(&m, TFLITE_FUSE_STORAGE_OUTPUT);
+  }
   return TFLITE_FUSE_OK;
 }
 

@@ -88,12 +88,13 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   }
   const int32_t columns = call->columns;
   const int32_t from = tflite_fuse_min(tflite_fuse_max(-first, 0), columns);
-  const int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
+  int32_t inside = tflite_fuse_min(input->width - first, columns) - from;
   if (rows == 1 && inside == columns && row >= 0 && row < input->height) {
     return point_to_slots(pointers, 1, &r, slot_of(&r, row, first), columns);
   }
   const bool by_column = call->at_once > 1;
-  const int32_t spacing = by_column ? rows : 1, to_next_row = by_column ? 1 : columns;
+  const int32_t to_next_row = by_column ? 1 : columns;
+  int32_t spacing = by_column ? rows : 1;
   int8_t** next = pointers + from * spacing;
   if (inside != columns || row < 0 || row + (rows - 1) * dilation >= input->height) {
     point_on(pointers, 1, call->pad, 0, rows * columns); /* what lies inside comes over it */
@@ -106,6 +107,10 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
     /* Rows lie equally far apart: one division for all. */
     const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
     uint32_t slot = slot_of(&r, row, first + from);
+    if (to_next_row == inside && dilation * r.width == inside) { /* one behind the other, as steps of one pixel are */
+      inside *= tflite_fuse_min(left, input->height - row);
+      left = spacing = 1;
+    }
     for (;;) {
       point_to_slots(next, spacing, &r, slot, inside);
       row += dilation;
@@ -183,6 +188,11 @@ void tflite_fuse_flip(int8_t* values, size_t count) {
   }
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#endif
+#include "tflite_fuse_small.h"
+
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
 static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
                                       int32_t x, int32_t count) {
@@ -205,6 +215,9 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
   return TFLITE_FUSE_OK;
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count) {
   if (stage->input_count == 0) {
