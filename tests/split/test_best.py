@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.split.every_way import every_way, timelines
@@ -49,7 +50,7 @@ def test_of_every_way_through_a_small_network_none_is_quicker(name: str, make: C
     search = Search(net, devices, accountant, "time")
     ways = every_way(search, 2000)
     assert ways is not None and len(ways) > 20
-    kept, _ = search.beam.unbeaten(ways)
+    kept, _ = search.beam.kept(ways, np.array([[way.seconds] for way in ways]))
     assert kept[0].seconds == min(way.seconds for way in ways)
     quickest = min(
         each.seconds for each in timelines(search, sorted(ways, key=lambda way: way.seconds)[:150], accountant)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant, Needs
+from tflite_fuse.split.costs.needs import Accountant, Needs
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Task
-from tflite_fuse.split.cut.regions import volume, whole
-from tflite_fuse.split.paper.ratings import profile, rating, without_overflow
-from tflite_fuse.split.paper.scheme import paper_plan, travelling_share
+from tflite_fuse.split.paper.published import published
 from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fewer
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
@@ -27,7 +24,7 @@ FEW = 4
 """Workers up to which what the search expects is near enough."""
 
 _ROUNDS = 12
-"""How often shares are corrected for kernels that two neighbours both store."""
+"""Searches until a plan fits what the workers have."""
 
 _MORE_ROUNDS = 4
 """Searches with less and less flash although a plan fits: a beam keeps other ways then, often better ones."""
@@ -98,7 +95,7 @@ def split_model(
     if options.strategy == "auto":
         plan, needs, claims = _searched(network, cluster, accountant, options.objective)
     else:
-        plan, needs = _published(network, cluster, accountant, options.strategy)
+        plan, needs = published(network, cluster, accountant, options.strategy)
         claims = ()
     _check_fit(cluster, needs)
     alone = seconds_alone(network, cluster, accountant)
@@ -145,28 +142,33 @@ def _searched(
 ) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
     """The best plan of the search, by what its plans really need and take; what the search says about it.
 
-    The search estimates flash; where all its plans exceed a worker's, it is repeated with as much less.
+    The search estimates memory; where its plans need more it is repeated for workers with as much less.
     """
-    allowed, measure = cluster, _Measure(cluster, accountant, objective)
+    measure = _Measure(cluster, accountant, objective)
     limited = any(worker.flash is not None for worker in cluster.workers) and len(cluster.workers) <= MANY
     fitting: list[tuple[Plan, Found]] = []
+    search = Search(network, cluster, accountant, objective)
+    other = _other(network, cluster, accountant, objective)
+    allowed, beyond = cluster, _Beyond(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= _MORE_ROUNDS:
             break
         try:
-            found = Search(network, allowed, accountant, objective).run()
+            found = search.within(allowed).run()
         except LimitError:
-            if fitting:
-                break
-            raise
-        plans = [*found.plans, *_others(network, allowed, accountant, objective), *_alone(network, cluster)]
-        ranked = sorted((soonest(plan, measure.seconds, by_phase=False) for plan in plans), key=measure.value)
-        fitting += [
-            (plan, found) for plan in islice((each for each in ranked if _fits(cluster, measure.needs(each))), 1)
-        ]
-        if fitting and fitting[-1][0] is ranked[0] and not limited:
+            if not number:
+                raise
             break
-        allowed = _with_less(allowed, cluster, measure.needs(ranked[0]))
+        own = [soonest(plan, measure.seconds, by_phase=False) for plan in found.plans]
+        others = [*_found_by(other, allowed, objective), *_alone(network, cluster)]
+        ranked = sorted([*own, *(soonest(plan, measure.seconds, by_phase=False) for plan in others)], key=measure.value)
+        fits = next((plan for plan in ranked if _fits(cluster, measure.needs(plan))), None)
+        if fits is not None:
+            fitting.append((fits, found))
+        if fits is ranked[0] and not limited:
+            break
+        best, stored = min(zip(own, found.stored, strict=True), key=lambda each: measure.value(each[0]))
+        allowed = beyond.less(measure.needs(best), stored)
     if not fitting:
         return ranked[0], measure.needs(ranked[0]), ()
     best, found = min(fitting, key=lambda each: measure.value(each[0]))
@@ -217,24 +219,27 @@ class _Measure:
         }[self.objective]
 
 
-def _others(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
-    """Plans found in other ways that may serve better, because a search expects and does not measure.
+def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> Search | None:
+    """A search for something else whose plans may serve better, because a search expects and does not measure.
 
     For time: edges that fewer workers share, so that more workers are not slower. For RAM: the quick ones, because what
     lies in memory from edge to edge counts, too.
     """
     together = fewer(len(cluster.workers))
     if objective == "ram":
-        other = Search(network, cluster, accountant, "time")
-    elif objective == "time" and together is not None and together >= FEW:
-        other = Search(network, cluster, accountant, objective, together)
-    else:
-        return ()
+        return Search(network, cluster, accountant, "time")
+    if objective == "time" and together is not None and together >= FEW:
+        return Search(network, cluster, accountant, objective, together)
+    return None
+
+
+def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
+    """The plans of such a search."""
     try:
-        plans = other.run().plans
-        return plans[:FEW_CANDIDATES] if objective == "ram" else plans
+        plans = search.within(cluster).run().plans if search is not None else ()
     except LimitError:
         return ()
+    return plans[:FEW_CANDIDATES] if objective == "ram" else plans
 
 
 def _claim(objective: str, value: float, found: Found, plans: int) -> str:
@@ -260,69 +265,34 @@ def _fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
     )
 
 
-def _with_less(allowed: Cluster, cluster: Cluster, needs: Sequence[Needs]) -> Cluster:
-    """Less memory by what a plan exceeded that of any worker, and a little; else a fiftieth less flash."""
+class _Beyond:
+    """What plans need beyond what the search expects of them, as far as is known: with so much less it is to plan."""
 
-    def excess(of: Callable[[Needs], int], limit: Callable[[Device], int | None]) -> int:
-        pairs = zip(cluster.workers, needs, strict=True)
-        return max(0, *(of(each) - room for worker, each in pairs if (room := limit(worker)) is not None), 0)
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.flash, self.ram = [0] * len(cluster.workers), 0
 
-    flash = excess(lambda each: each.flash_bytes, lambda worker: worker.flash)
-    ram = excess(lambda each: each.ram_bytes, lambda worker: worker.ram)
-
-    def less(device: Device) -> Device:
+    def less(self, needs: Sequence[Needs], stored: Sequence[int]) -> Cluster:
+        """The workers without what a plan exceeded its estimate by, or if that fits a little less flash."""
+        pairs = list(zip(self.cluster.workers, needs, strict=True))
+        fits = _fits(self.cluster, needs)
+        for index, (worker, each) in enumerate(pairs):
+            if worker.flash is not None:
+                more = worker.flash // 50 if fits else 64
+                self.flash[index] = max(self.flash[index] + more, each.flash_bytes - stored[index] if not fits else 0)
+        excess = max((each.ram_bytes - worker.ram for worker, each in pairs if worker.ram is not None), default=0)
+        self.ram += excess + 64 if excess > 0 else 0
         return replace(
-            device,
-            flash=None
-            if device.flash is None
-            else max(0, device.flash - (flash + 64 if flash else device.flash // 50)),
-            ram=None if device.ram is None else max(0, device.ram - ram - (64 if ram else 0)),
+            self.cluster,
+            workers=tuple(
+                replace(
+                    worker,
+                    flash=None if worker.flash is None else max(0, worker.flash - flash),
+                    ram=None if worker.ram is None else max(0, worker.ram - self.ram),
+                )
+                for worker, flash in zip(self.cluster.workers, self.flash, strict=True)
+            ),
         )
-
-    return replace(allowed, workers=tuple(map(less, allowed.workers)))
-
-
-def _published(
-    network: Network, cluster: Cluster, accountant: Accountant, strategy: str
-) -> tuple[Plan, tuple[Needs, ...]]:
-    """The published scheme; shares are lowered until what a worker really stores fits."""
-    ratings, why = _ratings(network, cluster, accountant, strategy)
-    names = [worker.name for worker in cluster.workers]
-    room = [_room(worker) for worker in cluster.workers]
-    for _ in range(_ROUNDS):
-        plan = paper_plan(network, ratings, why)
-        needs = accountant.of_plan(plan, cluster)
-        stored = [each.flash_bytes - LIBRARY_BYTES for each in needs]
-        over = [index for index, each in enumerate(stored) if each > _room(cluster.workers[index])]
-        if not over:
-            break
-        for index in over:
-            share = ratings[index] / sum(ratings) * sum(stored)
-            room[index] = min(room[index], share) * _room(cluster.workers[index]) / stored[index]
-        ratings = without_overflow(ratings, float(sum(stored)), room, names)
-        why += "" if "Equation 7" in why else "; shares beyond a worker's flash given to others by Equation 7"
-    return plan, needs
-
-
-def _room(worker: Device) -> float:
-    return float("inf") if worker.flash is None else max(0.0, worker.flash - LIBRARY_BYTES)
-
-
-def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strategy: str) -> tuple[list[float], str]:
-    if strategy == "even":
-        return [1.0] * len(cluster.workers), "every layer cut evenly by output positions, through the coordinator"
-    if strategy == "frequency":
-        ratings = [worker.mhz for worker in cluster.workers]
-        return ratings, "every layer cut by output positions in proportion to frequencies, through the coordinator"
-    kc = travelling_share(paper_plan(network, [1.0] * len(cluster.workers), ""), network)
-    produced = sum(volume((whole(network.shape(value)),)) for node in network.nodes for value in node.outputs)
-    ratings = []
-    for index, worker in enumerate(cluster.workers):
-        alone = one_worker(network, len(cluster.workers), index)
-        tasks = [task for phase in alone.phases for task in phase.tasks if task.worker == index]
-        cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
-        ratings.append(rating(profile(worker, produced / 1000 / (cycles / 1e6)), kc))
-    return ratings, f"every layer cut by output positions in proportion to ratings (Equation 5, Kc = {kc:.2f})"
 
 
 def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
@@ -15,10 +16,12 @@ from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.regions import volume, whole
+from tflite_fuse.split.search.ahead import Ahead
+from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.labels import BEAM, SPARE, Beam, Joints, Key, Label, plan_of
+from tflite_fuse.split.search.labels import Cost, Joints, Label, plan_of
 from tflite_fuse.split.search.memory import EdgeMemory
 
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
@@ -54,11 +57,13 @@ class Found:
 
     Attributes:
         plans: in order.
+        stored: flash that each plan's workers are expected to use, the library's included.
         bound: what nothing goes below: seconds or bytes by the objective; None where none is known.
-        complete: whether nothing was dropped but what something else beats.
+        complete: whether nothing was dropped but what something else beats, or takes more whatever comes behind it.
     """
 
     plans: tuple[Plan, ...]
+    stored: tuple[tuple[int, ...], ...]
     bound: float | None
     complete: bool
 
@@ -86,31 +91,30 @@ class Search:
             "ram": lambda label: (label.seconds, float(label.moved), float(label.ram)),  # within the least limit
             "throughput": lambda label: (label.period, label.seconds, float(label.moved)),
         }[objective]
-        self.kinds = [self._kind(worker) for worker in range(len(cluster.workers))]
+        self.kinds = [_kind(cluster, worker) for worker in range(len(cluster.workers))]
+        measured: Callable[[Cost], float] = {
+            "traffic": lambda cost: float(cost.moved),
+            "throughput": lambda cost: 0.0,  # the busiest so far is what is known of a period
+        }.get(objective, lambda cost: cost.seconds)
+        self.measured = measured
         limits = any(worker.ram is not None for worker in cluster.workers)
         self._asks_ram = objective == "ram" or limits
         limited = any(worker.flash is not None for worker in cluster.workers)
         spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
-        self.beam = Beam(key, limited, objective == "throughput", spare)
+        self.beam = Beam(key, lambda way: self.joints.holding(way.edge), limited, objective == "throughput", spare)
         self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
-        room = [max(0, each.flash - LIBRARY_BYTES) for each in cluster.workers if each.flash is not None]
-        self._total = sum(room) if len(room) == len(cluster.workers) else None
-        sizes = self.estimates.weight_bytes
-        self.ahead = {place: sum(sizes[place:]) for place in self.places}
         self._rejected: list[tuple[int, Edge]] = []
 
-    def _kind(self, worker: int) -> object:
-        """Equal for workers that can stand in for each other."""
-        device, cluster = self.cluster.workers[worker], self.cluster
-        joined = frozenset(other for other in range(len(cluster.workers)) if cluster.is_direct(worker, other)) | {
-            worker
-        }
-        media = tuple(worker in members for members in cluster.media)
-        return device.target, device.mhz, device.ram, device.flash, device.link, joined, media
+    def within(self, cluster: Cluster) -> Search:
+        """The same search for workers with other limits, knowing what this one has worked out."""
+        other = copy(self)
+        other.cluster = cluster
+        return other
 
     def run(self) -> Found:
         """Raises LimitError: no plan fits the workers' memory."""
+        _require_flash(self.cluster, self.estimates.weight_bytes)
         if self.objective != "ram":
             return self._run(_UNLIMITED)
         limit = self.memory.least(self.places, self._between)
@@ -133,28 +137,43 @@ class Search:
         count = len(self.cluster.workers)
         start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.joints.nothing(), np.full(count, np.inf))
         labels: dict[int, list[Label]] = {0: [start]}
-        complete = True
-        for number, place in enumerate(self.places[1:], 1):
-            found: list[Label] = []
-            for first in range(number - 1, max(-1, number - 1 - self.longest), -1):
-                for quick in self._between(first, number) if labels[self.places[first]] else ():
+        edges = self._all_edges(most)
+        by_cut = {place: [edge for edge, _ in edges.get(place, ())] for place in self.places}
+        ahead = Ahead(self.joints, by_cut, self.places, self.cluster.workers, self.measured)
+        found: dict[int, list[Label]] = {place: [] for place in self.places}
+        lost = inf
+        for place in self.places[:-1]:
+            for edge, ram in edges[place] if labels[place] else ():
+                for label in labels[place]:
+                    if self._is_next(label, edge):
+                        longer = self.joints.extended(label, edge, ram)
+                        if self._stored(longer):
+                            found[edge.last].append(longer)
+            following = self.places[self.places.index(place) + 1]
+            ways = found.pop(following)
+            least = ahead.least(ways, following, lambda label: self.beam.key(label)[0])
+            labels[following], dropped = self.beam.kept(ways, least)
+            lost = min(lost, dropped)
+        if not labels[self.places[-1]]:
+            raise self._refusal(max(place for place, ways in labels.items() if ways))
+        ends = labels[self.places[-1]][: self.candidates]
+        plans = tuple(plan_of(label, self.network, self.cluster, _words(label, self.cluster)) for label in ends)
+        stored = tuple(tuple(used + LIBRARY_BYTES for used in label.flash) for label in ends)
+        return Found(plans, stored, self._bound(), self.beam.key(ends[0])[0] <= lost)
+
+    def _all_edges(self, most: int) -> dict[int, list[tuple[Edge, int]]]:
+        """By the cut they begin at, edges that fit into so many bytes of RAM each, and the bytes."""
+        found: dict[int, list[tuple[Edge, int]]] = {place: [] for place in self.places}
+        for last in range(1, len(self.places)):
+            for first in range(last - 1, -1, -1):
+                for quick in self._between(first, last):
                     limit = self._limit(quick, most)
                     edge, ram = self.memory.within(quick, limit) if self._asks_ram else (quick, 0)
                     if ram > limit:
                         self._rejected.append((ram, edge))
-                        continue
-                    for label in labels[self.places[first]]:
-                        if self._is_next(label, edge):
-                            longer = self.joints.extended(label, edge, ram)
-                            if self._stored(longer) and self._room(longer) >= self.ahead[place]:
-                                found.append(longer)
-            labels[place], dropped = self.beam.unbeaten(found)
-            complete &= not dropped
-            if not found and number == len(self.places) - 1:
-                raise self._refusal(max(place for place, ways in labels.items() if ways))
-        ends = labels[self.places[-1]][: self.candidates]
-        plans = tuple(plan_of(label, self.network, self.cluster, _words(label, self.cluster)) for label in ends)
-        return Found(plans, self._bound(), complete)
+                    else:
+                        found[edge.first].append((edge, ram))
+        return found
 
     def _edges(self, first: int, last: int, length: int) -> Iterator[Edge]:
         # Edges on one worker join without a loss; longer ones only matter where their blocks' rings do.
@@ -203,12 +222,6 @@ class Search:
         workers = zip(label.flash, self.cluster.workers, strict=True)
         return all(w.flash is None or used + (LIBRARY_BYTES if used else 0) <= w.flash for used, w in workers)
 
-    def _room(self, label: Label) -> float:
-        """Bytes of flash that all workers together have left: everything ahead is stored at least once."""
-        if self._total is None:
-            return inf
-        return self._total - sum(label.flash)
-
     def _bound(self) -> float | None:
         """What no plan goes below under the cost model: every input read leaves the coordinator, all outputs reach it;
         all work is done once, shared without loss."""
@@ -238,16 +251,27 @@ class Search:
             )
         sizes = self.estimates.weight_bytes
         largest = max(range(len(sizes)), key=lambda node: sizes[node])
-        room = sum(max(0, w.flash - LIBRARY_BYTES) for w in self.cluster.workers if w.flash is not None)
-        unlimited = any(w.flash is None for w in self.cluster.workers)
-        if not unlimited and sum(sizes) > room:
-            return LimitError(
-                f"the model's weights take {sum(sizes):,} B and the workers have flash for {room:,} B: "
-                f"{sum(sizes) - room:,} B are missing; add a worker or one with more flash"
-            )
         return LimitError(
             f"no split found fits the workers' memory; the layer with most weights, "
             f"{self.network.nodes[largest].name}, has {sizes[largest]:,} B; add workers, RAM or flash"
+        )
+
+
+def _kind(cluster: Cluster, worker: int) -> object:
+    """Equal for workers that can stand in for each other."""
+    device = cluster.workers[worker]
+    joined = frozenset(other for other in range(len(cluster.workers)) if cluster.is_direct(worker, other)) | {worker}
+    media = tuple(worker in members for members in cluster.media)
+    return device.target, device.mhz, device.ram, device.flash, device.link, joined, media
+
+
+def _require_flash(cluster: Cluster, sizes: Sequence[int]) -> None:
+    """Raises LimitError: all workers together cannot store the weights once."""
+    room = sum(inf if each.flash is None else max(0, each.flash - LIBRARY_BYTES) for each in cluster.workers)
+    if sum(sizes) > room:
+        raise LimitError(
+            f"the model's weights take {sum(sizes):,} B and the workers have flash for {room:,} B: "
+            f"{sum(sizes) - room:,} B are missing; add a worker or one with more flash"
         )
 
 

@@ -11,7 +11,11 @@ from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, hull, whole
+from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentBlock, FragmentStep
 from tflite_fuse.split.search.estimates import Estimates
+
+TASK_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentBlock)) + 80
+"""Flash of a block beside its stages: its step, where it is, and the header of its options, about."""
 
 
 class Mode(Enum):
@@ -58,10 +62,14 @@ class Edge:
         """What ``build`` says, built when it is first asked for."""
         return self.build()
 
-    @cached_property
-    def holding(self) -> frozenset[tuple[int, int, Region]]:
-        """Equal for edges after which the same devices hold the same."""
-        return frozenset((value, device, part) for value, parts in self.held.items() for device, part in parts.items())
+    @property
+    def ends(self) -> tuple[frozenset[object], frozenset[object]]:
+        """What is held behind it, and what is asked before it: equal for edges whose devices hold, or ask, the same."""
+        held, asked = (
+            frozenset((value, device, part) for value, parts in of_values.items() for device, part in parts.items())
+            for of_values in (self.held, self.needs)
+        )
+        return held, asked
 
 
 def edge_of(
@@ -85,6 +93,7 @@ def edge_of(
                 box = hull(step.region)
                 work[task.worker] += estimates.instructions(step.node, box, cluster.workers[task.worker].target)
                 flash[task.worker] += estimates.flash(step.node, box)
+            flash[task.worker] += TASK_BYTES
     moved = tuple(each for phase in phases for each in (phase.transfers, phase.returned))
     return Edge(first, last, mode, workers, needs, lambda: tuple(phases), moved, held, work, flash, sums)
 

@@ -27,7 +27,7 @@ from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Range, Region
 from tflite_fuse.split.cut.shares import evenly_loaded
 from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
-from tflite_fuse.split.search.edge import Edge, Mode, edge_of, returned_at_once, with_coordinator
+from tflite_fuse.split.search.edge import TASK_BYTES, Edge, Mode, edge_of, returned_at_once, with_coordinator
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.whole import leaves, whole_on
 
@@ -109,7 +109,7 @@ class EdgeMaker:
             for value, found in owned.items()
         }
         work = dict.fromkeys(members, 0.0)
-        flash = sum(self.estimates.weight_bytes[node] for node in nodes)
+        flash = sum(self.estimates.weight_bytes[node] for node in nodes) + TASK_BYTES
         for node in nodes:
             rows = asked[network.nodes[node].outputs[0]].heights()
             height = network.shape(network.nodes[node].outputs[0])[0]

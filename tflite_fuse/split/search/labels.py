@@ -1,16 +1,14 @@
 """The search: ways from the first cut to the last one, with what each costs and who holds what then.
 
 A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and what every device holds of
-the value that is alive there. Of labels that hold the same, one that is not better in anything is beaten: by what edges
-are expected to take, it is on no best way. As a plan may take less than expected, some of those are kept beside the
-others. Where more than the beam's width are unbeaten at a cut the worst are dropped, too, which may lose the best plan;
-then the result is no more than the best one found.
+the value that is alive there. Which labels are kept at a cut, ``beam`` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +20,14 @@ from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, whole
 from tflite_fuse.split.cut.sums import extended, renumbered
+from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentStep, FragmentView
 from tflite_fuse.split.search.edge import Edge
 
-BEAM = 48
-"""Labels kept at a cut, and ..."""
-ALIKE = 6
-"""... of those in which the same devices hold the same."""
-SPARE = 12
-"""Labels kept beside them that another one beats, where there is room."""
+MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))
+"""Flash of a step that sends or receives what lies in one piece; what does not is copied by a few steps more."""
 
-Key = Callable[["Label"], tuple[float, ...]]
+Holders = Mapping[int, Mapping[int, Region]]
+"""Of each value, who holds what."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +53,7 @@ class Label:
     moved: int
     ram: int
     flash: tuple[int, ...]
-    held: Mapping[int, Mapping[int, Region]]
+    held: Holders
     load: npt.NDArray[np.float64]
     begun: npt.NDArray[np.float64]
 
@@ -81,8 +77,10 @@ class Joints:
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
         self.network, self.cluster = network, cluster
-        self._found: dict[tuple[int, int], _Cost] = {}
-        self._inside: dict[int, _Cost] = {}
+        self._found: dict[tuple[int, int], Cost] = {}
+        self._inside: dict[int, Cost] = {}
+        self._numbers: dict[object, int] = {}
+        self._ends: dict[int, tuple[Edge, int, int]] = {}
         self._boxes: dict[tuple[int, int], _Boxes] = {}
         devices = (*cluster.workers, cluster.coordinator)
         count = len(devices)
@@ -101,31 +99,51 @@ class Joints:
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
         """The way that goes on with an edge."""
-        key = id(label.edge), id(edge)
-        if key not in self._found:
-            self._found[key] = self._between(label, edge)
-        if id(edge) not in self._inside:
-            self._inside[id(edge)] = self._of_edge(edge)
-        between, inside = self._found[key], self._inside[id(edge)]
-        flash = list(label.flash)
+        between, inside = self.between(label.edge, edge), self.inside(edge)
+        stored = (between.stored + inside.stored).tolist()
         for worker, nbytes in edge.flash.items():
-            flash[worker] += nbytes
+            stored[worker] += nbytes
+        flash = tuple(map(add, label.flash, stored))
         seconds = label.seconds + between.seconds + inside.seconds
         moved = label.moved + between.moved + inside.moved
         load, begun, at_work = label.load + between.load + inside.load, label.begun.copy(), list(edge.work)
         begun[at_work] = np.minimum(begun[at_work], label.seconds + between.seconds)
         load[at_work] = seconds - begun[at_work]
-        return Label(label, edge, seconds, moved, max(label.ram, ram), tuple(flash), edge.held, load, begun)
+        return Label(label, edge, seconds, moved, max(label.ram, ram), flash, edge.held, load, begun)
+
+    def holding(self, edge: Edge | None) -> int:
+        """A number, the same for edges after which the same devices hold the same; of the start for None."""
+        return 0 if edge is None else self._known(edge)[1]
+
+    def between(self, before: Edge | None, edge: Edge) -> Cost:
+        """What travels from where an edge ends, or from the start, to where another one begins."""
+        key = self.holding(before), self._known(edge)[2]
+        if key not in self._found:
+            self._found[key] = self._between({} if before is None else before.held, edge)
+        return self._found[key]
+
+    def inside(self, edge: Edge) -> Cost:
+        """Of what happens in an edge: transfers, and the slowest worker."""
+        if id(edge) not in self._inside:
+            self._inside[id(edge)] = self._of_edge(edge)
+        return self._inside[id(edge)]
+
+    def _known(self, edge: Edge) -> tuple[Edge, int, int]:
+        """The edge, kept alive as it is known by its id, and numbers of what is held behind it and asked before it."""
+        if id(edge) not in self._ends:
+            held, asked = (self._numbers.setdefault(each, len(self._numbers) + 1) for each in edge.ends)
+            self._ends[id(edge)] = edge, held, asked
+        return self._ends[id(edge)]
 
     def nothing(self) -> npt.NDArray[np.float64]:
         """The load of the way to the first cut."""
         return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
 
-    def _between(self, label: Label, edge: Edge) -> _Cost:
+    def _between(self, known: Holders, edge: Edge) -> Cost:
         """Of what an edge needs of values from before it."""
         pairs = []
         for value, needed in edge.needs.items():
-            held = label.held.get(value)
+            held = known.get(value)
             if value in self.network.inputs or held is None:
                 held = {COORDINATOR: (whole(self.network.shape(value)),)}
             pairs.append((self._as_boxes(value, held), self._as_boxes(value, needed)))
@@ -144,14 +162,14 @@ class Joints:
         nbytes[-1, :-1] += through.sum(axis=0)[:-1]
         return self._of_bytes(nbytes, everyone)
 
-    def _of_bytes(self, nbytes: npt.NDArray[np.int64], everyone: npt.NDArray[np.int64]) -> _Cost:
+    def _of_bytes(self, nbytes: npt.NDArray[np.int64], everyone: npt.NDArray[np.int64]) -> Cost:
         """Of so many bytes from each of some devices to each, the coordinator last.
 
         What goes to the coordinator comes first, then what goes to higher numbers, to lower ones, and what it sends:
         in this order or the like nobody waits within such a step (``sending``).
         """
         if not nbytes.any():
-            return _Cost(0.0, 0, self.nothing())
+            return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))
         count, load = len(self._per_byte), self.nothing()
         per_byte, per_message, latency = (each[everyone] for each in (self._per_byte, self._per_message, self._latency))
         steps = np.zeros((4, *nbytes.shape), np.int64)
@@ -176,7 +194,9 @@ class Joints:
             load[count - 1 + lane * count + everyone] = spent.sum(axis=0)
             longest = np.maximum(longest, spent.max(axis=1))
         seconds = longest + (ends * latency).max(axis=1) + last
-        return _Cost(float(seconds.sum()), int(nbytes.sum()), load)
+        stored = np.zeros(count, np.int64)
+        stored[everyone] = MESSAGE_BYTES * ((nbytes > 0).sum(axis=0) + (nbytes > 0).sum(axis=1))
+        return Cost(float(seconds.sum()), int(nbytes.sum()), load, stored[:-1])
 
     def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
         key = value, id(parts)
@@ -184,11 +204,10 @@ class Joints:
             self._boxes[key] = _Boxes(parts)
         return self._boxes[key]
 
-    def _of_edge(self, edge: Edge) -> _Cost:
-        """Of what happens inside: transfers, and the slowest worker."""
+    def _of_edge(self, edge: Edge) -> Cost:
         cluster, count = self.cluster, len(self._per_byte)
         slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
-        found = _Cost(slowest, 0, self.nothing())
+        found = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
         for moved in edge.inside:
             ends = np.array([(each.source, each.target) for each in moved], np.int64).reshape(-1, 2) % count
             everyone = np.unique(np.append(ends, count - 1))
@@ -196,17 +215,23 @@ class Joints:
             places = np.searchsorted(everyone, ends)
             np.add.at(nbytes, (places[:, 0], places[:, 1]), [each.nbytes for each in moved])
             more = self._of_bytes(nbytes, everyone)
-            found = _Cost(found.seconds + more.seconds, found.moved + more.moved, found.load + more.load)
+            found = Cost(
+                found.seconds + more.seconds,
+                found.moved + more.moved,
+                found.load + more.load,
+                found.stored + more.stored,
+            )
         return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Cost:
-    """Seconds, bytes moved, and the load of devices and links."""
+class Cost:
+    """Seconds, bytes moved, the load of devices and links, and the flash workers store what to send and receive in."""
 
     seconds: float
     moved: int
     load: npt.NDArray[np.float64]
+    stored: npt.NDArray[np.int64]
 
 
 class _Boxes:
@@ -286,62 +311,3 @@ def plan_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> 
         phases.append(Phase(first.name, (*moved, *first.transfers), first.tasks, first.returned))
         phases += rest
     return Plan(len(cluster.workers), tuple(_merged(phases, larger.network)), strategy, sums)
-
-
-@dataclass(frozen=True)
-class Beam:
-    """Which labels are worth keeping at a cut.
-
-    Attributes:
-        key: the objective, then what decides between equals.
-        by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
-            edge: what fits there does.
-        by_load: whether the busiest counts, so that a way may become better that leaves others more to do.
-        spare: how many are kept that something beats.
-    """
-
-    key: Key
-    by_flash: bool
-    by_load: bool
-    spare: int = SPARE
-
-    def unbeaten(self, labels: Sequence[Label]) -> tuple[list[Label], bool]:
-        """The labels to keep, best first, and whether some were dropped that nothing beats."""
-        groups: dict[object, list[Label]] = {}
-        for label in sorted(labels, key=self.key):
-            groups.setdefault(None if label.edge is None else label.edge.holding, []).append(label)
-        alike = 3 * ALIKE if self.by_flash else ALIKE
-        kept: list[Label] = []
-        spare: list[Label] = []
-        dropped = False
-        for group in groups.values():
-            found: list[Label] = []
-            for label in group:
-                beaten = any(self._beats(other, label) for other in found)
-                (spare if beaten else found).append(label)
-            dropped |= len(found) > alike
-            kept += _spread(found, alike)
-        kept.sort(key=self.key)
-        dropped |= len(kept) > BEAM
-        kept = _spread(kept, BEAM)
-        spare.sort(key=self.key)
-        room = min(self.spare, BEAM - len(kept))
-        return sorted([*kept, *spare[:room]], key=self.key), dropped
-
-    def _beats(self, one: Label, other: Label) -> bool:
-        """Of two that hold the same, the first being not worse by the objective."""
-        if self.by_load and bool((one.load > other.load).any() or (one.taken > other.taken).any()):
-            return False
-        return not self.by_flash or all(a <= b for a, b in zip(one.flash, other.flash, strict=True))
-
-
-def _spread(labels: list[Label], most: int) -> list[Label]:
-    """The best half of so many, and of the rest some from that whose fullest worker has most flash left to the fullest.
-
-    The best alone may all lack the flash to reach the end, and those that have most of it left may be far slower.
-    """
-    if len(labels) <= most:
-        return labels
-    half = most // 2
-    rest = sorted(labels[half:], key=lambda label: max(label.flash))
-    return [*labels[:half], *(rest[number * len(rest) // (most - half)] for number in range(most - half))]
