@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import save_model
 from tflite_fuse.runtime import tflm
+from tflite_fuse.split.cluster.folder import read_deployment
+
+ROOT = Path(__file__).resolve().parents[2]
 
 WORKERS = "".join(
     f'[[worker]]\nname = "{name}"\ntarget = "cortex-m7"\nmhz = {mhz}\nram = "64kB"\nflash = "68kB"\n'
@@ -67,3 +73,61 @@ def test_what_cannot_be_ends_in_one_sentence(
     out = tmp_path / "out"
     found, text = run(folder, *arguments, "-o", str(out))
     assert found == code and message in text and not out.exists()
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from tflite_fuse.cli import main
+
+left, real = int(sys.argv.pop(1)), Path.replace
+def counted(path, target):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(path, target)
+Path.replace = counted
+main()
+"""
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """Of a plan's folder, but for what a killed process left."""
+    files = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    return {name: data for name, data in files.items() if not name.startswith(".tflite-fuse")}
+
+
+def killed(folder: Path, out: Path, step: int) -> None:
+    """A split that is killed when it is about to put so many files in place."""
+    given = ["split", str(folder / "model.tflite"), "--workers", str(folder / "workers.toml"), "--strategy", "even"]
+    command = [sys.executable, "-c", DIES, str(step), *given, "-o", str(out)]
+    assert subprocess.run(command, cwd=ROOT, check=False, capture_output=True).returncode == -signal.SIGKILL
+
+
+def test_a_split_that_is_killed_leaves_no_folder_or_whole_files_and_the_next_one_finishes(
+    folder: Path, tmp_path: Path
+) -> None:
+    fresh, out = tmp_path / "fresh", tmp_path / "plan"
+    killed(folder, fresh, 0)
+    assert not fresh.exists()
+    assert run(folder, "--strategy", "even", "-o", str(fresh))[0] == 0
+    new = contents(fresh)
+    for step in (0, 4, len(new) - 1):
+        assert run(folder, "--strategy", "frequency", "-o", str(out))[0] == 0
+        old = contents(out)
+        assert old.keys() == new.keys() and old["plan.json"] != new["plan.json"]
+        killed(folder, out, step)
+        left = contents(out)
+        assert left.keys() == new.keys() and all(data in (old[name], new[name]) for name, data in left.items())
+        assert (left == old) == (step == 0)
+        assert run(folder, "--strategy", "even", "-o", str(out))[0] == 0
+        assert contents(out) == new and read_deployment(out).plan.workers == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "plan"]
+
+
+def test_a_file_of_somebody_else_in_the_folder_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("mine")
+    code, text = run(folder, "--strategy", "even", "-o", str(tmp_path))
+    assert code == 2 and "would lose plan.json" in text
+    assert contents(tmp_path) == {"plan.json": b"mine"}

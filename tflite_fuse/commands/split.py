@@ -12,8 +12,9 @@ import typer
 from tflite_fuse.commands.arguments import JsonFlag, ModelPath
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
-from tflite_fuse.errors import UsageError, VerificationError
-from tflite_fuse.files import read_file, write_atomically
+from tflite_fuse.errors import VerificationError
+from tflite_fuse.export.folder import require_usable, write_folder
+from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cluster.folder import fragment_files
@@ -48,8 +49,8 @@ def split(
     config: ConfigFile = None,
 ) -> None:
     """Split a model over several microcontrollers."""
-    if output is not None and output.exists() and not output.is_dir():
-        raise UsageError(f"{output}: is no folder")
+    if output is not None:
+        require_usable(output, force=True)
     options = SplitOptions(
         strategy,
         objective,
@@ -71,9 +72,7 @@ def split(
     if fault is not None:
         raise VerificationError(f"the split computes other bytes than the model: {fault}")
     if output is not None:
-        files = _files(found, content, devices)
-        for name, data in files.items():
-            _write(output, name, data)
+        write_folder(output, _files(found, content, devices), force=True)
     if as_json:
         print_json(split_json(found))
         return
@@ -84,7 +83,7 @@ def split(
 
 
 def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
-    """All that is written, plan.json last: whoever finds it finds what it speaks of."""
+    """All that is written."""
     names = [worker.name for worker in found.cluster.workers]
     predicted = {"latency_s": found.timeline.seconds, "period_s": found.timeline.period}
     document = plan_document(found.network, found.plan, names, model)
@@ -101,11 +100,3 @@ def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
 
 def _json(content: object) -> bytes:
     return (json.dumps(content) + "\n").encode()
-
-
-def _write(folder: Path, name: str, content: bytes) -> None:
-    try:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
-    write_atomically(content, folder / name)
