@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +178,35 @@ def test_subgraphs_that_call_each_other_without_end_are_refused() -> None:
     again = replace(model.subgraphs[1], operators=(model.main.operators[1],), tensors=model.main.tensors)
     with pytest.raises(ModelError, match="calls itself"):
         greedy_head(replace(model, subgraphs=(model.main, again, *model.subgraphs[2:])))
+
+
+def chain(length: int) -> Model:
+    """Subgraphs that call the next one, in both branches of an IF."""
+    model = conditional_model()
+    graphs = [
+        replace(
+            model.main,
+            operators=(
+                s.Operator(
+                    0, (0, 1), (3,), make_options("IfOptions", then_subgraph_index=n + 1, else_subgraph_index=n + 1)
+                ),
+            ),
+        )
+        for n in range(length)
+    ]
+    return replace(model, subgraphs=(*graphs, model.subgraphs[1]))
+
+
+def test_subgraphs_deep_in_each_other_are_refused() -> None:
+    with pytest.raises(ModelError, match="more than 100 deep"):
+        greedy_head(chain(2000))
+
+
+def test_subgraphs_that_call_others_again_and_again_are_refused_at_once() -> None:
+    started = time.process_time()
+    with pytest.raises(ModelError, match="too often"):
+        greedy_head(chain(60))
+    assert time.process_time() - started < 1.5
 
 
 def test_a_subgraph_that_is_not_there_is_refused() -> None:

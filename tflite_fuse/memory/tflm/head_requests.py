@@ -21,7 +21,10 @@ from tflite_fuse.model.validate import COMPRESSION_METADATA
 from tflite_fuse.units import round_up
 
 _UNTOUCHED = -1
-_MOST_STEPS = 1_000_000
+_MOST_STEPS = 100_000
+"""Steps beyond one per operator: subgraphs that call others twice take more of them than any file is long."""
+_DEEPEST = 100
+"""Subgraphs inside each other: devices run them on their stack."""
 _CALLED = {
     BUILTIN_CODES["IF"]: ("then_subgraph_index", "else_subgraph_index"),
     BUILTIN_CODES["CALL_ONCE"]: ("init_subgraph_index",),
@@ -142,6 +145,7 @@ class _Lifetimes:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._now = 0
+        self._most = _MOST_STEPS + sum(len(graph.operators) for graph in model.subgraphs)
         self._tensors: dict[tuple[int, int], tuple[int, int]] = {}
         self._operators: dict[tuple[int, int], tuple[int, int]] = {}
         self._inside: set[int] = set()
@@ -157,6 +161,8 @@ class _Lifetimes:
             raise ModelError(f"subgraph {number} calls itself")
         if not 0 <= number < len(self._model.subgraphs):
             raise ModelError(f"an operator calls subgraph {number}, the model has {len(self._model.subgraphs)}")
+        if len(self._inside) > _DEEPEST:
+            raise ModelError(f"the model's subgraphs call each other more than {_DEEPEST} deep")
         self._inside.add(number)
         graph = self._model.subgraphs[number]
         for tensor in graph.inputs:
@@ -193,7 +199,7 @@ class _Lifetimes:
 
     def _step(self) -> None:
         self._now += 1
-        if self._now > _MOST_STEPS:
+        if self._now > self._most:
             raise ModelError("the model's subgraphs call each other too often to be planned")
 
     def _created(self, number: int, tensor: int) -> None:
