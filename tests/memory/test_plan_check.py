@@ -120,3 +120,21 @@ def test_rewriting_drops_an_unsound_plan_and_proves_the_result_against_the_model
     result = tflite_fuse.rewrite(serialize_model(wrong), passes=("plan",), inputs=2)
     assert any("was dropped" in note for note in result.report.notes)
     assert plan_fault(load_model(result.model)) is None
+
+
+def at_odd_places(model: Model) -> Model:
+    """The model with every offset of its plan 8 higher, as other compilers write them."""
+    data = bytearray(next(model.buffers[entry.buffer].data or b"" for entry in model.metadata or ()))
+    data[12:] = b"".join(struct.pack("<i", at + 8) for at in read_plan(model) or ())
+    return set_metadata(remove_plan(model), METADATA_NAME, bytes(data))
+
+
+def test_a_plan_of_offsets_that_are_no_multiples_of_16_refuses_no_model() -> None:
+    odd = at_odd_places(planned())
+    assert "not a multiple of 16" in str(plan_fault(odd))
+    report = tflite_fuse.rewrite(serialize_model(odd), verify=True, inputs=2).report
+    assert report.verified is not None and report.after.arena_bytes < report.before.arena_bytes
+    code = replace(odd.operator_codes[0], custom_code="XC_load", deprecated_builtin_code=32, builtin_code=32)
+    strange = serialize_model(replace(odd, operator_codes=(code, *odd.operator_codes[1:])))
+    result = tflite_fuse.rewrite(strange, inputs=2)
+    assert result.model == strange and "XC_load" in str(result.report.unchanged)

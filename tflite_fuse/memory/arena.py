@@ -140,7 +140,7 @@ def as_it_stands(model: Model, overlaps: Sequence[Overlap] = (), options: ArenaO
     site = _Site(model, options)
     offsets = read_plan(model)
     problem = build_problem(site.graph(), overlaps if offsets is not None else (), ALIGNMENT)
-    head = site.head(offsets)
+    head = site.head(offsets, model)
     bound = min(ALIGNMENT * problem.lower_bound, head)
     return site.arena(head, offsets, Proof(bound, bound == head), ())
 
