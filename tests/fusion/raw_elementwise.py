@@ -74,7 +74,7 @@ def add_elementwise(model: RawModel, draw: st.DrawFn, name: str, source: int) ->
 @st.composite
 def elementwise(draw: st.DrawFn, name: str) -> Model:
     """An operator of one value at a time, from any quantization to any other."""
-    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     return model.build([source], [add_elementwise(model, draw, name, source)])
 
@@ -108,7 +108,10 @@ def elementwise_chains(draw: st.DrawFn) -> Model:
 @st.composite
 def softmaxes(draw: st.DrawFn) -> Model:
     """SOFTMAX of any scale and width, perhaps behind a function of one value and before another one."""
-    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (1, 1), (1, 511), (1, 2, 300)]))
+    model, shape = (
+        RawModel(),
+        draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (1, 1), (1, 511), (1, 2, 300), (6, 3)])),
+    )
     source = newest = model.tensor(shape, draw(activation_scales | float32_between(2**-20, 64.0)), draw(zero_points))
     if draw(st.booleans()):
         newest = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), newest)
@@ -123,7 +126,7 @@ def softmaxes(draw: st.DrawFn) -> Model:
 @st.composite
 def gated(draw: st.DrawFn) -> Model:
     """A tensor times a function of it, as SiLU is, or added to it; then perhaps another function of that."""
-    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     gate = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), source)
     output = add_pair(model, draw, source, gate)
@@ -152,7 +155,7 @@ def add_by_channel(model: RawModel, draw: st.DrawFn, name: str, source: int, equ
 @st.composite
 def by_channel(draw: st.DrawFn, name: str) -> Model:
     """An operator of a tensor and a constant number for every channel."""
-    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2)]))
+    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     return model.build([source], [add_by_channel(model, draw, name, source, equal=draw(st.integers(0, 4)) == 0)])
 

@@ -217,6 +217,14 @@ def test_fully_connected_of_each_pixel_runs_in_a_block_pixel_by_pixel(shape: tup
     assert (len(report.blocks), report.proven.blocks, report.proven.operators) == (1, 1, 0)
 
 
+def test_a_softmax_between_tensors_of_different_rank_is_refused() -> None:
+    """The runtime compares their dimensions one by one and reads behind those of the shorter shape."""
+    raw = RawModel()
+    x, y = raw.tensor((1, 1, 5, 4)), raw.tensor((5, 4), 1 / 256, -128)
+    (reason,) = fusability(one_operator("SOFTMAX", [x], raw, y, make_options("SoftmaxOptions", beta=1.0)))
+    assert reason == "it makes 2 dimensions of 4, for which the runtime reads sizes that are not there"
+
+
 def test_what_reads_a_tensor_that_nothing_writes_stays_outside_and_the_rest_is_proven() -> None:
     """No proof could say that a block reads the same there."""
     raw = RawModel()

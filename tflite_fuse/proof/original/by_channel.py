@@ -101,6 +101,7 @@ def softmax(original: Original, step: Step) -> Meaning | None:
     if (
         source is None
         or source != output
+        or len(original.tensors[step.inputs[0]].dims) != len(original.tensors[step.outputs[0]].dims)
         or output[2] > _WIDEST
         or affine(original, step.outputs[0]) != (1 / 256, -128)
     ):

@@ -120,6 +120,11 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[
 def _lower(view: OperatorView) -> Lowered:
     """SOFTMAX along the last dimension."""
     source, output = view.elementwise()
+    if len(source.dims) != len(output.dims):
+        raise BlockError(
+            f"it makes {len(output.dims)} dimensions of {len(source.dims)}, for which the runtime reads sizes that are "
+            "not there"
+        )
     if (output.scale, output.zero_point) != (1 / 256, -128):
         raise BlockError("its output is not quantized with scale 1/256 and zero point -128, which TFLM refuses")
     if output.shape[2] > MOST_CHANNELS:

@@ -35,7 +35,7 @@ from tflite_fuse.fusion.block.entry import (
 from tflite_fuse.fusion.block.limits import MAX_POSITION
 from tflite_fuse.fusion.block.operators.operands import Activation
 from tflite_fuse.fusion.block.operators.requantization import RELU, RELU6, activation_range, quantize_multiplier
-from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
+from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView, by_value
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
 
 VALUES = np.arange(-128, 128, dtype=np.int64)
@@ -116,7 +116,7 @@ def _quantize(view: OperatorView, source: Activation, output: Activation) -> Int
 
 def _lower_quantize(view: OperatorView) -> Lowered:
     """QUANTIZE between int8 and uint8 mostly changes nothing but how a byte is read: then it is the same tensor."""
-    source, output = view.border()
+    source, output = by_value(*view.border())
     if source.shape != output.shape:
         raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
     answers = np.clip(_quantize(view, source, output), -128, 127)
