@@ -5,32 +5,39 @@
 
 Columns: the arena before, after, and with streamed inputs (bytes, head and tail on a 32-bit target); before over after;
 whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
-and the runtime's own data cannot go; and what most operators that stayed outside blocks gave as reason. Under the table
-stands the geometric mean over models with int8 or uint8 input and at least one block. Nothing is written.
+and the runtime's own data cannot go; how long both rewrites took; and what most operators that stayed outside blocks
+gave as reason. Under the table stand the geometric means over models with int8 or uint8 input and at least one block,
+what took longest, and for each kind of operator outside blocks the reason, in how many models, and the bytes it writes.
+Nothing is written.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from pathlib import Path
+from time import monotonic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.report.report import Report
 
 LONGEST_REASON = 90
+MOST_REASONS = 40
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Row:
         ceiling: most that a resident rewrite could gain.
         counts: whether it counts for the mean.
         reason: why not more, or why it was refused.
+        outside: of operators outside blocks, kind and reason, and the most bytes one of them writes.
+        seconds: that both rewrites took.
     """
 
     name: str
@@ -52,6 +61,13 @@ class Row:
     ceiling: float | None
     counts: bool
     reason: str
+    outside: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def gain_streamed(self) -> float | None:
+        """Before over after with streamed inputs."""
+        return None if self.report is None or not self.streamed else self.report.before.arena_bytes / self.streamed
 
     @property
     def ratio(self) -> float | None:
@@ -62,12 +78,12 @@ class Row:
         """For the table."""
         report, ratio = self.report, self.ratio
         if report is None or ratio is None:
-            return (self.name, *("-",) * 6, self.reason)
+            return (self.name, *("-",) * 6, f"{self.seconds:.0f}", self.reason)
         exact = "yes" if report.verified is not None else "unchanged" if report.unchanged else "not run"
         ceiling = "-" if self.ceiling is None else f"{self.ceiling:.2f}"
         streamed = "-" if self.streamed is None else f"{self.streamed:,}"
         sizes = f"{report.before.arena_bytes:,}", f"{report.after.arena_bytes:,}", streamed
-        return (self.name, *sizes, f"{ratio:.2f}", exact, ceiling, self.reason)
+        return (self.name, *sizes, f"{ratio:.2f}", exact, ceiling, f"{self.seconds:.0f}", self.reason)
 
 
 class _TooLongError(Exception):
@@ -91,11 +107,13 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit: float) -> Row:
     """As ``measured``; a model that takes longer is a row that says so."""
+    began = monotonic()
     try:
         with _at_most(seconds):
-            return measured(path, name, inputs, time_limit)
+            row = measured(path, name, inputs, time_limit)
     except _TooLongError:
-        return Row(name, None, None, None, False, f"refused: it took more than {seconds} s")
+        row = Row(name, None, None, None, False, f"refused: it took more than {seconds} s")
+    return replace(row, seconds=monotonic() - began)
 
 
 def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
@@ -107,7 +125,8 @@ def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
         return Row(name, None, None, None, False, f"refused: {error}")
     image = sum(tensor_nbytes(model.main.tensors[tensor]) for tensor in model.main.inputs)
     ceiling = report.before.arena_bytes / (image + report.after.tail_bytes)
-    return Row(name, report, _streamed(path, inputs, time_limit), ceiling, _counts(model, report), _why(report))
+    streamed, counts = _streamed(path, inputs, time_limit), _counts(model, report)
+    return Row(name, report, streamed, ceiling, counts, _why(report), _outside(model))
 
 
 def _streamed(path: Path, inputs: int, time_limit: float) -> int | None:
@@ -124,6 +143,17 @@ def _counts(model: Model, report: Report) -> bool:
     return bool(report.blocks) and kinds <= {TensorType.INT8, TensorType.UINT8}
 
 
+def _outside(model: Model) -> dict[tuple[str, str], int]:
+    """Of the operators no block can hold, by kind and by reason with its numbers and names left out."""
+    most: dict[tuple[str, str], int] = {}
+    for operator, reason in zip(model.main.operators, fusability(model), strict=True):
+        if reason is not None:
+            key = operator_name(model, operator), re.sub(r"\d+", "#", re.sub(r"(tensor|constant) \S+", r"\1 …", reason))
+            written = [model.main.tensors[tensor] for tensor in operator.outputs or ()]
+            most[key] = max(most.get(key, 0), sum(map(tensor_nbytes, written)))
+    return most
+
+
 def _why(report: Report) -> str:
     """The reason most operators outside blocks have, or why the file is unchanged."""
     if report.unchanged is not None:
@@ -135,19 +165,40 @@ def _why(report: Report) -> str:
 
 def table(rows: list[Row]) -> Iterator[str]:
     """As Markdown, with the mean."""
-    yield "| model | before | after | streamed | ratio | exact | ceiling | why not more |"
-    yield "|---|--:|--:|--:|--:|---|--:|---|"
+    yield "| model | before | after | streamed | ratio | exact | ceiling | seconds | why not more |"
+    yield "|---|--:|--:|--:|--:|---|--:|--:|---|"
     for row in rows:
         *cells, reason = row.cells()
         yield f"| {' | '.join(cells)} | {reason[:LONGEST_REASON]} |"
-    ratios = [row.ratio for row in rows if row.counts and row.ratio is not None]
     worse = sum(1 for row in rows if row.ratio is not None and row.ratio < 1)
     refused = sum(1 for row in rows if row.report is None)
     yield ""
-    if ratios:
-        mean = exp(sum(map(log, ratios)) / len(ratios))
-        yield f"{mean:.2f}x is the geometric mean of the {len(ratios)} models with int8 or uint8 input and a block."
+    for how, gains in (
+        ("", [row.ratio for row in rows if row.counts]),
+        (", streamed", [row.gain_streamed for row in rows if row.counts]),
+    ):
+        if known := [gain for gain in gains if gain is not None]:
+            mean = exp(sum(map(log, known)) / len(known))
+            models = f"the {len(known)} models with int8 or uint8 input and a block{how}"
+            yield f"{mean:.2f}x is the geometric mean of {models}."
     yield f"{len(rows)} models: {refused} refused, {worse} larger than before."
+    if rows:
+        slowest = max(rows, key=lambda row: row.seconds)
+        yield f"{slowest.name} took longest, {slowest.seconds:.0f} s."
+    yield from _reasons(rows)
+
+
+def _reasons(rows: list[Row]) -> Iterator[str]:
+    """What keeps operators out of blocks, most models first."""
+    keys = Counter(key for row in rows for key in row.outside)
+    if not keys:
+        return
+    yield ""
+    yield "| operator | why it is outside blocks | models | most bytes it writes |"
+    yield "|---|---|--:|--:|"
+    for (name, reason), count in keys.most_common(MOST_REASONS):
+        most = max(row.outside.get((name, reason), 0) for row in rows)
+        yield f"| {name} | {reason[:LONGEST_REASON]} | {count} | {most:,} |"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,5 +23,8 @@ def test_every_model_gets_a_row_and_those_with_blocks_count(tmp_path: Path) -> N
     assert bad.report is None and bad.reason.startswith("refused") and not bad.counts
     assert good.counts and good.ratio is not None and good.ratio > 1 and good.ceiling is not None
     assert good.streamed is not None and good.report is not None and good.streamed < good.report.before.arena_bytes
-    text = "\n".join(table(rows))
+    assert good.gain_streamed is not None and good.gain_streamed > 1
+    outside = {("SVDF", "SVDF is not a fusable operator"): 1200}
+    text = "\n".join(table([bad, replace(good, outside=outside, seconds=3.0)]))
+    assert "| SVDF | SVDF is not a fusable operator | 1 | 1,200 |" in text and "good took longest, 3 s." in text
     assert f"{good.ratio:.2f}x is the geometric mean of the 1 models" in text and "1 refused, 0 larger" in text
