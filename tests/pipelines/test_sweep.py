@@ -20,7 +20,9 @@ from tests.test_cli import branching_model, validate
 from tflite_fuse.cli import app
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
 from tflite_fuse.model.file import serialize_model
+from tflite_fuse.pipelines import summary
 from tflite_fuse.pipelines.executors import run_here, run_on_dask, run_on_ray
+from tflite_fuse.pipelines.summary import write_summary
 from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
 from tflite_fuse.zoo import ModelBuilder
 
@@ -216,3 +218,24 @@ def test_without_the_package_one_sentence_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RuntimeUnavailableError, match=r"tflite-fuse\[(dask|ray)\]"):
         next(cluster(iter([]), 1, None))
+
+
+def test_an_interrupt_leaves_a_whole_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def files() -> set[bytes]:
+        return {path.read_bytes() for path in (tmp_path / "summary.csv", tmp_path / "index.html")}
+
+    rows = [Row(key, key, "", "broken") for key in ("old", "new")]
+    write_summary(tmp_path, rows[:1])
+    old = files()
+    write_summary(tmp_path, rows[1:])
+    new = files()
+    write = summary.write_atomically
+
+    def interrupted(data: bytes, path: Path) -> None:
+        write(data, path)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(summary, "write_atomically", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_summary(tmp_path, rows[:1])
+    assert not old & new and files() in (old, new)

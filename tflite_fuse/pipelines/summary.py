@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from tflite_fuse.files import write_atomically
+from tflite_fuse.files import without_interrupts, write_atomically
 from tflite_fuse.pipelines.sweep import Row
 
 SHOWN = ("before_arena_bytes", "arena_bytes", "file_bytes", "compute_factor", "feasible")
@@ -27,14 +27,17 @@ th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px so
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
     """Writes summary.csv, index.html and, where pyarrow is installed, summary.parquet. Raises UsageError."""
     names = sorted({name for row in rows for name in row.metrics})
-    written = [folder / "summary.csv", folder / "index.html"]
-    write_atomically(_csv(rows, names).encode("utf-8", "backslashreplace"), written[0])
-    write_atomically(_page(rows).encode("utf-8", "backslashreplace"), written[1])
+    files = {
+        folder / "summary.csv": _csv(rows, names).encode("utf-8", "backslashreplace"),
+        folder / "index.html": _page(rows).encode("utf-8", "backslashreplace"),
+    }
     parquet = _parquet(rows, names)
     if parquet is not None:
-        written.append(folder / "summary.parquet")
-        write_atomically(parquet, written[-1])
-    return tuple(written)
+        files[folder / "summary.parquet"] = parquet
+    with without_interrupts():  # or they would speak of different rows
+        for path, data in files.items():
+            write_atomically(data, path)
+    return tuple(files)
 
 
 def shown_values(row: Row) -> list[str]:
