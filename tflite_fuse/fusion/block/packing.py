@@ -34,6 +34,7 @@ from tflite_fuse.fusion.block.limits import (
     MAX_ROW_VALUES,
 )
 from tflite_fuse.fusion.block.stages import BlockTensor, Int8Array, Stage, StageKind
+from tflite_fuse.units import round_up
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -59,7 +60,7 @@ def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
         if source.channels % 4 == 0:
             return rows * columns <= MAX_LISTED_TAPS
         row = columns * source.channels
-        return rows * _up(row, 4) <= MAX_PATCH_VALUES and (columns == 1 or row <= MAX_ROW_VALUES)
+        return rows * round_up(row, 4) <= MAX_PATCH_VALUES and (columns == 1 or row <= MAX_ROW_VALUES)
     pointers = rows * ((DEPTHWISE_PIXELS - 1) * stage.stride[1] + columns) + 1 + DEPTHWISE_PIXELS
     return (
         stage.depth_multiplier == 1
@@ -144,13 +145,9 @@ def packed_size(kind: StageKind, shape: tuple[int, ...], source: BlockTensor) ->
         depthwise, fully_connected = kind is StageKind.DEPTHWISE, kind is StageKind.FULLY_CONNECTED
         channels = shape[-1] if depthwise else shape[0]
         rows = 1 if fully_connected else shape[0] if depthwise else shape[1]
-        return _up(channels, 2) * rows * _up(math.prod(shape) // channels // rows, 4)
+        return round_up(channels, 2) * rows * round_up(math.prod(shape) // channels // rows, 4)
     rows, columns, channels = shape
-    return channels * (rows // 2 * 2 * _up(columns, 2) + rows % 2 * _up(columns, 4))
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
+    return channels * (rows // 2 * 2 * round_up(columns, 2) + rows % 2 * round_up(columns, 4))
 
 
 def _by_rows(weights: Int8Array, kind: StageKind) -> Int8Array:
@@ -163,25 +160,25 @@ def _by_rows(weights: Int8Array, kind: StageKind) -> Int8Array:
 
 def _pack_quads(filters: Int8Array) -> Int8Array:
     channels, rows, values = filters.shape
-    padded = np.zeros((_up(channels, 2), rows, _up(values, 4)), np.int8)
+    padded = np.zeros((round_up(channels, 2), rows, round_up(values, 4)), np.int8)
     padded[:channels, :, :values] = filters
     return padded.reshape(len(padded) // 2, 2, -1, 4).transpose(0, 2, 1, 3).ravel()
 
 
 def _unpack_quads(packed: Int8Array, shape: tuple[int, ...]) -> Int8Array:
     channels, rows, values = shape
-    quads = packed.reshape(_up(channels, 2) // 2, -1, 2, 4).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(quads.reshape(_up(channels, 2), rows, -1)[:channels, :, :values])
+    quads = packed.reshape(round_up(channels, 2) // 2, -1, 2, 4).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(quads.reshape(round_up(channels, 2), rows, -1)[:channels, :, :values])
 
 
 def _pack_rows(weights: Int8Array) -> Int8Array:
     rows, columns, channels = weights.shape
-    paired = np.zeros((channels, rows // 2, 2, _up(columns, 2) // 2, 2), np.int8)
+    paired = np.zeros((channels, rows // 2, 2, round_up(columns, 2) // 2, 2), np.int8)
     by_channel = np.moveaxis(weights, -1, 0)
-    even = np.zeros((channels, rows // 2 * 2, _up(columns, 2)), np.int8)
+    even = np.zeros((channels, rows // 2 * 2, round_up(columns, 2)), np.int8)
     even[:, :, :columns] = by_channel[:, : rows // 2 * 2]
     paired[:] = even.reshape(paired.shape)
-    odd = np.zeros((channels, rows % 2, _up(columns, 4)), np.int8)
+    odd = np.zeros((channels, rows % 2, round_up(columns, 4)), np.int8)
     odd[:, :, :columns] = by_channel[:, rows // 2 * 2 :]
     words = paired.transpose(0, 1, 3, 2, 4).reshape(channels, -1)
     return np.concatenate([words, odd.reshape(channels, -1)], axis=1).ravel()
@@ -190,8 +187,8 @@ def _pack_rows(weights: Int8Array) -> Int8Array:
 def _unpack_rows(packed: Int8Array, shape: tuple[int, ...]) -> Int8Array:
     rows, columns, channels = shape
     each = packed.reshape(channels, -1)
-    split = rows // 2 * 2 * _up(columns, 2)
-    paired = each[:, :split].reshape(channels, rows // 2, _up(columns, 2) // 2, 2, 2).transpose(0, 1, 3, 2, 4)
-    even = paired.reshape(channels, rows // 2 * 2, _up(columns, 2))[:, :, :columns]
-    odd = each[:, split:].reshape(channels, rows % 2, _up(columns, 4))[:, :, :columns]
+    split = rows // 2 * 2 * round_up(columns, 2)
+    paired = each[:, :split].reshape(channels, rows // 2, round_up(columns, 2) // 2, 2, 2).transpose(0, 1, 3, 2, 4)
+    even = paired.reshape(channels, rows // 2 * 2, round_up(columns, 2))[:, :, :columns]
+    odd = each[:, split:].reshape(channels, rows % 2, round_up(columns, 4))[:, :, :columns]
     return np.ascontiguousarray(np.moveaxis(np.concatenate([even, odd], axis=1), 0, -1))

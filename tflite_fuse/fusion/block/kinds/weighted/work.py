@@ -14,6 +14,7 @@ from tflite_fuse.fusion.block.entry import Kernels, Runs, Tensors, pixels_of
 from tflite_fuse.fusion.block.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES, STACK_POINTERS
 from tflite_fuse.fusion.block.packing import can_pack, packs_as_conv
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind, WeightForm
+from tflite_fuse.units import round_up
 
 PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")
 CONV_COUNTS = (
@@ -43,10 +44,6 @@ _BY_FOUR = (Kernels.DSP, Kernels.ROOMY)
 
 _OWN_KERNEL = 3
 """Width of the window for which few pixels left over have kernels of their own."""
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
 
 
 def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, macs: int) -> dict[str, int]:
@@ -98,7 +95,7 @@ def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
 def _values(stage: Stage, source: BlockTensor) -> int:
     """Values of a window, fillings included."""
     rows, columns = _window(stage)
-    return rows * _up(columns * source.channels, 4)
+    return rows * round_up(columns * source.channels, 4)
 
 
 _WAYS = {1: "conv single", 2: "conv", 4: "conv four"}
@@ -116,7 +113,7 @@ def _conv_groups(
     pieces = rows * columns if by_tap else rows
     together = 2 if pixels == 4 or kernels is Kernels.DSP else 4
     found = {
-        f"{_WAYS[pixels]} macs": pixels * values * _up(channels, together),
+        f"{_WAYS[pixels]} macs": pixels * values * round_up(channels, together),
         f"{_WAYS[pixels]} outputs": pixels * channels,
         "conv groups": 1,
         "conv values": pixels * values * again,
@@ -139,7 +136,7 @@ def _int16_alone(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
     """Pixel by pixel, two channels at a time, where there are no DSP instructions."""
     pixels, channels = pixels_of(runs), output.channels
     values, copied = _values(stage, source), source.channels % 4 != 0
-    found = {"macs": values * _up(channels, 2), "outputs": channels}
+    found = {"macs": values * round_up(channels, 2), "outputs": channels}
     counted = Counter({f"int16 {name}": pixels * count for name, count in found.items()})
     rows, columns = _window(stage)
     pieces = 1 if copied else rows * columns
@@ -179,13 +176,13 @@ def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
     rows, columns = _window(stage)
     row = columns * source.channels
     is_copied = columns > 1 and row < LANES
-    pieces, length = (1, rows * _up(row, 4)) if is_copied else (rows, row)
+    pieces, length = (1, rows * round_up(row, 4)) if is_copied else (rows, row)
     most = min(WINDOW_BYTES // length if is_copied else MAX_LISTED_TAPS // rows, MOST_PIXELS)
     pixels, groups = pixels_of(runs), sum(ceil(run / most) * times for run, times in runs.items())
-    outputs = pixels * _up(output.channels, 4)
+    outputs = pixels * round_up(output.channels, 4)
     return Counter(
         {
-            "conv macs": outputs * pieces * _up(length, LANES),
+            "conv macs": outputs * pieces * round_up(length, LANES),
             "conv outputs": outputs,
             "conv part outputs": outputs * pieces if length % LANES else 0,
             "conv values": outputs * (pieces - 1),
