@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,6 +172,16 @@ def test_a_dask_cluster_does_every_item_once_although_a_worker_is_killed(tmp_pat
     items = numbered(24, tmp_path)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         kill_in_the_middle(run_on_dask(iter(items), 2, cluster.scheduler_address, slow), items, tmp_path)
+        few = list(run_on_dask(iter(items[:2]), 2, cluster.scheduler_address, watched))
+    assert [row.error for row in few] == ["", ""]
+
+
+def watched(item: Item) -> Row:
+    """Whether the Dask worker looks at the stack of what it works on, all the time."""
+    from distributed import Worker
+
+    seen = any(threading.get_ident() in worker.active_threads for worker in Worker._instances)
+    return Row(item.key, item.model, item.options, "watched" if seen else "")
 
 
 CLUSTER = """

@@ -9,12 +9,21 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -26,10 +35,16 @@ EXECUTORS = ("local", "dask", "ray")
 AHEAD = 2
 """Items handed out for each worker."""
 
+FAR_AHEAD = 4
+"""The same where handing out costs time: the scheduler of a Dask cluster keeps what its workers have not begun."""
+
 MOST_TRIES = 3
 
 OBJECTS = 1 << 28
 """Bytes of shared memory for a Ray cluster that is made here: some hundred models."""
+
+_PREFIX = "tflite-fuse-"
+"""Of the names our tasks have in a Dask cluster."""
 
 AWAY = "the {} cluster went away; what was done is kept: started again, a sweep does the rest"
 
@@ -107,13 +122,12 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
 
 
 def _untuned() -> AbstractContextManager[Any]:
-    """Workers that are made inside look at themselves seldom: looking a hundred times a second, and giving memory back
-    to the system as often, a worker takes a fifth longer."""
+    """Workers that are made inside wake seldom and keep memory they will need again: giving it back to the system all
+    the time, a worker takes longer."""
     import dask
 
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 1)
     settings: dict[str, Any] = {
-        "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
         "distributed.nanny.pre-spawn-environ": alone,
     }
@@ -123,27 +137,55 @@ def _untuned() -> AbstractContextManager[Any]:
 
 def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
     """What a client's workers do; the scheduler gives the tasks of a worker that went away to others."""
+    from dask import config
     from distributed import as_completed
 
-    many = AHEAD * max(1, sum(client.nthreads().values()))
+    many = FAR_AHEAD * max(1, sum(client.nthreads().values()))
     flight: dict[str, Item] = {}
 
     def handed_out() -> list[Any]:
-        found = []
-        for item in islice(items, many - len(flight)):
-            if item.key not in flight:
-                flight[item.key] = item
-                found.append(client.submit(work, item, key=f"tflite-fuse-{item.key}", retries=MOST_TRIES - 1))
-        return found
+        """Tasks for more items where half of those handed out are done: a graph costs as much as several tasks."""
+        if len(flight) > many // 2:
+            return []
+        new = {item.key: item for item in islice(items, many - len(flight)) if item.key not in flight}
+        flight.update(new)
+        keys = [_PREFIX + key for key in new]
+        orders = [pickle.dumps(_Order(work, item)) for item in new.values()]
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):  # models are meant to travel
+            return list(client.map(pickle.loads, orders, key=keys, retries=MOST_TRIES - 1)) if new else []
 
-    pending = as_completed(handed_out())
-    for future in pending:
-        item = flight.pop(future.key.removeprefix("tflite-fuse-"))
+    pending = as_completed(handed_out(), with_results=True, raise_errors=False)
+    for future, row in pending:
+        item = flight.pop(future.key.removeprefix(_PREFIX))
         if future.cancelled():
             raise CancelledError(future.key)
         error = future.exception()
-        yield future.result() if error is None else Row(item.key, item.model, item.options, f"not done: {error}")
+        yield row if error is None else Row(item.key, item.model, item.options, f"not done: {error}")
         pending.update(handed_out())
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An item that is done when it is unpickled, by a worker.
+
+    A scheduler looks into what it hands on: it finds bytes and needs neither this package nor the time to import it.
+    """
+
+    work: Work
+    item: Item
+
+    def __reduce__(self) -> tuple[Callable[[Work, Item], Row], tuple[Work, Item]]:
+        return _aside, (self.work, self.item)
+
+
+def _aside(work: Work, item: Item) -> Row:
+    """Does an item in a thread that the worker knows nothing of.
+
+    A worker walks the stacks of the threads it gave work to a hundred times a second, and those of a search are deep:
+    that would take a sixth of what an item takes.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work, item).result()
 
 
 def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work = measure) -> Iterator[Row]:
