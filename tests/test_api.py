@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
+from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.passes import given
 from tflite_fuse.units import parse_bytes, parse_pair
 from tflite_fuse.zoo.networks import inverted_residual_network
 
@@ -129,3 +134,56 @@ def test_sizes_and_tiles_are_read_as_people_write_them() -> None:
     for text in ("8", "0x4", "axb", "9" * 5000 + "x1"):
         with pytest.raises(UsageError, match="is not a tile size"):
             parse_pair(text, "a tile size")
+
+
+WRONG = (5, None, -1, 1.5, "x", b"", [1], (1, 2), ("a", "b"), {}, object(), True, 10**30)
+
+DOORS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "load": (tflite_fuse.load, {}),
+    "inspect": (tflite_fuse.inspect, {}),
+    "rewrite": (tflite_fuse.rewrite, {"verify": False, "passes": ("reorder",)}),
+    "pareto": (tflite_fuse.pareto, {}),
+    "metrics": (tflite_fuse.metrics, {"max_flash": 1}),
+    "run": (tflite_fuse.run, {"inputs": []}),
+    "verify": (tflite_fuse.verify, {"b": MODEL, "inputs": 1}),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_argument_of_a_wrong_type_is_one_sentence_that_names_it(door: str) -> None:
+    function, settings = DOORS[door]
+    hints = get_type_hints(function)
+    first, *_ = names = list(signature(function).parameters)
+    for name in names:
+        for wrong in WRONG:
+            if given.fits(wrong, hints[name]):
+                continue
+            arguments = {first: MODEL} | settings | {name: wrong}
+            with pytest.raises(UsageError, match=rf"^{name} is .*, not ") as found:
+                function(**arguments)
+            assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("field", ["max_ram", "max_compute", "least_ram"])
+@pytest.mark.parametrize("wrong", ["64kB", (1,), {}], ids=repr)
+def test_a_goal_of_a_wrong_type_is_refused_when_it_is_made(field: str, wrong: object) -> None:
+    with pytest.raises(UsageError, match=f"^{field} is "):
+        Goal(**{field: wrong})  # type: ignore[arg-type]
+
+
+def test_what_signatures_allow_passes() -> None:
+    for wanted, values in {
+        int: (3, np.int64(3)),
+        float: (3, 1.5, np.float32(1.5)),
+        tuple[int, int]: ((8, 8), [8, 8]),
+        Sequence[str]: (("plan",), ["plan"]),
+        str | None: ("x", None),
+    }.items():
+        assert all(given.fits(value, wanted) for value in values), wanted
+    assert not given.fits("plan", Sequence[str]) and not given.fits(True, int)
+
+
+def test_a_seed_below_zero_and_bytes_that_can_change() -> None:
+    with pytest.raises(UsageError, match="seed is 0 or more, not -1"):
+        tflite_fuse.verify(MODEL, MODEL, seed=-1)
+    assert tflite_fuse.inspect(bytearray(MODEL)).figures == tflite_fuse.inspect(MODEL).figures

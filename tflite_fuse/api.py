@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.advice import rewrite_with_advice
+from tflite_fuse.errors import UsageError
 from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.progress import heard_by
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.file import load_model, read_source, save_model
+from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.given import checked
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
@@ -33,7 +35,6 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 
-Source = str | os.PathLike[str] | bytes
 Progress = Callable[[str, int, int], None]
 
 TARGETS = tuple(target.value for target in Target)
@@ -58,11 +59,13 @@ class Result:
         save_model(self.model, path)
 
 
+@checked
 def load(source: Source) -> Model:
     """Read and check a model from a path or from bytes. Raises ModelError, UsageError."""
     return load_model(source)
 
 
+@checked
 def inspect(source: Source, *, name: str | None = None) -> Inspection:
     """What a model needs: figures, the memory table per operator, the bottleneck.
 
@@ -75,7 +78,7 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     """
     data, model = _read(source, name)
     if name is None:
-        name = "model" if isinstance(source, bytes) else str(Path(source))
+        name = _name(source) or "model"
     return look(model, data, name, {})
 
 
@@ -91,6 +94,7 @@ def look(model: Model, data: bytes, name: str, known: KnownBlocks) -> Inspection
     return Inspection(name, found, rows, notes, outside_inputs(model))
 
 
+@checked
 def rewrite(
     source: Source,
     *,
@@ -172,12 +176,14 @@ def rewrite(
         in_place=in_place,
         time_limit=time_limit,
     )
+    _require_seed(seed)
     data, model = _read(source)
     make = rewrite_with_advice if advise else rewrite_model
     with heard_by(progress):
         return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
 
 
+@checked
 def pareto(
     source: Source,
     *,
@@ -224,6 +230,7 @@ def pareto(
     return front_report(name, found, options.counted, as_it_is)
 
 
+@checked
 def metrics(
     source: Source,
     *,
@@ -257,6 +264,7 @@ def metrics(
     return model_metrics(model, data, options, effort, max_flash)
 
 
+@checked
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
     """Run a model once in TFLM, fused ones with the C library compiled for this machine.
 
@@ -280,6 +288,7 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
     return tflm.run(data, [feed.inputs], [feed.outside]).outputs[0]
 
 
+@checked
 def verify(
     a: Source,
     b: Source,
@@ -313,16 +322,27 @@ def verify(
         PlanError: the offline plan of one lets its tensors overwrite each other, so that what it computes is chance.
         RuntimeUnavailableError: no runtime is installed.
     """
+    _require_seed(seed)
     (first_bytes, first), (second_bytes, second) = _read(a), _read(b)
-    names = tuple(f"model {letter}" if isinstance(s, bytes) else str(s) for letter, s in (("A", a), ("B", b)))
-    pair = Pair((names[0], names[1]), (first_bytes, second_bytes), (first, second), _counted(progress))
+    names = _name(a) or "model A", _name(b) or "model B"
+    pair = Pair(names, (first_bytes, second_bytes), (first, second), _counted(progress))
     return verify_pair(pair, inputs, seed, None if data is None else Path(data), mutants)
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
     """The file, read once, and the model in it."""
     data = read_source(source)
-    return data, load_model(data, name or ("the model" if isinstance(source, bytes) else str(source)))
+    return data, load_model(data, name or _name(source) or "the model")
+
+
+def _name(source: Source) -> str:
+    """The path; nothing for bytes."""
+    return str(Path(source)) if isinstance(source, (str, os.PathLike)) else ""
+
+
+def _require_seed(seed: int | None) -> None:
+    if seed is not None and seed < 0:
+        raise UsageError(f"seed is 0 or more, not {seed}")
 
 
 def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:

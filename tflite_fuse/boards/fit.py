@@ -11,6 +11,7 @@ from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.boards.time import Time, board_time
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.instructions.targets import Prediction
+from tflite_fuse.model.file import Source
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.report.report import Figures
 
@@ -110,7 +111,7 @@ def default_reserve(board: Board) -> int:
 
 
 def fit_board(
-    source: api.Source, board: Board, reserve_bytes: int | None = None, progress: Callable[[str], None] | None = None
+    source: Source, board: Board, reserve_bytes: int | None = None, progress: Callable[[str], None] | None = None
 ) -> BoardVerdict:
     """Try a model on a board: as it is, then rewritten in ways that ask more and more of the application.
 

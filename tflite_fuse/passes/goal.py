@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.passes.given import require_fields
 
 MOST_COMPUTE = 1_000_000
 """Larger factors limit nothing: no block computes every pixel a million times."""
@@ -30,6 +31,7 @@ class Goal:
     least_ram: bool = False
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
             raise UsageError("the least RAM at any compute leaves no room for a limit: drop one of the two")
         if self.max_compute is not None and not 0 < self.max_compute <= MOST_COMPUTE:
