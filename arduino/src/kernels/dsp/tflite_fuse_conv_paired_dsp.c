@@ -20,7 +20,7 @@ void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
 
 /* As in tflite_fuse_conv_dsp.c. */
 #define TFLITE_FUSE_START_4(quads) ((quads) % 2 * (24 * 4))
-#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 4 * (12 * 4))
+#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 8 * (12 * 4))
 #define TFLITE_FUSE_START_1(quads) \
   (((quads) == 1 ? 4 * (14 * 4) : (0u - (quads) / 2) % 4 * (14 * 4)) * 2 + (quads) % 2)
 
@@ -56,7 +56,8 @@ void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
   "smlad r4, " first ", " weights ", r4\n\tsmlad r5, " second ", " weights ", r5\n\t"
 #define QUAD_2                                                                                             \
   "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" WORD_2("r6", "r10", "r12") WORD_2("r7", "r11", "lr")
-#define QUADS_2 "add pc, r10\n\tnop\n1:\t" QUAD_2 QUAD_2 QUAD_2 QUAD_2 "cmp r0, r9\n\tbne 1b\n\t"
+#define FOUR_2 QUAD_2 QUAD_2 QUAD_2 QUAD_2
+#define QUADS_2 "add pc, r10\n\tnop\n1:\t" FOUR_2 FOUR_2 "cmp r0, r9\n\tbne 1b\n\t"
 
 /* r2: sum of both channels, r3: of the second. */
 #define BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
