@@ -107,6 +107,23 @@ def test_a_reset_before_the_first_run_changes_nothing() -> None:
         assert run_steps(each, model, 1, resets=(0,))[0][:12] == bytes(range(12))
 
 
+def test_a_variable_that_is_read_and_never_assigned_is_refused() -> None:
+    """Unless something else may assign it: a CALL_ONCE has, here."""
+    for first in (None, bytes(range(12))):
+        model = RawStream()
+        if first is not None:
+            model.call_once()
+        source = model.tensor((1, 1, 1, 4), 0.1, -5)
+        window = model.window(source, 3, 3, "SLICE", first)
+        model.operators.pop()  # ASSIGN_VARIABLE
+        data = serialize_model(made := model.stream([source], [window]))
+        if first is None:
+            with pytest.raises(ModelError, match=r"^READ_VARIABLE_1 reads a variable that nothing assigns, so that"):
+                rewrite(data, verify=False)
+        else:
+            assert run_steps(data, made, 3) == run_steps(rewrite(data, verify=False).model, made, 3)
+
+
 def test_two_interpreters_share_no_state() -> None:
     model = ring_of_one(None)
     result = rewrite(serialize_model(model), verify=False).model

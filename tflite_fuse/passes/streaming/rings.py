@@ -14,7 +14,7 @@ from itertools import takewhile
 from math import prod
 from typing import ClassVar
 
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.block.operators.movement import MOVES
 from tflite_fuse.fusion.block.operators.operands import read_activation
@@ -56,10 +56,15 @@ class Rings:
     name: ClassVar[str] = "rings"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move.
+
+        Raises:
+            ModelError: a variable is read that nothing assigns.
+        """
         variables = list(find_variables(model).values())
         if not variables:
             return PassResult(model, False)
+        _check_assigned(model, variables)
         moves = Moves(model)
         found: dict[int, _Ring] = {}
         reasons: dict[int, str] = {}
@@ -80,6 +85,14 @@ class Rings:
         listed = labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more"
         notes.insert(0, f"{listed}: the earlier steps are states of fused blocks, no longer copied")
         return PassResult(_rewritten(model, chosen), True, tuple(notes))
+
+
+def _check_assigned(model: Model, variables: Sequence[Variable]) -> None:
+    """The runtime copies nothing for such a READ_VARIABLE: what it reads is what its memory happened to hold."""
+    for each in variables:
+        if each.reads and not each.assigns and each.once < 0 and not each.shared:
+            label = operator_label(model, each.reads[0])
+            raise ModelError(f"{label} reads a variable that nothing assigns, so that its values are left to chance")
 
 
 def _find_ring(moves: Moves, variable: Variable) -> _Ring:
