@@ -17,6 +17,9 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 
 HERE = Path(__file__).parent
 
+OF_HALFWORDS = ("tflite_fuse_conv_int16", "tflite_fuse_conv_int16_dsp", "tflite_fuse_conv_paired_dsp")
+"""Files that only blocks have whose weights are not bytes."""
+
 NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several", "tflite_fuse_key", "tflite_fuse_sums")
 """Files that only a coordinator has, who has a key, or a worker whose layers are cut by input channels."""
 

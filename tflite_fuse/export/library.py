@@ -18,6 +18,7 @@ _OF_SPLITS = (
     *(f"tflite_fuse_{name}." for name in ("worker", "link", "key", "coordinator", "arduino")),
 )
 _TABLE = "tflite_fuse_kinds.c"
+_OTHER_VERSION = "the C sources of tflite-fuse are of another version; install it again"
 _ROW = re.compile(r"row\((\w+), \w+\)")
 _ROWS_OF_SPLITS = re.compile(r"(#define KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
 _FORMS = {
@@ -69,21 +70,39 @@ def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[Wei
     Raises:
         RuntimeUnavailableError: the installed library's table is not what this package knows.
     """
-    path = next((path for path in files if path.rpartition("/")[2] == _TABLE), None)
-    if path is None or not kinds:
+    path, table = _table(files)
+    if not path or not kinds:
         return files
-    content, wanted = files[path], {kind.name for kind in kinds}
-    table = content if isinstance(content, str) else content.decode()
+    wanted = {kind.name for kind in kinds}
     rows_there = _ROWS.search(table)
     kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
-    if len(kept) != len(wanted) or any(line not in table for line in _FORMS.values()):
-        raise RuntimeUnavailableError("the C sources of tflite-fuse are of another version; install it again")
+    if len(kept) != len(wanted):
+        raise RuntimeUnavailableError(_OTHER_VERSION)
     rows = " \\\n  ".join(("#define KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
+    return with_weights({**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}, forms)
+
+
+def with_weights(files: Files, forms: Collection[WeightForm]) -> Files:
+    """The same folder with the convolutions of weights in these forms alone, beside those of bytes.
+
+    Raises:
+        RuntimeUnavailableError: as ``with_kinds``.
+    """
+    path, table = _table(files)
+    if any(line not in table for line in _FORMS.values()):
+        raise RuntimeUnavailableError(_OTHER_VERSION)
     for line in (line for form, line in _FORMS.items() if form not in forms):
         table = table.replace(line, f"{line.rpartition(' ')[0]} NULL")
-    return {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1).encode()}
+    return {**files, path: table.encode()}
+
+
+def _table(files: Files) -> tuple[str, str]:
+    """Path and text of the library's table of kinds; both empty where a folder has none."""
+    path = next((path for path in files if path.rpartition("/")[2] == _TABLE), "")
+    content = files[path] if path else ""
+    return path, content if isinstance(content, str) else content.decode()
 
 
 def without_tflm(where: str) -> dict[str, bytes]:

@@ -117,7 +117,9 @@ def export_split(
     deployment = read_deployment(Path(source))
     places = places_of(deployment)
     locks = _locks(deployment, places, key is not None)
-    files = {**_devices(deployment, places, locks), **key_files(key), **library.without_tflm("lib/tflite_fuse/")}
+    # Fragments have weights of bytes, whatever a worker's core is.
+    kernels = library.with_weights(library.without_tflm("lib/tflite_fuse/"), ())
+    files = {**_devices(deployment, places, locks), **key_files(key), **kernels}
     files["platformio.ini"] = _ini(places, locks)
     files["include/network.h"] = _NETWORK
     files["README.md"] = _readme(places, key)
