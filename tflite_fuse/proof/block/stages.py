@@ -97,9 +97,10 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
-    """A tensor without quantization has none either: a number nobody reads would be one that nobody checks."""
+    """Of a tensor without quantization it is that of plain numbers: one that nobody reads is one that nobody checks."""
     quantization = original.activation(tensor)
-    wanted = 0 if quantization is None else quantization[1]
+    plain = -128 if original.is_unsigned(tensor) else 0
+    wanted = plain if quantization is None else quantization[1]
     if wanted != desc.zero_point:
         yield Difference(what, wanted, desc.zero_point)
 

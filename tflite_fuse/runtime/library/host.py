@@ -79,6 +79,21 @@ class HostLibrary:
         with _Memory() as memory:
             return self._prepare(_Block(), memory, options, constants)
 
+    def operand_sizes(self, options: bytes, constants: bytes) -> dict[str, list[int]]:
+        """Bytes of every operand of a sound block: lists for input, output, external, source; one number for scratch
+        and for state.
+
+        Raises:
+            BlockError: the library refuses the block.
+        """
+        block = _Block()
+        with _Memory() as memory:
+            self._check(self._prepare(block, memory, options, constants))
+            kinds = {"input": _INPUT, "output": _OUTPUT, "external": _EXTERNAL, "source": _SOURCE}
+            sizes = {name: self._sizes(block, kind) for name, kind in kinds.items()}
+            own = {"scratch": self.functions.tflite_fuse_scratch_bytes, "state": self.functions.tflite_fuse_state_bytes}
+            return {**sizes, **{name: [size(ctypes.byref(block))] for name, size in own.items()}}
+
     def _prepare(self, block: _Block, memory: _Memory, options: bytes, constants: bytes) -> int:
         where = memory.copy(options), len(options), memory.copy(constants), len(constants)
         return int(self.functions.tflite_fuse_prepare(ctypes.byref(block), *where))
