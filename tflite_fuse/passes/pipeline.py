@@ -12,6 +12,7 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.fuse import Fuse
+from tflite_fuse.passes.fusing.fuse_joined import FuseJoined
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
@@ -50,7 +51,7 @@ def make_passes(
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
-        "fuse": [FoldConstants(), *streaming, *_tidying(), Fuse(options, budget, known)],
+        "fuse": [FoldConstants(), *streaming, *_tidying(), FuseJoined(Fuse(options, budget, known))],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []

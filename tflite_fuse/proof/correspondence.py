@@ -9,6 +9,7 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
+from tflite_fuse.proof.original.added.joins import add_joins
 from tflite_fuse.proof.original.added.known import add_known_numbers
 from tflite_fuse.proof.original.added.transposes import add_untransposed
 from tflite_fuse.proof.original.functions import unite_types
@@ -50,6 +51,7 @@ class Correspondence:
         add_known_numbers(self.original)
         add_untransposed(self.original)
         add_gathers(self.original)
+        add_joins(self.original)
         self.states = find_states(self.original)
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
