@@ -16,6 +16,7 @@ from tflite_fuse.passes.fusing.fuse_joined import FuseJoined
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.own_pads import OwnPads
@@ -51,7 +52,13 @@ def make_passes(
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
-        "fuse": [FoldConstants(), *streaming, *_tidying(), FuseJoined(Fuse(options, budget, known))],
+        "fuse": [
+            ConstantChannels(),
+            FoldConstants(),
+            *streaming,
+            *_tidying(),
+            FuseJoined(Fuse(options, budget, known)),
+        ],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []
@@ -66,7 +73,7 @@ def _tidying() -> tuple[Pass, ...]:
 def prepared(model: Model, *, states: bool = False) -> Model:
     """What the fuse pass sees of a model: ``Dilate``, constants folded, variables made states, all of ``_tidying``."""
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
-    steps: list[Pass] = [Dilate(), FoldConstants(), *streaming, *_tidying()]
+    steps: list[Pass] = [Dilate(), ConstantChannels(), FoldConstants(), *streaming, *_tidying()]
     for step in steps:
         model = step.run(model).model
     return model

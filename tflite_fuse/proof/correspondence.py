@@ -11,6 +11,7 @@ from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
 from tflite_fuse.proof.original.added.joins import add_joins
 from tflite_fuse.proof.original.added.known import add_known_numbers
+from tflite_fuse.proof.original.added.narrower import add_narrower
 from tflite_fuse.proof.original.added.transposes import add_untransposed
 from tflite_fuse.proof.original.functions import unite_types
 from tflite_fuse.proof.original.values import Original
@@ -55,6 +56,7 @@ class Correspondence:
         self.states = find_states(self.original)
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
+        add_narrower(self.original)
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

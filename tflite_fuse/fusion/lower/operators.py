@@ -26,8 +26,19 @@ Lowerings = tuple[Lowered | str, ...]
 """For each operator of the first subgraph its stage, or the reason why it cannot be one."""
 
 
+_last: list[tuple[Model, Lowerings]] = []
+"""The model asked for last and its stages: one pass asks after the other, often for the same model."""
+
+
 def lower_model(model: Model) -> Lowerings:
-    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model.
+    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model."""
+    if not _last or _last[0][0] is not model:
+        _last[:] = [(model, _lowered(model))]
+    return _last[0][1]
+
+
+def _lowered(model: Model) -> Lowerings:
+    """All operators of the first subgraph.
 
     Operators that are tables together know the others; one that is a stage only so and has none is a reason.
     """

@@ -67,6 +67,15 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
                 yield step, chosen[0][0], answers
 
 
+def table_of(original: Original, step: Step) -> Int64s | None:
+    """The 256 answers of an operator on int8 values one by one; None for any other."""
+    if step.name not in _ALONE or len(step.outputs) != 1 or original.activation(step.operand(0)) is None:
+        return None
+    if any(map(original.is_unsigned, (step.inputs[0], step.outputs[0]))):
+        return None
+    return _answers(original, step, {step.inputs[0]: VALUES})
+
+
 def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
     """Whether a step reads a tensor of the value; a CAST does not ask what its bytes stand for."""
     known = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
@@ -336,3 +345,6 @@ _FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
 
 _READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SQUARED_DIFFERENCE", "SUB"), 2)
 """How many operands an operator has, where it is not one."""
+
+_ALONE = frozenset({"ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH"})
+"""Operators on one value whose answers are whole numbers all the way."""

@@ -1,0 +1,301 @@
+"""Operators as they are without channels that say nothing.
+
+A tensor may be made without some of its channels: what writes it then has no filters for them. What reads it, reads the
+same where each of them has one value in every inference, which then is in the bias, or is multiplied by zeros alone.
+Which channels a rewrite leaves out is guessed here, the way it is chosen; that an operator without them computes the
+same of the others is worked out for every operator, whatever was guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.fusion.block.enums import StageKind
+from tflite_fuse.model.schema import Quantization, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.proof.original.functions import table_of
+from tflite_fuse.proof.original.meaning import Int64s, Meaning, affine
+from tflite_fuse.proof.original.meanings import meaning_of
+from tflite_fuse.proof.original.ranges import Extent, extents, keeps_bytes, leaves_image, sums, whole
+from tflite_fuse.proof.original.values import Original, Step
+
+_MULTIPLE = 4
+_MIXING = ("CONV_2D", "FULLY_CONNECTED")
+_BY_CHANNEL = frozenset({
+    "ABS", "ADD", "AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAX_POOL_2D", "MEAN",
+    "PAD", "QUANTIZE", "RELU", "RELU6", "RESHAPE", "TANH",
+})  # fmt: skip
+_KINDS = (
+    StageKind.ADD, StageKind.AVERAGE_POOL, StageKind.DEPTHWISE, StageKind.GLOBAL_AVERAGE, StageKind.MAX_POOL,
+    StageKind.PAD,
+)  # fmt: skip
+
+
+def add_narrower(original: Original) -> None:
+    """Adds to the original what its operators are without such channels."""
+    known = extents(original)
+    kept = _guess(original, known)
+    if not kept:
+        return
+    made = {
+        tensor: original.add_tensor(_without(original.tensors[tensor], channels, -1, ()))
+        for tensor, channels in kept.items()
+    }
+    for step in original.steps[: len(original.model.main.operators)]:
+        if not any(tensor in made for tensor in (*step.inputs, *step.outputs)):
+            continue
+        narrower = _Narrower(original, step, kept, made, known)
+        if step.name in _MIXING:
+            narrower.add_mixing()
+        elif step.name in _BY_CHANNEL:
+            narrower.add_by_channel()
+
+
+# ---- What is left of an operator ----
+
+
+@dataclass(frozen=True)
+class _Narrower:
+    """An operator between tensors some of which lack channels.
+
+    Attributes:
+        original: the model.
+        step: the operator.
+        kept: by tensor, the channels that are left.
+        made: by tensor, the one that has only those.
+        known: what its tensors can hold.
+    """
+
+    original: Original
+    step: Step
+    kept: Mapping[int, Int64s]
+    made: Mapping[int, int]
+    known: Mapping[int, Extent]
+
+    def add_mixing(self) -> None:
+        """A convolution, if what its input lacks is nothing to it but a number."""
+        original, step = self.original, self.step
+        meaning, source, output = meaning_of(original, step), step.inputs[0], step.outputs[0]
+        if meaning is None or meaning.weights is None or meaning.kind is StageKind.DEPTHWISE:
+            return
+        filters = self.kept.get(output, np.arange(len(meaning.weights)))
+        share = np.zeros(len(filters), np.int64)
+        if source in self.kept:
+            found = self._share(meaning, filters)
+            if found is None:
+                return
+            share = found
+        if share.any() and step.operand(2) < 0:
+            return
+        weights = original.weights(step.inputs[1])
+        if weights is None:
+            return
+        narrow = weights[filters]
+        if source in self.kept:
+            narrow = narrow[..., self.kept[source]]
+        self._add(self._constants(narrow, filters if output in self.kept else None, 0, share))
+
+    def _share(self, meaning: Meaning, filters: Int64s) -> Int64s | None:
+        """What missing channels add to the sums of some filters; None where that is not one number."""
+        source = meaning.sources[0]
+        channels, point = self.original.tensors[source].dims[-1], affine(self.original, source)[1]
+        extent = self.known.get(source) or whole(channels)
+        gone = np.setdiff1d(np.arange(channels), self.kept[source])
+        weights = np.asarray(meaning.weights, np.int64)
+        if weights.shape[-1] != channels:
+            return None
+        seen = weights[filters][..., gone].reshape(len(filters), -1, len(gone))
+        values = extent.least[gone] - point
+        read = (seen != 0).any((0, 1))
+        if (read & (extent.least[gone] != extent.greatest[gone])).any():
+            return None
+        if (read & (values != 0)).any() and (leaves_image(meaning) or sums(self.original, meaning, extent) is None):
+            return None
+        share: Int64s = (seen * values).sum((1, 2))
+        return share
+
+    def add_by_channel(self) -> None:
+        """What takes channels one by one takes those that are left, if they are the same everywhere."""
+        step, read = self.step, _computed(self.step)
+        tensors = (*read, *step.outputs)
+        if not all(tensor in self.kept for tensor in tensors) or not _goes_by_channel(self.original, step):
+            return
+        channels = self.kept[step.outputs[0]]
+        if not all(np.array_equal(self.kept[tensor], channels) for tensor in tensors):
+            return
+        if step.name == "DEPTHWISE_CONV_2D":
+            weights = self.original.weights(step.inputs[1])
+            if weights is not None:
+                share = np.zeros(len(channels), np.int64)
+                self._add(self._constants(weights[..., channels], channels, -1, share))
+        else:
+            self._add({})
+        if keeps_bytes(self.original, step):
+            self.original.unite(self.made[read[0]], self.made[step.outputs[0]])
+
+    def _constants(
+        self, weights: npt.NDArray[np.int8], filters: Int64s | None, axis: int, share: Int64s
+    ) -> dict[int, int]:
+        """Weights and bias by the place of the operand."""
+        original, (stored, bias) = self.original, (self.step.operand(1), self.step.operand(2))
+        tensor = replace(original.tensors[stored], shape=weights.shape, shape_signature=None)
+        if filters is not None:
+            tensor = _without(tensor, filters, axis, original.tensors[stored].dims)
+        found = {1: original.add_tensor(replace(tensor, shape=weights.shape), weights.tobytes())}
+        if bias >= 0 and (filters is not None or share.any()):
+            numbers = np.array(original.numbers(bias), np.int64)
+            numbers = (numbers if filters is None else numbers[filters]) + share
+            tensor = replace(original.tensors[bias], shape=numbers.shape, shape_signature=None)
+            if filters is not None:
+                tensor = _without(tensor, filters, 0, original.tensors[bias].dims)
+            found[2] = original.add_tensor(tensor, numbers.astype("<i4").tobytes())
+        return found
+
+    def _add(self, constants: Mapping[int, int]) -> None:
+        read = _computed(self.step)
+        inputs = [self.made.get(t, t) if place < len(read) else t for place, t in enumerate(self.step.inputs)]
+        for place, tensor in constants.items():
+            inputs[place] = tensor
+        outputs = tuple(self.made.get(tensor, tensor) for tensor in self.step.outputs)
+        operator = replace(self.step.operator, inputs=tuple(inputs), outputs=outputs)
+        self.original.add_step(Step(self.step.label, self.step.name, operator, self.step.code))
+
+
+def _without(tensor: Tensor, channels: Int64s, axis: int, before: tuple[int, ...]) -> Tensor:
+    """A tensor with these channels alone; of a constant, ``before`` are the extents its scales went with."""
+    dims, signature = list(tensor.dims), tensor.shape_signature
+    dims[axis] = len(channels)
+    if signature is not None:
+        signature = (*signature[:-1], len(channels))
+    quantization = tensor.quantization
+    if before and quantization is not None:
+        quantization = _cut(quantization, channels, before[axis])
+    return replace(tensor, shape=tuple(dims), shape_signature=signature, quantization=quantization)
+
+
+def _cut(quantization: Quantization, channels: Int64s, number: int) -> Quantization:
+    chosen: dict[str, Any] = {}
+    for name in ("min", "max", "scale", "zero_point"):
+        values = getattr(quantization, name)
+        if values is not None and len(values) == number > 1:
+            chosen[name] = tuple(values[channel] for channel in channels.tolist())
+    return replace(quantization, **chosen)
+
+
+# ---- Which channels that may be ----
+
+
+def _computed(step: Step) -> tuple[int, ...]:
+    return step.inputs[: 2 if step.name == "ADD" else 1]
+
+
+def _goes_by_channel(original: Original, step: Step) -> bool:
+    """Whether channel c of what a step writes is made of channels c alone, wherever they are."""
+    tensors = (*_computed(step), *step.outputs)
+    if len(step.outputs) != 1 or any(original.activation(tensor) is None for tensor in tensors):
+        return False
+    if len({(0, *original.tensors[tensor].dims)[-1] for tensor in tensors}) > 1:
+        return False
+    if any(original.tensors[tensor].type != TensorType.INT8 for tensor in tensors):
+        return False
+    if keeps_bytes(original, step):
+        return step.name in ("PAD", "RESHAPE")
+    if table_of(original, step) is not None:
+        return True
+    meaning = meaning_of(original, step)
+    one_by_one = meaning is not None and meaning.kind in _KINDS and len(meaning.sources) == len(tensors) - 1
+    return one_by_one and meaning is not None and meaning.multiplier_of_depth == 1
+
+
+def _guess(original: Original, known: Mapping[int, Extent]) -> dict[int, Int64s]:
+    """By tensor, the channels a rewrite leaves: of joined tensors the same, of as many as may go a multiple stays."""
+    steps = original.steps[: len(original.model.main.operators)]
+    joined = _joined(original, steps)
+    gone: dict[int, npt.NDArray[np.bool_]] = {}
+    for _ in steps:
+        found = _may_go(original, steps, joined, known, gone)
+        if found.keys() == gone.keys() and all(np.array_equal(mask, gone[group]) for group, mask in found.items()):
+            break
+        gone = found
+    else:
+        return {}
+    kept = {}
+    for tensor in {tensor for step in steps for tensor in step.outputs}:
+        mask = gone.get(joined[tensor])
+        if mask is not None and not (stays := _stays(mask)).all():
+            kept[tensor] = np.flatnonzero(stays)
+    return dict(sorted(kept.items()))
+
+
+def _stays(gone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    wanted = -(-max(1, int((~gone).sum())) // _MULTIPLE) * _MULTIPLE
+    stays = ~gone
+    for channel in np.flatnonzero(gone):
+        if stays.sum() < wanted:
+            stays[channel] = True
+    return stays
+
+
+def _joined(original: Original, steps: list[Step]) -> dict[int, int]:
+    """By tensor, one that stands for all between which channels go one by one."""
+    joined = {tensor: tensor for tensor in range(len(original.tensors))}
+    for step in steps:
+        if step.name in _BY_CHANNEL and _goes_by_channel(original, step):
+            tensors = [*_computed(step), *step.outputs]
+            groups = {joined[tensor] for tensor in tensors}
+            for tensor, group in joined.items():
+                if group in groups:
+                    joined[tensor] = min(groups)
+    return joined
+
+
+def _may_go(
+    original: Original,
+    steps: list[Step],
+    joined: Mapping[int, int],
+    known: Mapping[int, Extent],
+    before: Mapping[int, npt.NDArray[np.bool_]],
+) -> dict[int, npt.NDArray[np.bool_]]:
+    found: dict[int, npt.NDArray[np.bool_]] = {}
+
+    def permit(tensor: int, channels: npt.NDArray[np.bool_] | bool) -> None:
+        if tensor < 0:
+            return
+        mask = found.setdefault(joined[tensor], np.ones((1, *original.tensors[tensor].dims)[-1], np.bool_))
+        found[joined[tensor]] = mask & channels
+
+    for tensor in (*original.model.main.inputs, *original.model.main.outputs):
+        permit(tensor, False)
+    for step in steps:
+        meaning = meaning_of(original, step) if step.name in _MIXING else None
+        if meaning is not None and meaning.kind is not StageKind.DEPTHWISE:
+            permit(step.inputs[0], _nothing_to(original, meaning, known, before.get(joined[step.outputs[0]])))
+            permit(step.outputs[0], True)
+        elif step.name in _BY_CHANNEL and _goes_by_channel(original, step):
+            for tensor in (*_computed(step), *step.outputs):
+                permit(tensor, True)
+        else:
+            for tensor in (*step.inputs, *step.outputs):
+                permit(tensor, False)
+    return found
+
+
+def _nothing_to(
+    original: Original, meaning: Meaning, known: Mapping[int, Extent], gone: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_] | bool:
+    source = meaning.sources[0]
+    channels, weights = original.tensors[source].dims[-1], meaning.weights
+    if weights is None or weights.shape[-1] != channels:
+        return False
+    unread = ~(weights if gone is None else weights[_stays(gone)]).any((0, 1, 2))
+    extent = known.get(source) or whole(channels)
+    constant = extent.least == extent.greatest
+    fits = meaning.step.operand(2) >= 0 and sums(original, meaning, extent) is not None
+    if not fits or leaves_image(meaning):
+        constant = constant & (extent.least == affine(original, source)[1])
+    return np.asarray(unread | constant)
