@@ -22,7 +22,6 @@ shared = false                       # true: one medium for all of them, which a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -35,6 +34,12 @@ from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
 from tflite_fuse.toml_file import nearest, only, parse_toml, size_of
 
 MOST_WORKERS = 1000
+
+_MOST = 1e9
+"""Megahertz, kilobytes a second, milliseconds: beyond, sums of times are no numbers any more."""
+
+_LONGEST_NAME = 100
+"""Characters."""
 
 _LINK_KEYS = (
     "kilobytes_per_second",
@@ -99,8 +104,9 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
         if key not in table:
             raise UsageError(f"{what} has no {key}")
     name = table.get("name", default.name if default else "")
-    if not isinstance(name, str) or not name.strip():
-        raise UsageError(f"{what} needs a name in quotes, not {name!r}")
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+        said = repr(name)[: _LONGEST_NAME // 2]
+        raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {said}")
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")
@@ -168,8 +174,8 @@ def _target(value: Any, name: str) -> Target:
 
 def _number(table: Mapping[str, Any], key: str, name: str, default: float | None, least: float) -> float:
     value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
-        raise UsageError(f"{key} of {name!r} must be a number of at least {least:g}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= _MOST:
+        raise UsageError(f"{key} of {name!r} must be a number from {least:g} to {_MOST:g}, not {value!r}")
     return float(value)
 
 
