@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
 from tests.split.networks import cluster, network
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.split.costs.memory import ALIGNMENT, DeviceBuffer, merged
 from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
-from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.cut.plan import MOST_THRIFT, Plan
 from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.paper.scheme import paper_plan
 from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.memory import least_ram, within_ram
 from tflite_fuse.split.search.whole import one_worker
 
 
@@ -60,3 +64,49 @@ def test_a_block_may_write_over_input_it_needs_no_more() -> None:
         (writer,) = (index for index, op in enumerate(graph.ops) if overlap.output in op.outputs)
         touching = [index for index, op in enumerate(graph.ops) if overlap.input in (*op.inputs, *op.outputs)]
         assert touching[-1] == writer
+
+
+def uneven() -> Plan:
+    """A plan of the branching model over two workers, by rows and by channels: the first worker needs more RAM."""
+    devices = cluster((600.0, 300.0))
+    return Search(network(), devices, Accountant(network()), "time").run().plans[0]
+
+
+def test_tasks_are_as_thrifty_as_limits_ask_for_and_no_thriftier() -> None:
+    plan, account = uneven(), Accountant(network())
+    quick = [account.ram_of(plan, worker) for worker in range(plan.workers)]
+    assert within_ram(plan, quick, account.ram_of) is plan
+    neediest = max(range(plan.workers), key=quick.__getitem__)
+    limits = [inf if worker != neediest else limit - 1 for worker, limit in enumerate(quick)]
+    fitted = within_ram(plan, limits, account.ram_of)
+    assert account.ram_of(fitted, neediest) < quick[neediest]
+    changed = [
+        (number, task)
+        for number, phase in enumerate(fitted.phases)
+        for task in phase.tasks
+        if task not in plan.phases[number].tasks
+    ]
+    assert changed and {task.worker for _, task in changed} == {neediest}
+    for number, task in changed:
+        tasks = tuple(replace(each, thrift=0) if each == task else each for each in fitted.phases[number].tasks)
+        phases = (*fitted.phases[:number], replace(fitted.phases[number], tasks=tasks), *fitted.phases[number + 1 :])
+        assert account.ram_of(replace(fitted, phases=phases), neediest) > limits[neediest]
+
+
+def test_the_least_ram_of_a_plan_is_that_of_its_thriftiest_tasks() -> None:
+    plan, account = uneven(), Accountant(network())
+
+    def most(each: Plan) -> int:
+        return max(account.ram_of(each, worker) for worker in range(each.workers))
+
+    thrifty = [
+        replace(
+            plan,
+            phases=tuple(
+                replace(phase, tasks=tuple(replace(task, thrift=thrift) for task in phase.tasks))
+                for phase in plan.phases
+            ),
+        )
+        for thrift in range(MOST_THRIFT + 1)
+    ]
+    assert most(least_ram(plan, account.ram_of)) <= min(map(most, thrifty)) < most(plan)

@@ -120,6 +120,20 @@ def test_more_flash_never_makes_a_plan_worse(objective: str, speeds: tuple[float
     assert values == sorted(values, reverse=True) and values[-1] < values[0]
 
 
+def test_more_ram_never_moves_more_bytes() -> None:
+    """Within 10,050 and 9,748 B nothing was found, while a tenth less sufficed: the search was left too little RAM."""
+    moved = []
+    for limits in ((9497, 9225), (10050, 9748), (10603, 10271)):
+        devices = cluster((52.0, 54.0))
+        pairs = zip(devices.workers, limits, strict=True)
+        devices = replace(devices, workers=tuple(replace(worker, ram=limit) for worker, limit in pairs))
+        split = found(residual_model(), devices, "traffic")
+        used = [needs.ram_bytes if needs.by_phase else 0 for needs in split.needs]
+        assert all(each <= limit for each, limit in zip(used, limits, strict=True))
+        moved.append(split.plan.moved)
+    assert moved == sorted(moved, reverse=True)
+
+
 @pytest.mark.parametrize("room", [None, 0.5, 0.7])
 def test_what_a_way_has_ahead_is_never_more_than_it_takes(room: float | None) -> None:
     """Of every way through a small network: at each of its cuts, within the flash of all workers together."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device
+from tflite_fuse.split.cluster.devices import Cluster, Device
 from tflite_fuse.split.costs.needs import Accountant, Needs
 from tflite_fuse.split.cut.network import Network, network_of
-from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.paper.published import published
 from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fewer
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
-from tflite_fuse.split.simulate.events import Timeline, simulate
+from tflite_fuse.split.simulate.events import Timeline
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 
 STRATEGIES = ("auto", "paper", "even", "frequency")
@@ -109,18 +110,6 @@ def split_model(
     return Split(network, cluster, plan, needs, timeline, alone, verified, notes)
 
 
-def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
-    """One inference on simulated devices."""
-
-    def seconds(_: int, task: Task) -> float:
-        if task.worker == COORDINATOR:
-            return 0.0  # operators that no block holds: their work is not known
-        device = cluster.workers[task.worker]
-        return device.seconds(accountant.instructions(task, device.target))
-
-    return simulate(plan, cluster, seconds, spans)
-
-
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
     """Of the fastest worker with memory without limit, input and output included."""
     plans = [one_worker(network, len(cluster.workers), worker) for worker in range(len(cluster.workers))]
@@ -144,12 +133,12 @@ def _searched(
 
     The search estimates memory; where its plans need more it is repeated for workers with as much less.
     """
-    measure = _Measure(cluster, accountant, objective)
+    measure = Measure(cluster, accountant, objective)
     limited = any(worker.flash is not None for worker in cluster.workers) and len(cluster.workers) <= MANY
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective)
     other = _other(network, cluster, accountant, objective)
-    allowed, beyond = cluster, _Beyond(cluster)
+    allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= _MORE_ROUNDS:
             break
@@ -158,23 +147,30 @@ def _searched(
         except LimitError:
             if not number:
                 raise
-            break
+            less_far = None if fitting else beyond.less_far()
+            if less_far is None:
+                break
+            allowed = less_far
+            continue
         own = [soonest(plan, measure.seconds, by_phase=False) for plan in found.plans]
         others = [*_found_by(other, allowed, objective), *_alone(network, cluster)]
         ranked = sorted([*own, *(soonest(plan, measure.seconds, by_phase=False) for plan in others)], key=measure.value)
-        fits = next((plan for plan in ranked if _fits(cluster, measure.needs(plan))), None)
-        if fits is not None:
-            fitting.append((fits, found))
-        if fits is ranked[0] and not limited:
+        fitted = measure.best_that_fits(ranked)
+        if fitted is not None:
+            fitting.append((fitted, found))
+        if fitted is ranked[0] and not limited:
             break
         best, stored = min(zip(own, found.stored, strict=True), key=lambda each: measure.value(each[0]))
-        allowed = beyond.less(measure.needs(best), stored)
+        before, allowed = allowed, beyond.less(measure.needs(best), stored)
+        if allowed == before:
+            break
     if not fitting:
-        return ranked[0], measure.needs(ranked[0]), ()
+        least = measure.best_that_fits(_of_least_ram(network, cluster, accountant, objective)) or ranked[0]
+        return least, measure.needs(least), ()
     best, found = min(fitting, key=lambda each: measure.value(each[0]))
     if len(cluster.workers) <= MANY:
         better = soonest(best, measure.seconds, by_phase=True)
-        best = min((each for each in (best, better) if _fits(cluster, measure.needs(each))), key=measure.value)
+        best = min((each for each in (best, better) if fits(cluster, measure.needs(each))), key=measure.value)
     return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
 
 
@@ -183,40 +179,6 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     kinds = {(device.target, device.mhz, device.link): index for index, device in enumerate(cluster.workers)}
     plans = [(index, one_worker(network, len(cluster.workers), index)) for index in kinds.values()]
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
-
-
-class _Measure:
-    """What plans are worth by an objective: each is looked at once."""
-
-    def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
-        self.cluster, self.accountant, self.objective = cluster, accountant, objective
-        self._needs: dict[int, tuple[Plan, tuple[Needs, ...]]] = {}
-
-    def needs(self, plan: Plan) -> tuple[Needs, ...]:
-        """Of each worker."""
-        if id(plan) not in self._needs:
-            self._needs[id(plan)] = plan, self.accountant.over(plan.sums).of_plan(plan, self.cluster)
-        return self._needs[id(plan)][1]
-
-    def timeline(self, plan: Plan) -> Timeline:
-        return timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
-
-    def seconds(self, plan: Plan) -> float:
-        """What orders of messages are chosen by: of the latency, or for throughput the period first."""
-        timeline = self.timeline(plan)
-        return timeline.period + timeline.seconds * 1e-6 if self.objective == "throughput" else timeline.seconds
-
-    def value(self, plan: Plan) -> tuple[float, ...]:
-        """What is to be small, then what decides between equals."""
-        timeline, moved = self.timeline(plan), float(plan.moved)
-        if self.objective == "ram":
-            ram = max((each.ram_bytes for each in self.needs(plan) if each.by_phase), default=0)
-            return float(ram), timeline.seconds, moved
-        return {
-            "time": (timeline.seconds, moved),
-            "traffic": (moved, timeline.seconds),
-            "throughput": (timeline.period, timeline.seconds, moved),
-        }[self.objective]
 
 
 def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> Search | None:
@@ -231,6 +193,14 @@ def _other(network: Network, cluster: Cluster, accountant: Accountant, objective
     if objective == "time" and together is not None and together >= FEW:
         return Search(network, cluster, accountant, objective, together)
     return None
+
+
+def _of_least_ram(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
+    """Plans found as if RAM were what counts, and none were limited: they may fit where no other one does."""
+    if objective == "ram" or all(worker.ram is None for worker in cluster.workers):
+        return ()
+    roomy = replace(cluster, workers=tuple(replace(worker, ram=None) for worker in cluster.workers))
+    return _found_by(Search(network, roomy, accountant, "ram"), roomy, "ram")
 
 
 def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
@@ -253,46 +223,6 @@ def _claim(objective: str, value: float, found: Found, plans: int) -> str:
     unit = "B" if objective == "traffic" else "s"
     gap = value / found.bound - 1 if found.bound else 0.0
     return f"{searched}; {value:,.4g} {unit}, and nothing goes below {found.bound:,.4g} {unit} ({gap:.0%} away)"
-
-
-def _fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
-    pairs = list(zip(cluster.workers, needs, strict=True))
-    return all(
-        (worker.ram is None or each.ram_bytes <= worker.ram)
-        and (worker.flash is None or each.flash_bytes <= worker.flash)
-        for worker, each in pairs
-        if each.by_phase
-    )
-
-
-class _Beyond:
-    """What plans need beyond what the search expects of them, as far as is known: with so much less it is to plan."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.flash, self.ram = [0] * len(cluster.workers), 0
-
-    def less(self, needs: Sequence[Needs], stored: Sequence[int]) -> Cluster:
-        """The workers without what a plan exceeded its estimate by, or if that fits a little less flash."""
-        pairs = list(zip(self.cluster.workers, needs, strict=True))
-        fits = _fits(self.cluster, needs)
-        for index, (worker, each) in enumerate(pairs):
-            if worker.flash is not None:
-                more = worker.flash // 50 if fits else 64
-                self.flash[index] = max(self.flash[index] + more, each.flash_bytes - stored[index] if not fits else 0)
-        excess = max((each.ram_bytes - worker.ram for worker, each in pairs if worker.ram is not None), default=0)
-        self.ram += excess + 64 if excess > 0 else 0
-        return replace(
-            self.cluster,
-            workers=tuple(
-                replace(
-                    worker,
-                    flash=None if worker.flash is None else max(0, worker.flash - flash),
-                    ram=None if worker.ram is None else max(0, worker.ram - self.ram),
-                )
-                for worker, flash in zip(self.cluster.workers, self.flash, strict=True)
-            ),
-        )
 
 
 def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:

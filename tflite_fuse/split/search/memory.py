@@ -3,7 +3,8 @@
 Blocks run quickly where that fits. Where it does not, they are made thriftier step by step: strips of columns, shorter
 runs. For the objective RAM, the limit is the least there is: the smallest number of bytes within which some way leads
 from the first cut to the last one, every edge as thrifty as can be. No way over the same edges needs less, by what
-edges need alone; what lies in memory from one edge to a later one comes on top, and is counted for whole plans.
+edges need alone; what lies in memory from one edge to a later one comes on top, and is counted for whole plans. So a
+whole plan's tasks are made thriftier once more, or less thrifty, by what its workers really need (``within_ram``).
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from dataclasses import replace
 
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.costs.needs import Accountant
-from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Transfer
+from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import volume
 from tflite_fuse.split.search.edge import Edge
+
+Ram = Callable[[Plan, int], int]
+"""Bytes that one worker of a plan needs."""
 
 
 class EdgeMemory:
@@ -96,3 +100,53 @@ class EdgeMemory:
             if worker in parts
         )
         return Plan(len(self.cluster.workers), (Phase("", brought), *edge.phases), ""), worker
+
+
+def within_ram(plan: Plan, limits: Sequence[float], ram: Ram) -> Plan:
+    """The plan with thriftier tasks where a worker is beyond its limit, none thriftier than that takes.
+
+    Args:
+        plan: whose tasks may be of any thrift.
+        limits: bytes of RAM each worker has; a worker that cannot be within its limit gets as near as can be.
+        ram: counts what a worker needs.
+    """
+    for worker, limit in enumerate(limits):
+        if ram(plan, worker) > limit:
+            plan = _within(plan, worker, limit, ram)
+    return plan
+
+
+def least_ram(plan: Plan, ram: Ram) -> Plan:
+    """The plan whose neediest worker needs least: as thrifty as that takes, and no thriftier."""
+    least = max(ram(_thriftiest(plan, worker, ram), worker) for worker in range(plan.workers))
+    return within_ram(plan, [least] * plan.workers, ram)
+
+
+def _within(plan: Plan, worker: int, limit: float, ram: Ram) -> Plan:
+    """All of a worker's tasks as thrifty as can be, then one by one as quick as the limit allows."""
+    best = _thriftiest(plan, worker, ram)
+    for number, phase in enumerate(best.phases) if ram(best, worker) <= limit else ():
+        thrift = max((task.thrift for task in phase.tasks if task.worker == worker), default=0)
+        quicker = (_with_thrift(best, worker, each, number) for each in range(thrift))
+        best = next((each for each in quicker if ram(each, worker) <= limit), best)
+    return best
+
+
+def _thriftiest(plan: Plan, worker: int, ram: Ram) -> Plan:
+    uniform = (_with_thrift(plan, worker, thrift) for thrift in range(MOST_THRIFT + 1))
+    return min((plan, *uniform), key=lambda each: ram(each, worker))
+
+
+def _with_thrift(plan: Plan, worker: int, thrift: int, only: int | None = None) -> Plan:
+    """The plan with a worker's tasks of so much thrift: all, or that of one phase."""
+
+    def changed(task: Task, number: int) -> Task:
+        return replace(task, thrift=thrift) if task.worker == worker and only in (None, number) else task
+
+    return replace(
+        plan,
+        phases=tuple(
+            replace(phase, tasks=tuple(changed(task, number) for task in phase.tasks))
+            for number, phase in enumerate(plan.phases)
+        ),
+    )

@@ -1,0 +1,144 @@
+"""What plans are worth, measured on simulated devices, and how far they go beyond the workers' memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
+from tflite_fuse.split.costs.needs import Accountant, Needs
+from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.search.auto import FEW_CANDIDATES
+from tflite_fuse.split.search.memory import least_ram, within_ram
+from tflite_fuse.split.simulate.events import Timeline, simulate
+
+_NEXT_TO = 128
+"""Bytes."""
+
+
+def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
+    """One inference on simulated devices."""
+
+    def seconds(_: int, task: Task) -> float:
+        if task.worker == COORDINATOR:
+            return 0.0  # operators that no block holds: their work is not known
+        device = cluster.workers[task.worker]
+        return device.seconds(accountant.instructions(task, device.target))
+
+    return simulate(plan, cluster, seconds, spans)
+
+
+class Measure:
+    """What plans are worth by an objective: each is looked at once."""
+
+    def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
+        self.cluster, self.accountant, self.objective = cluster, accountant, objective
+        self._needs: dict[Plan, tuple[Needs, ...]] = {}
+        self._timelines: dict[Plan, Timeline] = {}
+
+    def needs(self, plan: Plan) -> tuple[Needs, ...]:
+        """Of each worker."""
+        if plan not in self._needs:
+            self._needs[plan] = self.accountant.over(plan.sums).of_plan(plan, self.cluster)
+        return self._needs[plan]
+
+    def timeline(self, plan: Plan) -> Timeline:
+        if plan not in self._timelines:
+            self._timelines[plan] = timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
+        return self._timelines[plan]
+
+    def best_that_fits(self, ranked: Sequence[Plan]) -> Plan | None:
+        """Of plans, the best first, what is best within the workers' memory, as they are or with thriftier tasks."""
+        best: Plan | None = None
+        for number, plan in enumerate(ranked):
+            if best is not None and self.objective != "ram" and self.value(plan) >= self.value(best):
+                break
+            other = plan if number >= FEW_CANDIDATES and self.objective != "ram" else self._thriftier(plan)
+            if fits(self.cluster, self.needs(other)) and (best is None or self.value(other) < self.value(best)):
+                best = other
+        return best
+
+    def _thriftier(self, plan: Plan) -> Plan:
+        """The plan with tasks as thrifty as the objective and the workers' RAM ask for."""
+
+        def ram(each: Plan, worker: int) -> int:
+            return self.accountant.over(each.sums).ram_of(each, worker)
+
+        limits = [inf if worker.ram is None else worker.ram for worker in self.cluster.workers]
+        least = least_ram(plan, ram) if self.objective == "ram" else plan
+        return within_ram(least, limits, ram) if min(limits) < inf else least
+
+    def seconds(self, plan: Plan) -> float:
+        """What orders of messages are chosen by: of the latency, or for throughput the period first."""
+        timeline = self.timeline(plan)
+        return timeline.period + timeline.seconds * 1e-6 if self.objective == "throughput" else timeline.seconds
+
+    def value(self, plan: Plan) -> tuple[float, ...]:
+        """What is to be small, then what decides between equals."""
+        timeline, moved = self.timeline(plan), float(plan.moved)
+        if self.objective == "ram":
+            ram = max((each.ram_bytes for each in self.needs(plan) if each.by_phase), default=0)
+            return float(ram), timeline.seconds, moved
+        return {
+            "time": (timeline.seconds, moved),
+            "traffic": (moved, timeline.seconds),
+            "throughput": (timeline.period, timeline.seconds, moved),
+        }[self.objective]
+
+
+def fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
+    """Whether every worker with something to do has the memory it needs."""
+    pairs = list(zip(cluster.workers, needs, strict=True))
+    return all(
+        (worker.ram is None or each.ram_bytes <= worker.ram)
+        and (worker.flash is None or each.flash_bytes <= worker.flash)
+        for worker, each in pairs
+        if each.by_phase
+    )
+
+
+class Beyond:
+    """What plans need beyond what the search expects of them, as far as is known: with so much less it is to plan."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.flash, self.ram = [0] * len(cluster.workers), 0
+        self._before = list(self.flash), self.ram
+
+    def less(self, needs: Sequence[Needs], stored: Sequence[int]) -> Cluster:
+        """The workers without what a plan exceeded its estimate by, or if that fits a little less flash."""
+        self._before = list(self.flash), self.ram
+        pairs = list(zip(self.cluster.workers, needs, strict=True))
+        fit = fits(self.cluster, needs)
+        for index, (worker, each) in enumerate(pairs):
+            if worker.flash is not None:
+                more = worker.flash // 50 if fit else 64
+                self.flash[index] = max(self.flash[index] + more, each.flash_bytes - stored[index] if not fit else 0)
+        excess = max((each.ram_bytes - worker.ram for worker, each in pairs if worker.ram is not None), default=0)
+        self.ram += excess + 64 if excess > 0 else 0
+        return self.allowed
+
+    def less_far(self) -> Cluster | None:
+        """The workers with half as much taken away from them as last time; None where that is next to nothing."""
+        flash, ram = self._before
+        if max(self.ram - ram, *(now - before for now, before in zip(self.flash, flash, strict=True))) <= _NEXT_TO:
+            return None
+        self.flash = [(now + before) // 2 for now, before in zip(self.flash, flash, strict=True)]
+        self.ram = (self.ram + ram) // 2
+        return self.allowed
+
+    @property
+    def allowed(self) -> Cluster:
+        """The workers with what is left to them."""
+        return replace(
+            self.cluster,
+            workers=tuple(
+                replace(
+                    worker,
+                    flash=None if worker.flash is None else max(0, worker.flash - flash),
+                    ram=None if worker.ram is None else max(0, worker.ram - self.ram),
+                )
+                for worker, flash in zip(self.cluster.workers, self.flash, strict=True)
+            ),
+        )
