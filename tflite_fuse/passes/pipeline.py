@@ -12,7 +12,7 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.fuse import Fuse
-from tflite_fuse.passes.fusing.fuse_joined import FuseJoined
+from tflite_fuse.passes.fusing.fuse_spelled import FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
@@ -57,7 +57,7 @@ def make_passes(
             FoldConstants(),
             *streaming,
             *_tidying(),
-            FuseJoined(Fuse(options, budget, known)),
+            FuseSpelled(Fuse(options, budget, known)),
         ],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }

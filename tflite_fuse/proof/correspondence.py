@@ -9,6 +9,7 @@ from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
+from tflite_fuse.proof.original.added.groups import add_groups
 from tflite_fuse.proof.original.added.joins import add_joins
 from tflite_fuse.proof.original.added.known import add_known_numbers
 from tflite_fuse.proof.original.added.narrower import add_narrower
@@ -51,6 +52,7 @@ class Correspondence:
         self.original = Original(self.before)
         add_known_numbers(self.original)
         add_untransposed(self.original)
+        add_groups(self.original)
         add_gathers(self.original)
         add_joins(self.original)
         self.states = find_states(self.original)

@@ -14,7 +14,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.preparing.join_rows import join_rows
+from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime import tflm
 
@@ -64,7 +64,7 @@ def joins(draw: st.DrawFn) -> Model:
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(joins(), seeds)
 def test_maxima_of_padded_parts_are_the_parts_joined(model: Model, seed: int) -> None:
-    joined = join_rows(model).model
+    joined = spell_out(model).model
     assert "CONCATENATION" not in names(joined) and validate(model, joined).proven
     images = [[edgy_int8(np.random.default_rng(seed), model.main.tensors[index].dims) for index in model.main.inputs]]
     before, after = (tflm.run(serialize_model(each), images).outputs[0] for each in (model, joined))
@@ -114,19 +114,19 @@ def test_other_axes_stay(axis: int) -> None:
     output = raw.tensor(whole, 0.3, -7)
     raw.operator("CONCATENATION", parts, [output], make_options("ConcatenationOptions", axis=axis))
     model = raw.build(parts, [output])
-    assert join_rows(model).model is model
+    assert spell_out(model).model is model
 
 
 def test_parts_of_another_quantization_stay() -> None:
     raw = RawModel()
     parts = [raw.tensor((1, 4, 5, 2), 0.3, zero) for zero in (-7, -6)]
     model = raw.build(parts, [add_join(raw, parts, 1)])
-    assert join_rows(model).model is model
+    assert spell_out(model).model is model
 
 
 def test_a_pad_in_a_wrong_place_is_no_join() -> None:
     model = halves()
-    joined = join_rows(model).model
+    joined = spell_out(model).model
     amounts = [index for index, tensor in enumerate(joined.main.tensors) if (tensor.name or "").endswith("/around")]
     buffers = list(joined.buffers)
     first, second = (joined.main.tensors[index].buffer for index in amounts)

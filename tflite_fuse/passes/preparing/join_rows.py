@@ -8,8 +8,7 @@ goes, and a pad inside a block is a few pixels. Outside of blocks it would be wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -18,8 +17,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.limits import MAX_WINDOW
 from tflite_fuse.fusion.block.operators.operands import read_activation
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, replace_operators
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -30,42 +28,8 @@ MOST_JOINED = 10
 _LEAST = -128
 
 
-@dataclass(frozen=True)
-class JoinedRows:
-    """A model without some of its CONCATENATIONs.
-
-    Attributes:
-        model: the rewritten one.
-        made: by index of a CONCATENATION in the model it was, the names of what the operators in its place write.
-    """
-
-    model: Model
-    made: dict[int, frozenset[str]]
-
-
-def join_rows(model: Model, kept: Collection[int] = ()) -> JoinedRows:
-    """Put maxima in the place of CONCATENATIONs along rows or columns; an offline memory plan is dropped with them.
-
-    Args:
-        model: any valid model.
-        kept: indices of CONCATENATIONs to leave as they are.
-    """
-    found = [index for index in range(len(model.main.operators)) if index not in kept and _can_join(model, index)]
-    rewritten = remove_plan(model) if found and has_plan(model) else model
-    operators, made = list[Operator](), dict[int, frozenset[str]]()
-    for index, operator in enumerate(model.main.operators):
-        if index not in found:
-            operators.append(operator)
-            continue
-        rewritten, instead = _joined(rewritten, operator)
-        names = (rewritten.main.tensors[tensor].name for each in instead for tensor in each.outputs or ())
-        made[index] = frozenset(name for name in names if name)
-        operators += instead
-    return JoinedRows(replace_operators(rewritten, operators), made) if found else JoinedRows(model, {})
-
-
-def _can_join(model: Model, index: int) -> bool:
-    operator = model.main.operators[index]
+def joins_rows(model: Model, operator: Operator) -> bool:
+    """Whether an operator is a CONCATENATION of int8 along rows or columns."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "CONCATENATION" or not 2 <= len(inputs) <= MOST_JOINED or len(outputs) != 1:
         return False
@@ -91,7 +55,7 @@ def _axis(operator: Operator, rank: int) -> int:
     return int(axis) + rank * (int(axis) < 0) if isinstance(axis, int) else -1
 
 
-def _joined(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
+def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
     """The operators in the place of one CONCATENATION, the last of which writes what it wrote."""
     inputs, (output,) = operator.inputs or (), operator.outputs or ()
     whole = model.main.tensors[output]

@@ -1,4 +1,4 @@
-"""The fusion pass with CONCATENATIONs along rows as maxima, those that stay outside of blocks as they were."""
+"""The fusion pass with some operators as others that blocks hold; those that stay outside of blocks as they were."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import ClassVar
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.memory.from_model import FUSED_OPERATOR
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fuse import Fuse, FuseResult
-from tflite_fuse.passes.preparing.join_rows import join_rows
+from tflite_fuse.passes.preparing.spell_out import spell_out
+
+MOST_TRIED = 2
+"""Searches with operators spelled out: behind the first without those that it left outside of blocks."""
 
 
 @dataclass(frozen=True)
-class FuseJoined:
-    """``Fuse``, which also sees CONCATENATIONs along rows as what a block can do.
+class FuseSpelled:
+    """``Fuse``, which also sees CONCATENATIONs along rows and convolutions of groups as what blocks can do.
 
     Attributes:
         fuse: the pass.
@@ -29,18 +32,17 @@ class FuseJoined:
     def run(self, model: Model) -> FuseResult:
         """Fuse a model. Raises: as ``Fuse.run``."""
         kept: set[int] = set()
-        while (joined := join_rows(model, kept)).made:
+        for _ in range(MOST_TRIED):
+            spelled = spell_out(model, kept)
+            if not spelled.made:
+                break
             try:
-                result = self.fuse.run(joined.model)
+                result = self.fuse.run(spelled.model)
             except LimitError:
                 break
-            outside = {index for index, names in joined.made.items() if _is_outside(result.model, names)}
+            outside = {index for index, names in spelled.made.items() if _is_outside(result.model, names)}
             if not outside:
-                notes = (
-                    f"{operator_label(model, index)} is the maximum of its inputs in blocks, each padded with -128"
-                    for index in joined.made
-                )
-                return replace(result, notes=(*notes, *result.notes))
+                return replace(result, notes=(*spelled.notes, *result.notes))
             kept |= outside
         return self.fuse.run(model)
 
