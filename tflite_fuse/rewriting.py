@@ -213,7 +213,10 @@ def _passed(
     def measure(each: Model) -> int | None:
         return measured_head(serialize_model(each))
 
-    return run_passes(model, make_passes(options, measure, budget, known, states=states))
+    def accepts(before: Model, after: Model) -> bool:
+        return validate(before, after).proven
+
+    return run_passes(model, make_passes(options, measure, budget, known, states=states, accepts=accepts))
 
 
 def _block_report(inserted: InsertedBlock) -> BlockReport:

@@ -34,6 +34,7 @@ def make_passes(
     known: KnownBlocks,
     *,
     states: bool = True,
+    accepts: Callable[[Model, Model], bool] = lambda before, after: True,
 ) -> list[Pass]:
     """What to run, in order.
 
@@ -43,6 +44,7 @@ def make_passes(
         budget: for all searches together.
         known: where blocks are noted down.
         states: whether blocks may keep variables of a streaming model.
+        accepts: whether channels may be left out, from the model with and without them.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
@@ -53,7 +55,7 @@ def make_passes(
         # Fusing tries the order in the file, too, and so puts operators in order itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
         "fuse": [
-            ConstantChannels(),
+            ConstantChannels(accepts),
             FoldConstants(),
             *streaming,
             *_tidying(),

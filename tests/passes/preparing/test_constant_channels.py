@@ -21,7 +21,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.preparing.constant_channels import MULTIPLE, ConstantChannels
-from tflite_fuse.proof import validate
+from tflite_fuse.proof import correspondence, validate
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo.networks import inverted_residual_network
 
@@ -161,6 +161,20 @@ def test_models_without_stay_the_very_same() -> None:
     result = ConstantChannels().run(model)
     assert result.model is model
     assert not result.notes
+
+
+def test_channels_stay_where_nobody_else_agrees() -> None:
+    model = folded(VALID, -128)
+    result = ConstantChannels(lambda before, after: False).run(model)
+    assert result.model is model
+    assert result.notes == ("8 channels seem to say nothing and stay: it could not be proven",)
+
+
+def test_a_rewrite_goes_on_without_what_its_proof_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correspondence, "add_narrower", lambda original: None)
+    report = rewrite(serialize_model(folded(VALID, -128)), verify=False).report
+    assert any("could not be proven" in note for note in report.notes)
+    assert report.proven.blocks == len(report.blocks)
 
 
 def test_inputs_and_outputs_stay() -> None:

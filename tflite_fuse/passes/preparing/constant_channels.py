@@ -11,7 +11,7 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -49,7 +49,13 @@ _STAGES = frozenset({
 
 @dataclass(frozen=True)
 class ConstantChannels:
-    """Leave out channels that are constant or that nobody reads."""
+    """Leave out channels that are constant or that nobody reads.
+
+    Attributes:
+        accepts: whether somebody else, too, finds that a model and the narrower one compute the same.
+    """
+
+    accepts: Callable[[Model, Model], bool] = lambda before, after: True
 
     name: ClassVar[str] = "constant-channels"
 
@@ -64,7 +70,12 @@ class ConstantChannels:
         gone = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
         note = f"{gone:,} of {every:,} channels are the same for all inputs, or read by nobody, and were left out"
         rewritten = remove_plan(model) if has_plan(model) else model
-        return PassResult(prune(_narrowed(rewritten, found, kept)), True, (note,))
+        rewritten = prune(_narrowed(rewritten, found, kept))
+        if not self.accepts(model, rewritten):
+            return PassResult(
+                model, False, (f"{gone:,} channels seem to say nothing and stay: it could not be proven",)
+            )
+        return PassResult(rewritten, True, (note,))
 
 
 @dataclass(frozen=True)
