@@ -36,6 +36,7 @@ class Measure:
         self.cluster, self.accountant, self.objective = cluster, accountant, objective
         self._needs: dict[Plan, tuple[Needs, ...]] = {}
         self._timelines: dict[Plan, Timeline] = {}
+        self._ram: dict[tuple[Plan, int], int] = {}
 
     def needs(self, plan: Plan) -> tuple[Needs, ...]:
         """Of each worker."""
@@ -54,20 +55,21 @@ class Measure:
         for number, plan in enumerate(ranked):
             if best is not None and self.objective != "ram" and self.value(plan) >= self.value(best):
                 break
-            other = plan if number >= FEW_CANDIDATES and self.objective != "ram" else self._thriftier(plan)
+            other = self._thriftier(plan) if number < FEW_CANDIDATES else plan
             if fits(self.cluster, self.needs(other)) and (best is None or self.value(other) < self.value(best)):
                 best = other
         return best
 
     def _thriftier(self, plan: Plan) -> Plan:
         """The plan with tasks as thrifty as the objective and the workers' RAM ask for."""
-
-        def ram(each: Plan, worker: int) -> int:
-            return self.accountant.over(each.sums).ram_of(each, worker)
-
         limits = [inf if worker.ram is None else worker.ram for worker in self.cluster.workers]
-        least = least_ram(plan, ram) if self.objective == "ram" else plan
-        return within_ram(least, limits, ram) if min(limits) < inf else least
+        least = least_ram(plan, self._ram_of) if self.objective == "ram" else plan
+        return within_ram(least, limits, self._ram_of) if min(limits) < inf else least
+
+    def _ram_of(self, plan: Plan, worker: int) -> int:
+        if (plan, worker) not in self._ram:
+            self._ram[plan, worker] = self.accountant.over(plan.sums).ram_of(plan, worker)
+        return self._ram[plan, worker]
 
     def seconds(self, plan: Plan) -> float:
         """What orders of messages are chosen by: of the latency, or for throughput the period first."""
