@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
+from random import Random
 
 import pytest
 
@@ -15,7 +17,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
+from tflite_fuse.split.costs.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import MOST_THRIFT
 from tflite_fuse.split.fragments.encode import encode_plan
@@ -132,6 +134,38 @@ def test_more_ram_never_moves_more_bytes() -> None:
         assert all(each <= limit for each, limit in zip(used, limits, strict=True))
         moved.append(split.plan.moved)
     assert moved == sorted(moved, reverse=True)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_more_memory_never_serves_worse_whatever_workers_and_links_are_like(number: int) -> None:
+    """Speeds, rates, delays and memory are up to 20 % off; the plan with less memory is one with more, too."""
+    rng = Random(number)
+
+    def about(value: float) -> float:
+        return value * rng.uniform(0.8, 1.2)
+
+    count, weights = rng.choice([2, 3, 4]), sum(Estimates(network_of(big_end())).weight_bytes)
+    drawn = [
+        replace(worker, mhz=about(worker.mhz), link=Link(about(12_500.0), about(0.2)))
+        for worker in cluster((rng.choice([60.0, 600.0]),) * count).workers
+    ]
+    devices = replace(cluster((600.0,) * count, rng.random() < 0.5), workers=tuple(drawn))
+    objective, kind = ("time", "traffic")[number % 2], ("flash", "ram")[number // 2 % 2]
+    own, least = {"flash": (LIBRARY_BYTES, about(0.7) * weights), "ram": (WORKER_BYTES, about(4500.0))}[kind]
+    shares, values = [about(1.0) for _ in drawn], []
+    for more in (0.9, 1.0, 1.2):
+        limits = [own + round(least * share * more) for share in shares]
+        pairs = zip(drawn, limits, strict=True)
+        workers = tuple(replace(worker, **{kind: limit}) for worker, limit in pairs)
+        try:
+            split = found(big_end(), replace(devices, workers=workers), objective)
+        except LimitError:
+            values.append(inf)
+            continue
+        for needs, limit in zip(split.needs, limits, strict=True):
+            assert not needs.by_phase or (needs.flash_bytes if kind == "flash" else needs.ram_bytes) <= limit
+        values.append(split.timeline.seconds if objective == "time" else float(split.plan.moved))
+    assert values == sorted(values, reverse=True) and values[-1] < inf
 
 
 @pytest.mark.parametrize("room", [None, 0.5, 0.7])
