@@ -116,6 +116,28 @@ def test_extreme_biases_wrap_as_they_do_on_a_device(library: HostLibrary) -> Non
     check(library, made.finish(extra_outputs=False), WHOLE, Random(4))
 
 
+@pytest.mark.parametrize("kind", [StageKind.MAXIMUM, StageKind.MINIMUM])
+@pytest.mark.parametrize("channels", [16, 6, 1])
+@pytest.mark.parametrize("clamp", [(-128, 127), (-100, 90)])
+def test_the_larger_and_the_smaller_of_any_two_bytes(
+    library: HostLibrary, kind: StageKind, channels: int, clamp: tuple[int, int]
+) -> None:
+    """Four at once where they can be, so that bytes beside each other must not meet."""
+    pairs = np.arange(3 * 2**16)
+    first, second = (values.astype(np.uint8).view(np.int8) for values in (pairs, pairs // 256))
+    shape = (64, first.size // 64 // channels, channels)
+    made = maker(1, shape)
+    other = made.add_input(shape)
+    made.newest = 0
+    made.add_stage(Stage(kind, (0, other), -1), shape)
+    made.stages[-1] = replace(made.stages[-1], activation_min=clamp[0], activation_max=clamp[1])
+    block = made.finish(extra_outputs=False)
+    operands = ([first.reshape(shape), second.reshape(shape)], [], [])
+    encoded = encode(block, schedule(block, WHOLE))
+    wanted = np.clip((np.maximum if kind is StageKind.MAXIMUM else np.minimum)(first, second), *clamp)
+    np.testing.assert_array_equal(run(library, encoded, operands)[0].ravel(), wanted)
+
+
 # ---- Output over input ----
 
 

@@ -12,6 +12,7 @@ from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.passes.goal import Share
 from tflite_fuse.passes.options import FuseOptions, read_options
 
 UNFUSED = ("reorder", "plan")
@@ -77,8 +78,8 @@ def test_instructions_are_the_compute_of_a_goal_only() -> None:
     assert asked.counted is asked.search().target is Target.CORTEX_M4
 
 
-def test_a_streamed_input_leaves_more_of_the_arena_to_speed_unasked() -> None:
-    assert (Goal().longest(24_000), Goal().longest(24_000, streams=True)) == (25_000, 25_500)
-    assert Goal().longest(1_200) == Goal().longest(1_200, streams=True) == 1_712
+def test_streams_leave_more_of_the_arena_to_speed_unasked() -> None:
+    assert [Goal().longest(24_000, share) for share in Share] == [25_000, 25_500, 27_000]
+    assert {Goal().longest(1_200, share) for share in Share} == {1_712}
     for asked in (Goal(max_ram=30_000), Goal(max_compute=1.0), Goal(max_compute=1.3), Goal(least_ram=True)):
-        assert asked.longest(24_000) == asked.longest(24_000, streams=True)
+        assert len({asked.longest(24_000, share) for share in Share}) == 1

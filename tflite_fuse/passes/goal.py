@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.passes.given import require_fields
 
 MOST_COMPUTE = 1_000_000
 """Larger factors limit nothing: no block computes every pixel a million times."""
+
+
+class Share(Enum):
+    """One part in how many of an arena goes to speed unasked."""
+
+    RESIDENT = 24
+    PIXELS = 16  # An input handed out pixel by pixel leaves little behind, in which runs have to be short.
+    CALLS = 8  # A window became a stream to take less time: half of its arena is rows that no run could be shorter for.
 
 
 @dataclass(frozen=True)
@@ -39,22 +48,17 @@ class Goal:
                 f"a compute factor is above 0 and at most {MOST_COMPUTE:,}, not {self.max_compute}: give one like 1.3"
             )
 
-    def longest(self, arena: int, *, streams: bool = False) -> int:
+    def longest(self, arena: int, share: Share) -> int:
         """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
 
-        Without a goal a small share of RAM goes to speed: 1/24, at least 512 bytes; where the input is streamed 1/16,
-        because what it leaves behind is small and runs of pixels have to be short in it. Who allows recompute does not
-        want to pay with much of it for the last 1/200 of RAM.
-
-        Args:
-            streams: whether an input is handed out pixel by pixel.
+        Without a goal a small share of RAM goes to speed, at least 512 bytes. Who allows recompute does not want to pay
+        with much of it for the last 1/200 of RAM.
         """
         if self.max_ram is not None:
             return max(self.max_ram, arena)
         if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
             return arena
-        share = 16 if streams else 24
-        return arena + (max(arena // share, 512) if self.max_compute is None else arena // 200)
+        return arena + (max(arena // share.value, 512) if self.max_compute is None else arena // 200)
 
     @property
     def worth_ram(self) -> float:

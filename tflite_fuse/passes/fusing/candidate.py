@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.encoding.stream_time import stream_time
 from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instructions, in_instructions
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
@@ -15,6 +16,7 @@ from tflite_fuse.memory.progress import tell
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.passes.goal import Share
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 
@@ -80,9 +82,11 @@ class Site:
         return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.layers)
 
     @property
-    def streams(self) -> bool:
-        """Whether an input is handed out pixel by pixel."""
-        return bool(self.maker.moved) and self.maker.mode is InputMode.STREAMED
+    def share(self) -> Share:
+        """What of an arena goes to speed unasked."""
+        if stream_time(self.maker.model) is not None:
+            return Share.CALLS
+        return Share.PIXELS if self.maker.moved and self.maker.mode is InputMode.STREAMED else Share.RESIDENT
 
     @cached_property
     def alone(self) -> tuple[int, ...]:

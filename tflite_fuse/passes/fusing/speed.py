@@ -46,7 +46,7 @@ class Speed:
 
         Longer runs of pixels and other cuts take RAM and save instructions.
         """
-        limit = self.goal.longest(least.arena, streams=self.site.streams)
+        limit = self.goal.longest(least.arena, self.site.share)
         if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
             return least
         fitting = [least]
@@ -109,7 +109,7 @@ class Speed:
         most = chosen.arena + chosen.arena // FAR_ABOVE
         if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
             return None
-        limit = self.goal.longest(least.arena, streams=self.site.streams)
+        limit = self.goal.longest(least.arena, self.site.share)
         for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
             if point.ram_bytes <= most and point.work <= (1 - WORTH_SAYING) * chosen.instructions:
                 found = self.site.realise(point)
