@@ -1,0 +1,50 @@
+"""What the page on several devices says of the published scheme and of the search, made anew where it takes seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.bench_split import scaling, show
+from scripts.comparison import PAGE
+from tests.conftest import SHARED
+from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.zoo.architectures import build_architecture_file
+
+NETWORK = SHARED / "arch" / "mbv2-w1.0-r112.json"
+TEXT = (PAGE.parent / "split.md").read_text()
+
+pytestmark = pytest.mark.skipif(not NETWORK.exists(), reason="no layer lists beside the project")
+
+
+def printed(capsys: pytest.CaptureFixture[str], count: str) -> list[str]:
+    """Words of the line that begins with these, without the commas between them."""
+    line = next(
+        line for line in capsys.readouterr().out.splitlines() if line.split()[: len(count.split())] == count.split()
+    )
+    return line.split()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_least_time_over_few_workers_is_what_the_page_says(
+    workers: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(build_architecture_file(NETWORK), [("time", workers, None, 0)])
+    _, _, _, moved, ms, _, share, _, _, ram, flash = printed(capsys, f"time {workers}")
+    row = f"| time | {workers} | {moved} B | {ms} ms | {share} | {ram} B | {flash} B |"
+    assert row in TEXT.splitlines(), "run scripts/bench_split.py --part search"
+
+
+def test_what_more_workers_cost_in_the_published_scheme_is_what_the_page_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scaling(network_of(build_architecture_file(NETWORK)), SHARED / "facts")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    rows = {int(line[0]): line for line in lines}
+    moved = ", ".join(f"{int(rows[count][1].replace(',', '')) / 1e6:.1f}" for count in (3, 5, 8))
+    computing = ", ".join(f"{float(rows[count][2]):.1f}" for count in (3, 5, 8))
+    ram = {count: rows[count][6] for count in (1, 20, 120)}
+    sentence = (
+        f"With 3, 5, 8 workers bytes rise ({moved} MB) and computing falls ({computing} s); RAM per worker falls from "
+        f"{ram[1]} B to {ram[20]} B with 20 workers and {ram[120]} B with 120."
+    )
+    assert sentence in " ".join(TEXT.split()), "run scripts/bench_split.py --part scaling"
