@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.pipelines.test_sweep import deadly, kill_in_the_middle, measures_as_here, numbered, slow, small_model
 from tflite_fuse.errors import UsageError
-from tflite_fuse.pipelines.executors import run_on_ray
+from tflite_fuse.pipelines.on_ray import run_on_ray
 from tflite_fuse.pipelines.sweep import Item
 
 
@@ -33,3 +36,21 @@ def test_a_cluster_made_here_measures_models(tmp_path: Path) -> None:
 def test_an_address_where_nobody_answers_is_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:1: no Ray cluster answers"):
         next(run_on_ray(iter([]), 1, "127.0.0.1:1"))
+
+
+def test_a_cluster_that_goes_away_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "5")  # Ray waits a minute
+    rows = run_on_ray(iter(numbered(2000, tmp_path)), 1, None, slow)
+    next(rows)
+    (driver,) = multiprocessing.active_children()
+    made = [int(each) for each in Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()]
+    cluster = [each for each in made if Path(f"/proc/{each}/comm").read_text().strip() in ("gcs_server", "raylet")]
+    assert len(cluster) == 2
+    for each in cluster:
+        os.kill(each, signal.SIGKILL)
+    with pytest.raises(UsageError, match="this machine: the Ray cluster went away; what was done is kept"):
+        list(rows)
+    told = capfd.readouterr()
+    assert not told.out and not told.err

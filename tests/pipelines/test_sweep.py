@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -22,7 +23,8 @@ from tflite_fuse.cli import app
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.pipelines import summary
-from tflite_fuse.pipelines.executors import run_here, run_on_dask, run_on_ray
+from tflite_fuse.pipelines.executors import run_here, run_on_dask
+from tflite_fuse.pipelines.on_ray import run_on_ray, told_by
 from tflite_fuse.pipelines.summary import write_summary
 from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
 from tflite_fuse.zoo import ModelBuilder
@@ -220,6 +222,17 @@ def measures_as_here(cluster: Callable[[Iterator[Item], int, str | None], Iterat
     items = list(items_in(folder, {"default": "{}"}, "estimate"))
     rows = list(cluster(iter(items), 1, None))
     assert sorted(rows, key=lambda row: row.key) == sorted(map(measure, items), key=lambda row: row.key)
+
+
+def test_a_ray_driver_that_ends_without_a_word_is_one_sentence() -> None:
+    here, there = multiprocessing.Pipe()
+    row = Row("key", "model", "default", "")
+    there.send(row)
+    rows = told_by(here, iter([]), "there:1")
+    assert next(rows) == row
+    there.close()
+    with pytest.raises(UsageError, match=r"^there:1: the Ray cluster went away; what was done is kept"):
+        next(rows)
 
 
 @pytest.mark.parametrize(("package", "cluster"), [("distributed", run_on_dask), ("ray", run_on_ray)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +19,9 @@ from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
-from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask, run_on_ray
+from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask
 from tflite_fuse.pipelines.metrics import EFFORTS
+from tflite_fuse.pipelines.on_ray import run_on_ray
 from tflite_fuse.pipelines.summary import SHOWN, shown_values, write_summary
 from tflite_fuse.pipelines.sweep import Item, Results, Row, check_effort, items_in, models_in, option_sets
 
@@ -65,10 +66,9 @@ def sweep(
         workers = jobs or os.cpu_count() or 1
         on_cluster = {"dask": run_on_dask, "ray": run_on_ray}.get(executor)
         rows = run_here(items, workers) if on_cluster is None else on_cluster(items, workers, scheduler)
-        with redirect_stdout(sys.stderr):  # Ray tells there of workers that died
-            for row in rows:
-                results.add(row)
-                progress.advance(bar)
+        for row in rows:
+            results.add(row)
+            progress.advance(bar)
         found = results.of(keys)
     written = write_summary(output, found)
     broken = sum(row.broken for row in found)

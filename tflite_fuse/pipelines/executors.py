@@ -1,4 +1,4 @@
-"""Who does the items of a sweep: processes of this machine, a Dask cluster or a Ray cluster.
+"""Who does the items of a sweep: processes of this machine or a Dask cluster; a Ray cluster is in ``on_ray``.
 
 All are given a few items more than they can work on, so that memory does not grow with their number. An item whose
 process died is done again, twice at most: then the item is what kills it.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import pickle
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -39,9 +37,6 @@ FAR_AHEAD = 4
 """The same where handing out costs time: the scheduler of a Dask cluster keeps what its workers have not begun."""
 
 MOST_TRIES = 3
-
-OBJECTS = 1 << 28
-"""Bytes of shared memory for a Ray cluster that is made here: some hundred models."""
 
 _PREFIX = "tflite-fuse-"
 """Of the names our tasks have in a Dask cluster."""
@@ -186,63 +181,3 @@ def _aside(work: Work, item: Item) -> Row:
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work, item).result()
-
-
-def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work = measure) -> Iterator[Row]:
-    """Rows of items in the order they are done, by a Ray cluster: the one at an address, or one made here.
-
-    Raises:
-        RuntimeUnavailableError: the extra ``ray`` is not installed.
-        UsageError: nobody answers at the address, or no longer does.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when it is imported
-    try:
-        import ray
-    except ImportError as error:
-        raise RuntimeUnavailableError("install the extra: pip install 'tflite-fuse[ray]'") from error
-    if address not in (None, "auto", "local"):
-        _require_answer(str(address))
-    made_here = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": OBJECTS}
-    try:
-        ray.init(
-            address=address or "local",
-            log_to_driver=False,
-            logging_level=logging.CRITICAL,
-            **({} if address else made_here),
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise UsageError(f"{address or 'this machine'}: no Ray cluster answers ({reason})") from error
-    try:
-        yield from _by_ray(ray, items, work)
-    except (OSError, ray.exceptions.RaySystemError) as error:
-        raise UsageError(f"{address or 'this machine'}: {AWAY.format('Ray')}") from error
-    finally:
-        ray.shutdown()
-
-
-def _require_answer(address: str) -> None:
-    """Ray itself asks for minutes. Raises UsageError: nobody listens at HOST:PORT or ray://HOST:PORT."""
-    host, _, port = address.rpartition("//")[2].rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise UsageError(f"{address}: no Ray cluster answers ({error})") from error
-
-
-def _by_ray(ray: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
-    """What a cluster's workers do; it gives the tasks of a worker that died to others."""
-    many = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    remote = ray.remote(num_cpus=1, max_retries=MOST_TRIES - 1)(work)
-    flight: dict[Any, Item] = {}
-    while True:
-        flight |= {remote.remote(item): item for item in islice(items, many - len(flight))}
-        if not flight:
-            return
-        for reference in ray.wait(list(flight), num_returns=1)[0]:
-            item = flight.pop(reference)
-            try:
-                yield ray.get(reference)
-            except (ray.exceptions.WorkerCrashedError, ray.exceptions.RayTaskError) as error:
-                reason = str(error).strip().rpartition("\n")[2]
-                yield Row(item.key, item.model, item.options, f"not done: {reason or type(error).__name__}")
