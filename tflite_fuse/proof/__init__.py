@@ -40,4 +40,6 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     check_outputs(known)
     findings = (*known.findings, *structure_findings(known), *buffer_findings(known), *plan_findings(known))
     same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
-    return Certificate(merged(findings), tuple(known.blocks), known.plain, tuple(dict.fromkeys(known.notes)), same)
+    narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)
+    notes = tuple(dict.fromkeys(known.notes))
+    return Certificate(merged(findings), tuple(known.blocks), known.plain, notes, same, narrower)

@@ -77,6 +77,7 @@ class Certificate:
         notes: what a reader must know about the scope of the proof.
         same: tensors of the original and of the rewritten model that were found to hold the same bytes, where what
             writes them is sound.
+        narrower: tensors in blocks that lack channels of the original's, because these say nothing.
     """
 
     findings: tuple[Finding, ...]
@@ -84,6 +85,7 @@ class Certificate:
     plain: int = 0
     notes: tuple[str, ...] = ()
     same: tuple[tuple[int, int], ...] = ()
+    narrower: int = 0
 
     @property
     def proven(self) -> bool:

@@ -177,6 +177,14 @@ def test_a_rewrite_goes_on_without_what_its_proof_does_not_see(monkeypatch: pyte
     assert report.proven.blocks == len(report.blocks)
 
 
+@needs_tflm
+def test_what_was_not_compared_by_itself_is_said() -> None:
+    report = rewrite(serialize_model(folded(VALID, -128)), verify=True, inputs=3).report
+    said = "of the tensors in blocks 1 lack channels of the original's and were not compared alone"
+    assert (said in report.notes) == bool(report.blocks)
+    assert report.blocks
+
+
 def test_inputs_and_outputs_stay() -> None:
     model = folded(VALID, -128)
     also_read = replace_main(

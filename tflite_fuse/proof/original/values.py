@@ -72,6 +72,7 @@ class Original:
         steps: its operators, in order; added steps behind them.
         writer: by tensor, the last step that writes it.
         in_file: the same without added steps.
+        narrower: tensors of added steps that lack channels of one of the file's.
     """
 
     def __init__(self, model: Model) -> None:
@@ -83,6 +84,7 @@ class Original:
         self._members: dict[int, list[int]] = {t: [t] for t in self._same}
         self._readers: dict[int, list[int]] = {}
         self.writer: dict[int, int] = {}
+        self.narrower: set[int] = set()
         for index, operator in enumerate(model.main.operators):
             code = model.operator_codes[operator.opcode_index]
             self.add_step(Step(operator_label(model, index), operator_name(model, operator), operator, code))

@@ -105,6 +105,10 @@ def hear(
     rights = tflm.unconfined()
     inside = f", comparing {oracle.inside} tensors between and in blocks as well" if oracle.inside else ""
     notes = [f"run on inputs of seed {seed}{inside}"]
+    if watch is not None and watch.narrower:
+        notes.append(
+            f"of the tensors in blocks {watch.narrower} lack channels of the original's and were not compared alone"
+        )
     notes += [f"run over two sequences of {oracle.calls} calls, one with a reset, as well"] if oracle.calls else []
     notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
     notes += [] if oracle.warning is None else [oracle.warning]

@@ -46,6 +46,7 @@ def add_narrower(original: Original) -> None:
         tensor: original.add_tensor(_without(original.tensors[tensor], channels, -1, ()))
         for tensor, channels in kept.items()
     }
+    original.narrower.update(made.values())
     for step in original.steps[: len(original.model.main.operators)]:
         if not any(tensor in made for tensor in (*step.inputs, *step.outputs)):
             continue
@@ -83,6 +84,8 @@ class _Narrower:
         meaning, source, output = meaning_of(original, step), step.inputs[0], step.outputs[0]
         if meaning is None or meaning.weights is None or meaning.kind is StageKind.DEPTHWISE:
             return
+        if step.name == "CONV_2D" and meaning.weights.shape[-1] != original.tensors[source].dims[-1]:
+            return  # of groups, which filters belong to by their number
         filters = self.kept.get(output, np.arange(len(meaning.weights)))
         share = np.zeros(len(filters), np.int64)
         if source in self.kept:
