@@ -42,6 +42,11 @@ static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
   return (int8_t)(value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value);
 }
 
+static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
+  value >>= TFLITE_FUSE_ADD_BITS;
+  return (int8_t)(value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value);
+}
+
 #define TFLITE_FUSE_LOAD_1(word, from, step)                  \
   do {                                                        \
     uint32_t loaded_;                                         \

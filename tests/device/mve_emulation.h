@@ -160,6 +160,8 @@ EMULATE(int32x4_t, 4, vmullbq_int_s16, (int16x8_t a, int16x8_t b), a[2 * i] * b[
 EMULATE(int32x4_t, 4, vmulltq_int_s16, (int16x8_t a, int16x8_t b), a[2 * i + 1] * b[2 * i + 1])
 EMULATE(int32x4_t, 4, vqrdmulhq_s32, (int32x4_t a, int32x4_t b), emulated_multiply_high(a[i], b[i]))
 EMULATE(int32x4_t, 4, vqrdmulhq_n_s32, (int32x4_t a, int32_t b), emulated_multiply_high(a[i], b))
+EMULATE(int32x4_t, 4, vmlaq_n_s32, (int32x4_t sum, int32x4_t a, int32_t b),
+        (int32_t)((uint32_t)sum[i] + (uint32_t)a[i] * (uint32_t)b))
 EMULATE(int32x4_t, 4, vshlq_n_s32, (int32x4_t a, int bits), emulated_left(a[i], bits))
 EMULATE(int32x4_t, 4, vrshlq_n_s32, (int32x4_t a, int32_t bits), emulated_rounding_left(a[i], bits))
 EMULATE(uint8x16_t, 16, veorq_u8, (uint8x16_t a, uint8x16_t b), (uint8_t)(a[i] ^ b[i]))

@@ -42,6 +42,8 @@ enum {
   TFLITE_FUSE_MAX_BYTES = 2147483647,
   /* Most bits ADD shifts its operands left by: nine bits shifted left by this, twice, fit int32. */
   TFLITE_FUSE_MAX_ADD_SHIFT = 20,
+  /* Bits that ADD shifts the sum of its operands' multiples right by. */
+  TFLITE_FUSE_ADD_BITS = 21,
   /* Most bits a PACKED_DOWN table shifts down by, less one. */
   TFLITE_FUSE_MAX_DOWN_SHIFT = 22,
   /* Most taps the packed convolution looks at where they lie. */

@@ -24,6 +24,8 @@ MAX_BYTES = 2147483647
 """Largest tensor, constants and scratch."""
 MAX_ADD_SHIFT = 20
 """Most bits ADD shifts its operands left by: nine bits shifted left by this, twice, fit int32."""
+ADD_BITS = 21
+"""Bits that ADD shifts the sum of its operands' multiples right by."""
 MAX_DOWN_SHIFT = 22
 """Most bits a PACKED_DOWN table shifts down by, less one."""
 MAX_LISTED_TAPS = 32

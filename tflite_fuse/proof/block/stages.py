@@ -24,11 +24,13 @@ from tflite_fuse.proof.block.constants import (
 from tflite_fuse.proof.block.regions import PAIRS, reach, repeats
 from tflite_fuse.proof.block.tables import expected_table
 from tflite_fuse.proof.original.meaning import Meaning
+from tflite_fuse.proof.original.scales import added
 from tflite_fuse.proof.original.values import Original
 
 Int64s = npt.NDArray[np.int64]
 
 _PAIRED_SUM = 2**23
+_ADD_BITS = 21
 _ADDITION = (
     "left shift",
     *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
@@ -151,6 +153,8 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Differen
             rows = view.constants.take(view.desc.weights_offset, len(meaning.rows), "weights")
             yield from _array_differences("weight", np.frombuffer(meaning.rows, np.int8), rows)
             view.count("weights", len(meaning.rows))
+        elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE:
+            yield from _multiples(view, meaning)
         else:
             yield from _none("weights offset", view.desc.weights_offset)
         if meaning.weights is None:
@@ -241,6 +245,21 @@ def _array_differences(
     differing = np.argwhere(expected != found)
     place = tuple(int(n) for n in differing[0])
     yield Difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
+
+
+def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Whether the shorter way to the sum of two values is the same for all pairs of them."""
+    first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
+    values = np.arange(-128, 128, dtype=np.int64)
+    points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
+    expected = added(meaning.addition, points, values[:, None], values)
+    sums = (first * values[:, None] + second * values + start + 2**31) % 2**32 - 2**31
+    expected, found = np.clip(expected, *meaning.clamp), np.clip(sums >> _ADD_BITS, *meaning.clamp)
+    differing = np.argwhere(expected != found)
+    for a, b in differing[:1].tolist():
+        pair = values[a].item(), values[b].item()
+        yield Difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
+    view.count("sums of two values", expected.size)
 
 
 def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tflite_fuse.proof.original.reals import is_real, real_answers
 from tflite_fuse.proof.original.scales import (
     activation_bounds,
+    added,
     addition_numbers,
     difference_numbers,
     quotient_ratio,
@@ -191,12 +192,10 @@ def _leaky_relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
     (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
-    left, *numbers = addition_numbers(scale_0, scale_1, out_scale)
-    parts = [np.array([number]) for number in numbers]
-    first = scaled((x - point_0) << left, parts[0], parts[1])
-    second = scaled((y - point_1) << left, parts[2], parts[3])
-    total = first - second if step.name == "SUB" else first + second
-    return _activated(original, step, scaled(total, parts[4], parts[5]) + out_point)
+    *before, scale_of_second, shift_of_second, multiplier, shift = addition_numbers(scale_0, scale_1, out_scale)
+    signed = -scale_of_second if step.name == "SUB" else scale_of_second
+    numbers = (*before, signed, shift_of_second, multiplier, shift)
+    return _activated(original, step, added(numbers, (point_0, point_1, out_point), x, y))
 
 
 def _maximum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:

@@ -118,3 +118,13 @@ def scaled(sums: Int64s, multiplier: Int64s, shift: Int64s) -> Int64s:
     remainder = high & remainder_mask
     threshold = (remainder_mask >> 1) + (high < 0)
     return (high >> right) + (remainder > threshold)
+
+
+def added(numbers: tuple[int, ...], points: tuple[int, int, int], x: Int64s, y: Int64s) -> Int64s:
+    """Sums, not yet clamped, by the numbers of an ADD: a negative fourth one subtracts. ``points``: zero points."""
+    left, *rest = numbers
+    parts = [np.array([abs(number) if place == 2 else number]) for place, number in enumerate(rest)]
+    first = scaled((x - points[0]) << left, parts[0], parts[1])
+    second = scaled((y - points[1]) << left, parts[2], parts[3])
+    total = first - second if rest[2] < 0 else first + second
+    return scaled(total, parts[4], parts[5]) + points[2]

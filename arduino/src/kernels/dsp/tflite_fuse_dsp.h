@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../executor/tflite_fuse_format.h"
+
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION
@@ -73,6 +75,13 @@ static inline int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
 static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
   int32_t result;
   __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+  return (int8_t)result;
+}
+
+/* value >> TFLITE_FUSE_ADD_BITS, clamped to int8 */
+static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
+  int32_t result;
+  __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(value), "i"(TFLITE_FUSE_ADD_BITS));
   return (int8_t)result;
 }
 

@@ -3,7 +3,7 @@
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
-/* One operand: its values, less its zero point, are shifted left by 20 and scaled. */
+/* One operand: its values, less its zero point, are shifted left and scaled. */
 typedef struct {
   const int8_t* const* pixels;
   int32_t zero_point, multiplier, shift;
@@ -14,32 +14,34 @@ static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t 
   return o;
 }
 
-/* The operand of the larger scale is halved: that is exact. */
-static bool is_halved(const operand* o) { return o->multiplier == 1 << 30 && o->shift == 0; }
-
-/* The usual case: one operand halved, the other and the sum scaled down, as tflite_fuse_scale_down does it. */
-static void add_down(const tflite_fuse_call* call, const operand* halved, const operand* scaled) {
+/* Where the block says so, the sum of both operands' multiples, less some bits, is the same for all pairs of values. */
+static void add_multiples(const tflite_fuse_call* call, const uint32_t* factors) {
 #if TFLITE_FUSE_MVE
-  (void)scaled;
-  tflite_fuse_add_vectors(call, halved->pixels == call->windows[1]);
+  tflite_fuse_add_vectors(call, (const int32_t*)factors);
 #else
-  const tflite_fuse_addition* table = call->table;
-  const tflite_fuse_channel entry = {0, table->output_multiplier, -1 - table->output_shift};
-  const tflite_fuse_scale scale = tflite_fuse_scale_of(&entry, 2 * call->output->zero_point + 1);
-  const int32_t halved_zero = -halved->zero_point * (1 << 19), scaled_zero = -scaled->zero_point * (1 << 21);
-  const int32_t half = (int32_t)(UINT32_C(1) << (-1 - scaled->shift)), shift = -scaled->shift;
-  const int32_t channels = call->output->channels, multiplier = scaled->multiplier;
+  const uint32_t first = factors[0], second = factors[1], start = factors[2];
+  const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const int32_t channels = call->output->channels;
+  (void)range;
   for (int32_t i = 0; i < call->count; ++i) {
-    const int8_t* a = halved->pixels[i];
-    const int8_t* b = scaled->pixels[i];
+    const int8_t* a = call->windows[0][i];
+    const int8_t* b = call->windows[1][i];
     int8_t* output = call->outputs[i];
     for (const int8_t* end = output + channels; output != end; ++output) {
-      const int32_t twice = scaled_zero + *b++ * (1 << 21);
-      const int32_t other = tflite_fuse_mac_top(half + (twice >> 31), twice, multiplier) >> shift;
-      *output = tflite_fuse_scale_down(halved_zero + *a++ * (1 << 19) + other, scale);
+      const int32_t value = *a++, other = *b++;
+      uint32_t sum = start + first * (uint32_t)value;
+      TFLITE_FUSE_HIDE(sum); /* two instructions that multiply and add */
+      sum += second * (uint32_t)other;
+#if TFLITE_FUSE_DSP
+      *output = tflite_fuse_added_to_int8((int32_t)sum);
+#else
+      *output = tflite_fuse_clamp((int32_t)sum >> TFLITE_FUSE_ADD_BITS, range.low, range.high);
+#endif
     }
   }
+#if TFLITE_FUSE_DSP
   tflite_fuse_clamp_outputs(call);
+#endif
 #endif
 }
 
@@ -47,14 +49,17 @@ static int32_t scale_operand(int32_t value, const operand* o, int32_t left_shift
   return tflite_fuse_multiply((value - o->zero_point) * (1 << left_shift), o->multiplier, o->shift);
 }
 
-static TFLITE_FUSE_RARE void add_any(const tflite_fuse_call* call, const operand* a, const operand* b) {
+static TFLITE_FUSE_RARE void add_any(const tflite_fuse_call* call) {
   const tflite_fuse_addition table = *(const tflite_fuse_addition*)call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
+  const bool subtracts = table.multiplier_1 < 0;
+  const operand a = operand_of(call, 0, table.multiplier_0, table.shift_0);
+  const operand b = operand_of(call, 1, subtracts ? -table.multiplier_1 : table.multiplier_1, table.shift_1);
   for (int32_t i = 0; i < call->count; ++i) {
     for (int32_t c = 0; c < call->output->channels; ++c) {
-      const int32_t first = scale_operand(a->pixels[i][c], a, table.left_shift);
-      const int32_t second = scale_operand(b->pixels[i][c], b, table.left_shift);
-      const int32_t sum = table.multiplier_1 < 0 ? first - second : first + second;
+      const int32_t first = scale_operand(a.pixels[i][c], &a, table.left_shift);
+      const int32_t second = scale_operand(b.pixels[i][c], &b, table.left_shift);
+      const int32_t sum = subtracts ? first - second : first + second;
       const int32_t scaled = tflite_fuse_multiply(sum, table.output_multiplier, table.output_shift);
       call->outputs[i][c] = tflite_fuse_fit(scaled, range);
     }
@@ -62,19 +67,18 @@ static TFLITE_FUSE_RARE void add_any(const tflite_fuse_call* call, const operand
 }
 
 static void add(const tflite_fuse_call* call) {
-  const tflite_fuse_addition* table = call->table;
-  const operand a = operand_of(call, 0, table->multiplier_0, table->shift_0);
-  const bool subtracts = table->multiplier_1 < 0;
-  const operand b = operand_of(call, 1, subtracts ? -table->multiplier_1 : table->multiplier_1, table->shift_1);
-  const bool goes_down = !subtracts && table->left_shift == 20 && table->output_shift < 0 &&
-                         table->output_shift >= -1 - TFLITE_FUSE_MAX_DOWN_SHIFT;
-  if (goes_down && is_halved(&a) && b.shift < 0) {
-    add_down(call, &a, &b);
-  } else if (goes_down && is_halved(&b) && a.shift < 0) {
-    add_down(call, &b, &a);
+  if (call->stage->weights_offset == TFLITE_FUSE_NONE) {
+    add_any(call);
   } else {
-    add_any(call, &a, &b);
+    add_multiples(call, (const uint32_t*)(const void*)call->weights);
   }
+}
+
+static int64_t factor_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
+  (void)input, (void)output;
+  const bool has_factors = stage->weights_offset != TFLITE_FUSE_NONE;
+  return is_packed(stage) || (has_factors && stage->weights_offset % 4 != 0) ? -1 : 12 * has_factors;
 }
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
@@ -92,6 +96,7 @@ const tflite_fuse_entry tflite_fuse_kind_add = {
     .operands = 2,
     .keeps_channels = true,
     .keeps_extent = true,
+    .weight_bytes = factor_bytes,
     .table_is_sound = table_is_sound,
     .compute = add,
 };

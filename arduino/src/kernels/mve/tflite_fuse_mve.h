@@ -83,8 +83,8 @@ TFLITE_FUSE_INLINE void tflite_fuse_store_4(int8_t* output, int32x4_t scaled, tf
   }
 }
 
-/* ADD whose operand number `halved` is halved, as elementwise/tflite_fuse_add.c says. */
-void tflite_fuse_add_vectors(const tflite_fuse_call* call, int32_t halved);
+/* ADD of multiples, as elementwise/tflite_fuse_add.c says. */
+void tflite_fuse_add_vectors(const tflite_fuse_call* call, const int32_t* factors);
 
 /* `count` values looked up in a table of 256 answers. */
 TFLITE_FUSE_INLINE void tflite_fuse_look_up(const int8_t* value, int8_t* output, int32_t count, const uint8_t* table) {

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
 
 from tflite_fuse.fusion.block.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.fusion.block.entry import (
@@ -19,6 +23,7 @@ from tflite_fuse.fusion.block.entry import (
     parameters_of,
     pixels_of,
 )
+from tflite_fuse.fusion.block.limits import ADD_BITS
 from tflite_fuse.fusion.block.operators.requantization import quantize_multiplier_below_one
 from tflite_fuse.fusion.block.operators.view import Fit, Lowered, OperatorView
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
@@ -68,19 +73,64 @@ def _check(check: StageCheck) -> None:
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     (tensor_0, values_0), (tensor_1, values_1) = operands
-    add = parameters_of(stage, AddParameters)
+    zero_points = tensor_0.zero_point, tensor_1.zero_point, output.zero_point
+    return _added(parameters_of(stage, AddParameters), zero_points, values_0, values_1)
+
+
+def _added(
+    add: AddParameters, zero_points: tuple[int, int, int], values_0: Int64Array, values_1: Int64Array
+) -> Int64Array:
+    """Sums of values, not yet clamped. ``zero_points``: of both inputs and the output."""
     scaled = multiply_by_quantized_multiplier
-    term_0 = scaled((values_0 - tensor_0.zero_point) << add.left_shift, add.multiplier_0, add.shift_0)
-    term_1 = scaled((values_1 - tensor_1.zero_point) << add.left_shift, abs(add.multiplier_1), add.shift_1)
-    return (
-        scaled(term_0 - term_1 if add.multiplier_1 < 0 else term_0 + term_1, add.output_multiplier, add.output_shift)
-        + output.zero_point
-    )
+    term_0 = scaled((values_0 - zero_points[0]) << add.left_shift, add.multiplier_0, add.shift_0)
+    term_1 = scaled((values_1 - zero_points[1]) << add.left_shift, abs(add.multiplier_1), add.shift_1)
+    terms = term_0 - term_1 if add.multiplier_1 < 0 else term_0 + term_1
+    return scaled(terms, add.output_multiplier, add.output_shift) + zero_points[2]
+
+
+_NEAR = sorted(product(range(-2, 3), repeat=2), key=lambda pair: pair[0] ** 2 + pair[1] ** 2)
+"""Steps away from the factors that are nearest to both scales, the shortest first."""
+
+
+@lru_cache(maxsize=256)
+def _multiples(
+    add: AddParameters, zero_points: tuple[int, int, int], clamp: tuple[int, int]
+) -> tuple[int, int, int] | None:
+    """Numbers f, g and h with which ``(f a + g b + h) >> ADD_BITS``, clamped, is the sum of all int8 a and b.
+
+    The sums of all 65,536 pairs say between which bounds h has to lie for a given f and g; a few next to the scales
+    themselves are tried. None where none of them will do: mostly because sums would leave 32 bits.
+    """
+    values = np.arange(-128, 128, dtype=np.int64)
+    sums = np.clip(_added(add, zero_points, values[:, None], values), *clamp)
+    not_least, not_most = sums > clamp[0], sums < clamp[1]
+    at_least, below = sums << ADD_BITS, (sums + 1) << ADD_BITS
+    to_output = add.output_multiplier * 2.0 ** (add.output_shift + add.left_shift - 62 + ADD_BITS)
+    nearest = [
+        round(to_output * multiplier * 2.0**shift)
+        for multiplier, shift in ((add.multiplier_0, add.shift_0), (add.multiplier_1, add.shift_1))
+    ]
+    for f, g in ((nearest[0] + step[0], nearest[1] + step[1]) for step in _NEAR):
+        products = f * values[:, None] + g * values
+        low = (at_least - products).max(where=not_least, initial=-(2**31))
+        high = (below - products).min(where=not_most, initial=2**31) - 1
+        h = int(low + high) // 2
+        if low <= high and 128 * (abs(f) + abs(g)) + abs(h) < 2**31:
+            return f, g, h
+    return None
 
 
 def encode_addition(stage: Stage, tensors: Tensors) -> Tables:
     """The parameters as seven int32."""
     return Tables(table=int32_bytes(astuple(parameters_of(stage, AddParameters))))
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    """The parameters; and where weights are, the numbers that give the same sums with less work."""
+    zero_0, zero_1, zero_out = (tensors[index].zero_point for index in (*stage.inputs, stage.output))
+    clamp = stage.activation_min, stage.activation_max
+    found = _multiples(parameters_of(stage, AddParameters), (zero_0, zero_1, zero_out), clamp)
+    return replace(encode_addition(stage, tensors), weights=int32_bytes(found) if found else b"")
 
 
 def decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
@@ -116,7 +166,7 @@ ADD = Kind(
     by_value=True,
     check=_check,
     reference=_reference,
-    encode_table=encode_addition,
+    encode_table=_encode,
     decode_table=decode_addition,
     work=_work,
     counts=("sums",),
