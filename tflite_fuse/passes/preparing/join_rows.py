@@ -9,6 +9,7 @@ goes, and a pad inside a block is a few pixels. Outside of blocks it would be wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -90,7 +91,7 @@ def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tu
 
 
 def _like(whole: Tensor, name: str) -> Tensor:
-    return Tensor(whole.dims, TensorType.INT8, 0, name, whole.quantization)
+    return replace(whole, buffer=0, name=name, shape_signature=None)
 
 
 def _constant(model: Model, tensor: Tensor, values: Sequence[int]) -> tuple[Model, int]:
