@@ -67,10 +67,11 @@ class RawModel:
         self.operators.append(Operator(self.codes.index(name), tuple(inputs), tuple(outputs), options))
         return len(self.operators) - 1
 
-    def build(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
-        """The model."""
+    def build(self, inputs: Sequence[int], outputs: Sequence[int], has_rank: bool = False) -> Model:
+        """The model; TensorFlow's converter writes of tensors that they have a rank, others do not."""
         codes = tuple(OperatorCode(min(BUILTIN_CODES[n], 127), None, 1, BUILTIN_CODES[n]) for n in self.codes)
-        graph = SubGraph(tuple(self.tensors), tuple(inputs), tuple(outputs), tuple(self.operators), "main")
+        tensors = tuple(replace(tensor, has_rank=has_rank) for tensor in self.tensors)
+        graph = SubGraph(tensors, tuple(inputs), tuple(outputs), tuple(self.operators), "main")
         return Model(3, codes, (graph,), "", tuple(self.buffers))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +11,6 @@ from tests.fusion.drawing.slices import add_slice
 from tests.fusion.raw_models import RawModel, add_convolution, edgy_int8, seeds
 from tflite_fuse.api import rewrite
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.goal import Goal
@@ -60,10 +57,7 @@ def joins(draw: st.DrawFn) -> Model:
     outputs = [newest] if draw(st.booleans()) else []
     for kernel in draw(st.lists(st.sampled_from([1, 3]), max_size=2)):
         newest = add_convolution(raw, newest, (*raw.tensors[newest].dims[:3], draw(st.integers(1, 4))), kernel)
-    model = raw.build([image], list(dict.fromkeys([*outputs, newest])))
-    has_rank = draw(st.booleans())  # TensorFlow's converter writes it, others do not
-    tensors = tuple(replace(tensor, has_rank=has_rank) for tensor in model.main.tensors)
-    return replace_main(model, replace(model.main, tensors=tensors))
+    return raw.build([image], list(dict.fromkeys([*outputs, newest])), has_rank=draw(st.booleans()))
 
 
 @needs_tflm

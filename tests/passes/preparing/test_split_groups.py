@@ -70,7 +70,7 @@ def grouped(draw: st.DrawFn) -> Model:
         newest = add_grouped(raw, newest, groups, depth, kernel, stride, padding, activation, bias)
     if draw(st.booleans()):
         newest = add_convolution(raw, newest, (*raw.tensors[newest].dims[:3], 3), kernel=3)
-    return raw.build([image], [newest])
+    return raw.build([image], [newest], has_rank=draw(st.booleans()))
 
 
 @needs_tflm

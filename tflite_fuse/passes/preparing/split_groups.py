@@ -109,4 +109,5 @@ def _int32(model: Model, name: str, numbers: tuple[int, ...]) -> tuple[Model, in
 
 
 def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model, int]:
-    return add_tensor(model, Tensor((*tensor.dims[:3], channels), TensorType.INT8, 0, name, tensor.quantization))
+    shape = (*tensor.dims[:3], channels)
+    return add_tensor(model, replace(tensor, shape=shape, shape_signature=None, buffer=0, name=name))
