@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.raw_spellings import spelled_stream, spelled_streams
-from tests.fusion.raw_streams import RawStream, streams
+from tests.fusion.raw_streams import RawStream, handle_options, streams
 from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
 from tflite_fuse.errors import ModelError
@@ -189,3 +189,35 @@ def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str
     assert not done.changed and len(done.notes) == 1 and "is no state of a block: " in done.notes[0]
     result = rewrite(serialize_model(made), verify=False).model
     assert run_steps(serialize_model(made), made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))
+
+
+@pytest.mark.parametrize(
+    "what", ["of one name to C", "initialized last", "initialized with an output", "read to nowhere"]
+)
+def test_odd_variables_stay_as_they_are_and_compute_the_same(what: str) -> None:
+    """Names end at a zero, as the runtime compares them."""
+    model, initialized = RawStream(), what.startswith("initialized")
+    if initialized:
+        model.call_once()
+    source = model.tensor((1, 1, 1, 4), 0.1, -5)
+    first = bytes(range(12)) if initialized else None
+    outputs = [model.window(source, 3, 3, "SLICE", first)]
+    if what == "of one name to C":
+        outputs.append(model.window(source, 3, 3, "SLICE"))
+    named = [number for number, op in enumerate(model.operators) if model.codes[op.opcode_index] == "VAR_HANDLE"]
+    for number, name in zip(named, (b"a\0b", b"a\0c"), strict=False):
+        if not initialized:
+            model.operators[number] = replace(model.operators[number], builtin_options=handle_options(name))
+    if what == "read to nowhere":
+        model.operators[named[0] + 1] = replace(model.operators[named[0] + 1], outputs=())
+    made = model.stream([source], outputs)
+    main, *others = made.subgraphs
+    if what == "initialized last":
+        main = replace(main, operators=(*main.operators[1:], main.operators[0]))
+    elif what == "initialized with an output":
+        others = [replace(others[0], outputs=(1,))]
+    made = replace(made, subgraphs=(main, *others))
+    assert not Rings().run(made).changed
+    result = rewrite(serialize_model(made), verify=False).model
+    if what != "read to nowhere":  # the runtime refuses it
+        assert run_steps(serialize_model(made), made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))

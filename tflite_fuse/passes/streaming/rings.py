@@ -105,6 +105,8 @@ def _find_ring(moves: Moves, variable: Variable) -> _Ring:
     read, assign = operators[variable.reads[0]], operators[variable.assigns[0]]
     if variable.reads[0] > variable.assigns[0]:
         raise BlockError("it is assigned before it is read")
+    if variable.once > variable.reads[0]:
+        raise BlockError("it is initialized behind where it is read")
     held, value = (read.outputs or (-1,))[0], (*(assign.inputs or ()), -1, -1)[1]
     if value < 0 or held < 0:
         raise BlockError("its operators lack a tensor")

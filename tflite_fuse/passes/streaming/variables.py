@@ -9,7 +9,7 @@ from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, SubGraph
 
 Key = tuple[object, ...]
-"""What a VAR_HANDLE calls its variable: container and name."""
+"""What a VAR_HANDLE calls its variable: container and name, as far as the runtime compares them."""
 
 _ACCESS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 
@@ -70,7 +70,8 @@ def initializations(model: Model) -> dict[int, int]:
 def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
     """What a subgraph leaves in its variables, None unless all it does is to assign constants to them, each once."""
     found: dict[Key, bytes] = {}
-    if {operator_name(model, operator) for operator in graph.operators} - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
+    names = {operator_name(model, operator) for operator in graph.operators}
+    if graph.outputs or names - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
         return None
     for index, name, key in _accesses(model, graph):
         if name == "ASSIGN_VARIABLE":
@@ -88,7 +89,8 @@ def _accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
     for index, operator in enumerate(graph.operators):
         name = operator_name(model, operator)
         if name == "VAR_HANDLE" and operator.outputs:
-            names[operator.outputs[0]] = tuple(get_options(operator).values())
+            given = operator.builtin_options.vectors if operator.builtin_options is not None else ()
+            names[operator.outputs[0]] = tuple((field_, data.partition(b"\0")[0]) for field_, _, data in given)
             yield index, name, names[operator.outputs[0]]
         elif name in _ACCESS and operator.inputs and operator.inputs[0] in names:
             yield index, name, names[operator.inputs[0]]

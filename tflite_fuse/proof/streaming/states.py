@@ -185,7 +185,9 @@ def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
     for index, operator in enumerate(graph.operators):
         kind = operator_name(model, operator)
         if kind == "VAR_HANDLE":
-            name = tuple(get_options(operator).values())
+            options = operator.builtin_options  # the runtime compares strings of C, which end at a zero
+            vectors = () if options is None else options.vectors
+            name = tuple((place, data.split(b"\0")[0]) for place, _, data in vectors)
             handles.update(dict.fromkeys(operator.outputs or (), name))
             uses = found.setdefault(name, {"VAR_HANDLE": [], "READ_VARIABLE": [], "ASSIGN_VARIABLE": []})
             uses[kind].append(index)
@@ -238,8 +240,8 @@ def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State 
     reads, assigns = uses["READ_VARIABLE"], uses["ASSIGN_VARIABLE"]
     if len(reads) != 1 or len(assigns) != 1 or not once < reads[0] < assigns[0] or "other" in uses:
         return None
-    held, value = original.steps[reads[0]].outputs[0], original.steps[assigns[0]].operand(1)
-    if value < 0:
+    held, value = (*original.steps[reads[0]].outputs, -1)[0], original.steps[assigns[0]].operand(1)
+    if min(held, value) < 0:
         return None
     window, end = origin(original, value)
     joining = next(
