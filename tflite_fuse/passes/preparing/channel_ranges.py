@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -156,14 +157,14 @@ def _looked_up(answers: Int64Array, source: Range) -> Range:
 
 
 def _added(lowered: Lowered, stage: Stage, sources: Sequence[Range]) -> Range:
-    """Sums of both least and of both greatest values."""
+    """The least and the greatest sum of the ends: one operand may be subtracted."""
     ends = []
-    for values in ([source.low for source in sources], [source.high for source in sources]):
+    for values in product(*((source.low, source.high) for source in sources)):
         operands = [
             (_pixel(each, len(end)), end.reshape(1, 1, -1)) for each, end in zip(lowered.inputs, values, strict=True)
         ]
         ends.append(KINDS[stage.kind].reference(stage, operands, _pixel(lowered.output, len(values[0]))).reshape(-1))
-    return Range(np.minimum(*ends), np.maximum(*ends))
+    return Range(np.minimum.reduce(ends), np.maximum.reduce(ends))
 
 
 def _pixel(activation: Activation, channels: int) -> BlockTensor:

@@ -151,17 +151,16 @@ def _scaled(original: Original, meaning: Meaning, sums: Extent | None) -> Extent
 
 
 def _added(original: Original, meaning: Meaning, read: list[Extent]) -> Extent:
+    """Of an operand that is subtracted, the greatest value gives the least sum."""
     left, *numbers = meaning.addition
     table = [np.array([number], np.int64) for number in numbers]
-    ends = []
+    least = greatest = np.zeros(len(read[0].least), np.int64)
     for place, extent in enumerate(read):
         point = affine(original, meaning.sources[place])[1]
-        ends.append(
-            [
-                scaled((end - point) << left, table[2 * place], table[2 * place + 1])
-                for end in (extent.least, extent.greatest)
-            ]
-        )
+        shares = [
+            scaled((end - point) << left, table[2 * place], table[2 * place + 1])
+            for end in (extent.least, extent.greatest)
+        ]
+        least, greatest = least + np.minimum(*shares), greatest + np.maximum(*shares)
     point = affine(original, meaning.result)[1]
-    sums = [first + second for first, second in zip(*ends, strict=True)]
-    return Extent(*(scaled(each, table[4], table[5]) + point for each in sums))
+    return Extent(*(scaled(each, table[4], table[5]) + point for each in (least, greatest)))
