@@ -159,15 +159,17 @@ def longest_and_total(ranges: Ranges, tilings: Tilings) -> tuple[IntArray, IntAr
     return np.maximum.reduceat(lengths, tilings.first), np.add.reduceat(lengths, tilings.first)
 
 
-def total_in_runs(ranges: Ranges, tilings: Tilings, chunk: int, run_costs: Sequence[int]) -> IntArray:
-    """What the ranges of each option cost, each cut into runs of ``chunk`` positions and one of the rest, [options].
+def total_in_runs(ranges: Ranges, tilings: Tilings, chunks: IntArray, run_costs: Sequence[int]) -> IntArray:
+    """What the ranges of each option cost, each cut into runs of a chunk and one of the rest, [chunks, options].
 
     Args:
-        run_costs: of runs of 1, 2, … positions; ``chunk`` of them at least.
+        chunks: positions, [chunks, 1].
+        run_costs: of runs of 1, 2, … positions; as many as the largest chunk at least.
     """
     lengths = np.maximum(ranges.high - ranges.low, 0)
     costs = np.array((0, *run_costs), dtype=np.int64)
-    total: IntArray = np.add.reduceat(lengths // chunk * costs[chunk] + costs[lengths % chunk], tilings.first)
+    of_range = lengths // chunks * costs[chunks] + costs[lengths % chunks]
+    total: IntArray = np.add.reduceat(of_range, tilings.first, axis=1)
     return total
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings, Windows
+from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings, Windows, make_tilings
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor
 from tflite_fuse.fusion.estimate.demands import Demand, Grid
@@ -205,15 +205,14 @@ class Reading:
             found.update(range(max(turn - 2, 0), min(turn + 4, height)))
         return found
 
-    def across(self, pixel: int, width: int, channels: int, chunk: int) -> Across:
-        """How much of an output row leads in runs of ``chunk`` pixels; ``pixel`` bytes are a column of the input."""
-        ends = np.minimum(np.arange(0, width, chunk, dtype=np.int64) + chunk, width)
-        fill, written = self.fill, ends * channels
-        column = np.arange(0, width, chunk) if fill is None else (ends - 1) * fill.across + fill.right + 1
+    def across(self, pixel: int, channels: int, runs: Tilings) -> Across:
+        """How much of an output row leads, for each way to cut it into runs; ``pixel`` bytes are an input's column."""
+        fill, written = self.fill, runs.high * channels
+        column = runs.low if fill is None else (runs.high - 1) * fill.across + fill.right + 1
         part = written - np.maximum(self.windows[1].first(column), 0) * pixel
-        cases = (column >= 0, written), ((column >= 0) & (column < self.result[1]), part), (column < 0, written)
-        begun, partly, late = (int(np.max(values, where=which, initial=-_FAR)) for which, values in cases)
-        return Across(begun, partly, late)
+        begun = column >= 0
+        cases = (begun, written), (begun & (column < self.result[1]), part), (~begun, written)
+        return Across(*(np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first) for which, lead in cases))
 
 
 class Down(NamedTuple):
@@ -233,7 +232,7 @@ class Down(NamedTuple):
 
 
 class Across(NamedTuple):
-    """The most bytes of an output row written by some of its runs.
+    """The most bytes of an output row written by some of its runs, [ways to cut it].
 
     Attributes:
         begun: by those for which the stage has begun to fill its row.
@@ -241,9 +240,14 @@ class Across(NamedTuple):
         late: by those for which nothing of it is filled.
     """
 
-    begun: int
-    partly: int
-    late: int
+    begun: IntArray
+    partly: IntArray
+    late: IntArray
+
+
+@lru_cache(maxsize=1 << 10)
+def _row_runs(width: int, chunks: tuple[int, ...]) -> Tilings:
+    return make_tilings(width, chunks)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -263,14 +267,13 @@ def one_tile_distances(
         readings: the stages that read the input.
         chunks: output pixels per run.
     """
-    found = [-prod(source)] * len(chunks)
+    found = np.full(len(chunks), -prod(source), dtype=np.int64)
     for reading in readings:
         down = reading.down(source, output)
-        for at, chunk in enumerate(chunks):
-            across = reading.across(source[2], output[1], output[2], chunk)
-            leads = down.written + across.late, down.under + across.partly, down.next_under + across.begun
-            found[at] = max(found[at], down.before, *leads)
-    return tuple(found)
+        across = reading.across(source[2], output[2], _row_runs(output[1], chunks))
+        leads = down.written + across.late, down.under + across.partly, down.next_under + across.begun
+        found = np.maximum.reduce([np.maximum(found, down.before), *leads])
+    return tuple(found.tolist())
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:

@@ -19,6 +19,7 @@ class Work:
     def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
         """Args: chunks: output pixels a stage computes per step."""
         self.grid, self.chunks = grid, chunks
+        self._steps = np.array(chunks, dtype=np.int64)[:, None]
         self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
         self._runs: dict[tuple[int, int], list[RowMix]] = {
             (chunk, last): [whole_rows(width, chunk) for width in grid.widths.sizes.tolist()] for chunk in chunks
@@ -41,7 +42,7 @@ class Work:
 
     def _rows_in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """What a row of all tiles costs in such runs, [chunks, widths]."""
-        return np.stack([total_in_runs(demand.columns, self.grid.widths, chunk, run_costs) for chunk in self.chunks])
+        return total_in_runs(demand.columns, self.grid.widths, self._steps, run_costs)
 
     def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
         every: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
@@ -70,7 +71,6 @@ class Work:
             self._runs[chunk, index] = runs
             costs = zip(runs, widths, strict=True)
             more.append([round(r.cost(run_costs)) - row_cost(row_of_runs(w, chunk), run_costs) for r, w in costs])
-        long = [lengths > chunk for chunk in self.chunks]
-        long_rows = np.add.reduceat(np.array(long), tilings.first, axis=1, dtype=np.int64)
+        long_rows = np.add.reduceat(lengths > self._steps, tilings.first, axis=1, dtype=np.int64)
         broken: IntArray = long_rows * np.array(more, dtype=np.int64)
         return broken

@@ -116,6 +116,7 @@ class _PointBuilder:
         """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
         self.graph, self.cuts, self.chunks = graph, cuts, sorted(chunks)
         self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
+        self.made: dict[tuple[Edge, int, int | None], BlockChoice] = {}
 
     def point(self, path: Path) -> Point:
         blocks: list[BlockChoice] = []
@@ -125,7 +126,10 @@ class _PointBuilder:
             if int(edge.options.ram[leg.option]) == path.peak and not largest:
                 largest = tuple(range(edge.source, edge.target))
             if edge.fused:
-                blocks.append(self._block(edge, leg.option, path.peak))
+                key = edge, leg.option, path.peak if self.chunks else None
+                if key not in self.made:
+                    self.made[key] = self._block(edge, leg.option, path.peak)
+                blocks.append(self.made[key])
         factor = path.work / self.graph.work if self.graph.work else 1.0
         return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail)
 
