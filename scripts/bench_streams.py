@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cores = f"a core to count on, or none (default {', '.join(CORES)})"
     parser.add_argument("--target", action="append", metavar="NAME", help=cores)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/streaming.md")
+    parser.add_argument("--write", action="store_true", help="replace the tables in docs/streaming.md")
     options = parser.parse_args(arguments)
     try:
         names = [name for name in options.target or CORES if name != "none"]
@@ -62,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if slid:
             console.print(windows.as_table(slid, targets))
     if options.write and slid:
-        write_part("streams", f"{windows.as_markdown(slid)}\n", ROOT / "docs" / "streaming.md")
+        page, steps = ROOT / "docs" / "streaming.md", {each.model: each.instructions for each in kept}
+        write_part("streams", f"{windows.as_markdown(slid)}\n", page)
+        if targets:
+            write_part("stream-counts", f"{windows.counts_as_markdown(slid, steps)}\n", page)
     return 1 if any(each.different for each in kept) or any(each.different for each in slid) else 0
 
 

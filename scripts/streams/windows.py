@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,3 +141,19 @@ def as_markdown(results: Sequence[Result]) -> str:
         cells = (each.model, str(each.hop), f"{each.macs_of_call:,}", f"{each.work:.3f}", *sizes)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def counts_as_markdown(results: Sequence[Result], steps: Mapping[str, Mapping[str, int | None]]) -> str:
+    """The second table of docs/streaming.md.
+
+    Args:
+        results: windows as streams.
+        steps: by model that keeps variables, the instructions of a step, by target.
+    """
+    rows = {f"{model}, a step": [f"{found or 0:,}" for found in counts.values()] for model, counts in steps.items()}
+    for each in results:
+        both = zip(each.instructions_before.values(), each.instructions.values(), strict=True)
+        rows[f"{each.model}, hop {each.hop}"] = [f"{window or 0:,} → {call or 0:,}" for window, call in both]
+    names = [name for each in results[:1] for name in each.instructions]
+    lines = [f"| instructions | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())])
