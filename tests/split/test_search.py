@@ -250,6 +250,17 @@ def test_asked_for_little_ram_workers_need_less_than_asked_for_little_time() -> 
     assert most["ram"] < most["time"]
 
 
+def test_asked_for_little_ram_more_workers_need_no_more_than_one() -> None:
+    """Four needed 5,976 B each and one alone 5,640 B, because only the likeliest plans were made thrifty."""
+    b = ModelBuilder(1, calibration=2)
+    x = b.conv(b.input((1, 16, 16, 1)), 24, 3, 2, "SAME", "RELU")
+    for _ in range(2):
+        x = b.conv(b.depthwise(x, 3, 1, "SAME", "RELU"), 24, activation="RELU")
+    model = b.build([b.fully_connected(b.mean(x), 4)])
+    one, four = (found(model, cluster((600.0,) * count), "ram") for count in (1, 4))
+    assert max(needs.ram_bytes for needs in four.needs) <= max(needs.ram_bytes for needs in one.needs)
+
+
 def test_cuts_are_where_one_value_is_alive() -> None:
     net = network()
     places = cuts(net)

@@ -55,12 +55,12 @@ class Measure:
         for number, plan in enumerate(ranked):
             if best is not None and self.objective != "ram" and self.value(plan) >= self.value(best):
                 break
-            other = self._thriftier(plan) if number < FEW_CANDIDATES else plan
+            other = self.thriftier(plan) if number < FEW_CANDIDATES else plan
             if fits(self.cluster, self.needs(other)) and (best is None or self.value(other) < self.value(best)):
                 best = other
         return best
 
-    def _thriftier(self, plan: Plan) -> Plan:
+    def thriftier(self, plan: Plan) -> Plan:
         """The plan with tasks as thrifty as the objective and the workers' RAM ask for."""
         limits = [inf if worker.ram is None else worker.ram for worker in self.cluster.workers]
         least = least_ram(plan, self._ram_of) if self.objective == "ram" else plan

@@ -138,6 +138,9 @@ def _searched(
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective)
     other = _other(network, cluster, accountant, objective)
+    alone = _alone(network, cluster)
+    if objective == "ram":  # so that no more workers need more each than one alone
+        alone = [measure.thriftier(plan) for plan in alone]
     allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= _MORE_ROUNDS:
@@ -153,7 +156,7 @@ def _searched(
             allowed = less_far
             continue
         own = [soonest(plan, measure.seconds, by_phase=False) for plan in found.plans]
-        others = [*_found_by(other, allowed, objective), *_alone(network, cluster)]
+        others = [*_found_by(other, allowed, objective), *alone]
         ranked = sorted([*own, *(soonest(plan, measure.seconds, by_phase=False) for plan in others)], key=measure.value)
         fitted = measure.best_that_fits(ranked)
         if fitted is not None:
