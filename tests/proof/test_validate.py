@@ -253,6 +253,18 @@ def test_foreign_metadata_and_description_are_found(pair: tuple[Model, Model]) -
     assert not validate(before, replace(after, description="another")).proven
 
 
+def test_an_operator_without_the_one_that_writes_what_it_reads_is_found() -> None:
+    """Names alone do not make up for it: what nothing writes holds whatever lay there."""
+    model = RawModel()
+    source, middle, last = (model.tensor((1, 2, 2, 4), 0.1, 0) for _ in range(3))
+    for read, written in ((source, middle), (middle, last)):
+        model.operator("LOGISTIC", (read,), (written,), None)
+    whole = model.build([source], [last])
+    assert validate(whole, whole).proven
+    found = validate(whole, replace_operators(whole, whole.main.operators[1:]))
+    assert [finding.where for finding in found.findings] == ["LOGISTIC_0", "outputs"]
+
+
 def test_operators_with_effects_stay_in_order() -> None:
     b = ModelBuilder(0)
     x = b.input((1, 4, 4, 2))

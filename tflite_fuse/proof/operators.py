@@ -138,7 +138,11 @@ class _Walk:
         if mine in known.values:
             return known.same(mine, theirs) and tensor.type == other.type
         content = known.after.buffers[tensor.buffer].data or b""
-        if content != known.original.content(theirs) or not same_fields(tensor, other):
+        if (
+            content != known.original.content(theirs)
+            or not same_fields(tensor, other)
+            or theirs in known.original.in_file
+        ):
             return False
         if not content:
             # Nothing has written it: a variable, or a tensor that nobody writes. The name tells which one it is; one

@@ -87,6 +87,36 @@ def ring_of_one(first: bytes | None, held: int = 3) -> Model:
     return model.stream([source], [window])
 
 
+def joined_to(held: int, steps: int, what: str) -> Model:
+    """New steps joined behind what a variable holds, of which, or of the new ones alone, the end is assigned to it."""
+    model = RawStream()
+    source = model.tensor((1, steps, 1, 4), 0.1, -5)
+    handle, read = model.variable(source, held), model.like(source, held)
+    model.operator("READ_VARIABLE", (handle,), (read,), None)
+    new = model.cut(read, held - 1, "SLICE") if what == "itself" else source
+    window = model.join(read, new)
+    kept = model.cut(window, 1, "SLICE") if what == "itself" else model.cut(source, steps - held, "SLICE")
+    model.operator("ASSIGN_VARIABLE", (handle, kept), (), None)
+    return model.stream([source], [window])
+
+
+@pytest.mark.parametrize(("held", "steps"), [(1, 1), (1, 2), (2, 2), (2, 3)])
+def test_a_state_of_new_steps_alone(held: int, steps: int) -> None:
+    """What is assigned is the end of the new steps, not of what they were joined to: both are equal."""
+    data = serialize_model(model := joined_to(held, steps, "new"))
+    result = rewrite(data, verify=False).model
+    assert kinds(result) == {BLOCK}
+    assert run_steps(data, model, 12, resets=(5,)) == run_steps(result, model, 12, resets=(5,))
+
+
+def test_a_variable_that_turns_around_is_no_state() -> None:
+    """Its new steps are its own old ones: they would come from a READ_VARIABLE that is gone."""
+    data = serialize_model(model := joined_to(3, 1, "itself"))
+    assert not Rings().run(model).changed
+    result = rewrite(data, verify=False).model
+    assert run_steps(data, model, 12, resets=(5,)) == run_steps(result, model, 12, resets=(5,))
+
+
 def test_the_first_run_sees_the_initialization_and_a_run_after_a_reset_the_zero_point() -> None:
     model = ring_of_one(bytes(range(12)))
     data = serialize_model(model)

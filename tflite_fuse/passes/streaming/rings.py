@@ -105,19 +105,25 @@ def _find_ring(moves: Moves, variable: Variable) -> _Ring:
     read, assign = operators[variable.reads[0]], operators[variable.assigns[0]]
     if variable.reads[0] > variable.assigns[0]:
         raise BlockError("it is assigned before it is read")
-    if variable.once > variable.reads[0]:
-        raise BlockError("it is initialized behind where it is read")
     held, value = (read.outputs or (-1,))[0], (*(assign.inputs or ()), -1, -1)[1]
     if value < 0 or held < 0:
         raise BlockError("its operators lack a tensor")
-    joins, _ = moves.origin(value)
-    index = next((i for i, op in enumerate(operators) if (op.outputs or (-1,))[0] == joins), -1)
-    if index < 0 or operator_name(model, operators[index]) != "CONCATENATION":
-        raise BlockError("what is assigned to it is no part of what it is joined to")
+    if variable.once > variable.reads[0]:
+        raise BlockError("it is initialized behind where it is read")
+    index = _joining(moves, held)
     new = _new_steps(moves, operators[index])
     if (fault := _read_elsewhere(moves, held, index)) is not None:
         raise BlockError(f"{operator_label(model, fault)} reads it, too")
     return _checked(moves, variable, index, held, value, new)
+
+
+def _joining(moves: Moves, held: int) -> int:
+    """The CONCATENATION that puts new steps behind what the variable holds. Raises BlockError: there is none."""
+    for index, operator in enumerate(moves.model.main.operators):
+        first = (operator.inputs or (-1,))[0]
+        if operator_name(moves.model, operator) == "CONCATENATION" and moves.origin(first)[0] == held:
+            return index
+    raise BlockError("no new steps are joined behind what it holds")
 
 
 def _new_steps(moves: Moves, joining: Operator) -> int:
@@ -147,9 +153,9 @@ def _checked(moves: Moves, variable: Variable, joins: int, held: int, value: int
     if (kept.scale, kept.zero_point) != (whole.scale, whole.zero_point):
         raise BlockError("what it holds is quantized differently from what it is joined to")
     earlier = whole.elements - read_activation(model, new).elements
-    if moves.part(history, held) != (kept.elements - earlier, kept.elements) or earlier < 1:
+    if not moves.is_end(history, held) or earlier < 1:
         raise BlockError("it is not its end that the new steps are joined to")
-    if moves.part(value, result) != (whole.elements - kept.elements, whole.elements):
+    if not (moves.is_end(value, result) or moves.is_end(value, new)):
         raise BlockError("what is assigned to it is not the end of what it is joined to")
     if variable.first and len(variable.first) != kept.elements:
         raise BlockError("it is initialized with another number of values")
@@ -162,11 +168,12 @@ def _checked(moves: Moves, variable: Variable, joins: int, held: int, value: int
 
 
 def _read_elsewhere(moves: Moves, held: int, joins: int) -> int | None:
-    """An operator other than the joining that reads what the variable holds, moved or not."""
+    """An operator that reads what the variable holds, moved or not, but for the joining as its first input."""
     model = moves.model
     for index, operator in enumerate(model.main.operators):
-        reads = [tensor for tensor in operator.inputs or () if tensor >= 0 and moves.origin(tensor)[0] == held]
-        if reads and index != joins and operator_name(model, operator) not in MOVES:
+        inputs = (operator.inputs or ())[index == joins :]  # of the joining all but the first
+        reads = [tensor for tensor in inputs if tensor >= 0 and moves.origin(tensor)[0] == held]
+        if reads and operator_name(model, operator) not in MOVES:
             return index
     if any(moves.origin(tensor)[0] == held for tensor in model.main.outputs):
         return joins

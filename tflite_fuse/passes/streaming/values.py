@@ -30,13 +30,12 @@ class Moves:
         """The tensor furthest up, and which of its values the tensor holds, in the tensor's shape; None for all."""
         return self._found.get(tensor, (tensor, None))
 
-    def part(self, tensor: int, source: int) -> tuple[int, int] | None:
-        """Where neighbouring values of ``source`` begin and end that the tensor holds in order; None if it does not."""
-        start, indices = self.origin(tensor)
-        if start != source:
-            return None
-        if indices is None:
-            return 0, int(np.prod(self.model.main.tensors[tensor].dims))
-        values = indices.ravel()
-        first, last = int(values[0]), int(values[-1]) + 1
-        return (first, last) if np.array_equal(values, np.arange(first, last)) else None
+    def is_end(self, tensor: int, whole: int) -> bool:
+        """Whether a tensor holds the last values of another one, in order; that may be moved from somewhere, too."""
+        (start, mine), (other, all_) = self.origin(tensor), self.origin(whole)
+        places = (
+            np.arange(int(np.prod(self.model.main.tensors[t].dims))) if found is None else found.ravel()
+            for t, found in ((tensor, mine), (whole, all_))
+        )
+        end, values = places
+        return start == other and 0 < end.size <= values.size and np.array_equal(end, values[-end.size :])

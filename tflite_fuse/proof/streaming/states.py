@@ -243,13 +243,10 @@ def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State 
     held, value = (*original.steps[reads[0]].outputs, -1)[0], original.steps[assigns[0]].operand(1)
     if min(held, value) < 0:
         return None
-    window, end = origin(original, value)
-    joining = next(
-        (step for step in original.steps if step.name == "CONCATENATION" and step.outputs == (window,)), None
-    )
-    if joining is None or len(joining.inputs) != 2 or joining.number("fused_activation_function"):
+    joining = _joining(original, held)
+    if joining is None:
         return None
-    history, new = joining.inputs
+    (history, new), (window,) = joining.inputs, joining.outputs
     tensors = (held, history, new, window, value)
     quantized = {original.activation(tensor) for tensor in tensors}
     if len(quantized) != 1 or None in quantized or any(map(original.is_unsigned, tensors)):
@@ -259,11 +256,11 @@ def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State 
     if not -len(dims) <= axis < len(dims) or prod(dims[: axis % len(dims)]) != 1:
         return None
     kept, earlier, all_ = (prod(original.tensors[tensor].dims) for tensor in (held, history, window))
-    source, begin = origin(original, history)
-    tail = np.arange(kept - earlier, kept), np.arange(all_ - kept, all_)
-    if source != held or earlier + prod(original.tensors[new].dims) != all_ or kept > all_:
+    if earlier + prod(original.tensors[new].dims) != all_ or kept > all_ or not _ends(original, history, held):
         return None
-    if not np.array_equal(begin.ravel(), tail[0]) or not np.array_equal(end.ravel(), tail[1]):
+    if not _ends(original, value, window) and not _ends(original, value, new):
+        return None
+    if origin(original, new)[0] == held:
         return None
     ((_, fill),) = (pair for pair in quantized if pair is not None)
     if len(content) not in (0, kept):
@@ -272,6 +269,20 @@ def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State 
     steps = frozenset(index for kind in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE") for index in uses[kind])
     plain = set(first) <= {fill % 256}
     return State(steps, once, joining, new, window, fill, b"" if plain else first)
+
+
+def _joining(original: Original, held: int) -> Step | None:
+    """The operator that joins what a variable holds, or a part of it, and new steps."""
+    for step in original.steps:
+        if step.name == "CONCATENATION" and len(step.inputs) == 2 and origin(original, step.inputs[0])[0] == held:
+            return None if len(step.outputs) != 1 or step.number("fused_activation_function") else step
+    return None
+
+
+def _ends(original: Original, end: int, whole: int) -> bool:
+    """Whether a tensor holds the last values of another one, in order, wherever both came from."""
+    (source, last), (other, values) = origin(original, end), origin(original, whole)
+    return source == other and last.size <= values.size and np.array_equal(last.ravel(), values.ravel()[-last.size :])
 
 
 def mixes(original: Original, states: States) -> Iterator[MixStep]:
