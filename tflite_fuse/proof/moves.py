@@ -83,6 +83,17 @@ def _add_other(original: Original, step: Step, source: int, tensor: int, numbers
         _add_operator(original, step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
 
 
+def add_ends(original: Original, windows: Sequence[int]) -> None:
+    """Adds the SLICE of every longer window that makes a shorter one; all end with the same values."""
+    for longer in windows:
+        for shorter in windows:
+            size, all_ = (prod(original.tensors[tensor].dims) for tensor in (shorter, longer))
+            if shorter != longer and size <= all_:
+                step = original.written_by(shorter)
+                assert step is not None
+                _add_other(original, step, longer, shorter, np.arange(all_ - size, all_))
+
+
 def _numbers_of(original: Original, numbers: Sequence[int]) -> int:
     content = np.array(numbers, "<i4").tobytes()
     return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
@@ -102,6 +113,26 @@ def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
     if step.number("axis") not in (-1, len(dims) - 1) or step.number("batch_dims") or not listed:
         return None
     return listed if min(listed) >= 0 and max(listed) < dims[-1] else None
+
+
+def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
+    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape."""
+    place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
+    own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
+    if place < 0 or prod(dims) > _MOST:
+        return tensor, own
+    step = original.steps[place]
+    source = step.operand(1 if step.name == "SPLIT" else 0)
+    if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
+        return tensor, own
+    if prod(original.tensors[source].dims) > _MOST:
+        return tensor, own
+    further, numbers = origin(original, source)
+    parts = parts_of(original, step, numbers)
+    if parts is None or tensor not in step.outputs or len(parts) != len(step.outputs):
+        return tensor, own
+    part = parts[step.outputs.index(tensor)]
+    return (further, part) if part.shape == dims else (tensor, own)
 
 
 def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:

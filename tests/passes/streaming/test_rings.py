@@ -206,7 +206,8 @@ def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str
         model.operator("READ_VARIABLE", handle, (outputs[-1],), None)  # behind the assignment: other values
     elif what == "assigned twice":
         assign = model.operators[-1]
-        model.operators.append(replace(assign, inputs=((assign.inputs or ())[0], model.cut(window, 1, "SLICE"))))
+        held = (model.operators[read].outputs or ())[0]
+        model.operators.append(replace(assign, inputs=((assign.inputs or ())[0], held)))  # what it held stays
     elif what == "read by others":
         outputs.append(
             model.convolution((model.operators[read].outputs or ())[0], 2, (3, 1), (1, 1), np.random.default_rng(0))
@@ -219,6 +220,32 @@ def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str
     assert not done.changed and len(done.notes) == 1 and "is no state of a block: " in done.notes[0]
     result = rewrite(serialize_model(made), verify=False).model
     assert run_steps(serialize_model(made), made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))
+
+
+@pytest.mark.parametrize("what", ["several windows", "read twice", "assigned twice", "a window nobody reads"])
+def test_states_that_are_read_joined_and_assigned_several_times(what: str) -> None:
+    """One ring holds what the longest window needs, and is not longer for one that only the assignment reads."""
+    model = RawStream()
+    source = model.tensor((1, 2, 1, 4), 0.1, -5)
+    handle = model.variable(source, 5)
+    reads = [model.like(source, 5) for _ in range(2 if what == "read twice" else 1)]
+    for read in reads:
+        model.operator("READ_VARIABLE", (handle,), (read,), None)
+    near = model.join(model.cut(reads[0], 3, "SLICE"), source)
+    far = model.join(reads[-1], source)
+    if what == "assigned twice":
+        model.operator("ASSIGN_VARIABLE", (handle, reads[0]), (), None)
+    model.operator("ASSIGN_VARIABLE", (handle, model.cut(far, 2, "SLICE")), (), None)
+    weights = np.random.default_rng(0)
+    outputs = [model.convolution(near, 3, (4, 1), (1, 1), weights)]
+    if what != "a window nobody reads":
+        outputs.append(model.convolution(far, 3, (7, 1), (1, 1), weights))
+    data = serialize_model(made := model.stream([source], outputs))
+    result = rewrite(data, verify=False).model
+    assert "READ_VARIABLE" not in kinds(result)
+    assert run_steps(data, made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))
+    rings = with_rings(load_model(result))[1]
+    assert [ring.history for ring in rings] == [2 if what == "a window nobody reads" else 5]
 
 
 @pytest.mark.parametrize(

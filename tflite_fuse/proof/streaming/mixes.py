@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from tflite_fuse.proof.moves import origin
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.original.with_weights import depthwise
-from tflite_fuse.proof.streaming.states import MixStep, origin
+from tflite_fuse.proof.streaming.states import MixStep
 
 
 def mix_meaning(original: Original, step: Step) -> Meaning | None:

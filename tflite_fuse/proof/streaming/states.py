@@ -1,7 +1,7 @@
 """Variables of the original that hold the last time steps: what a STATE stage of a rewritten model has to compute.
 
-A state is a variable with one read, which new steps are joined to, and one assignment behind it, of the end of both. So
-the variable always holds the end of all steps there were, and reading and joining is a window on them. Before the first
+A state is a variable that is read, that new steps are joined to, and that is assigned the end of both behind it. So the
+variable always holds the end of all steps there were, and reading and joining is a window on them. Before the first
 run that is what a CALL_ONCE assigns, after a reset of the runtime its zero point.
 """
 
@@ -17,10 +17,11 @@ import numpy.typing as npt
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph
-from tflite_fuse.proof.moves import parts_of
+from tflite_fuse.proof.moves import add_ends, origin
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.streaming.recurrent import LSTM, lstm
+from tflite_fuse.proof.streaming.windows import find_windows
 
 Name = tuple[object, ...]
 Numbers = npt.NDArray[np.int64]
@@ -107,12 +108,14 @@ def find_states(original: Original) -> States:
         if len(elsewhere) > 1 or len(by) != len(elsewhere):
             continue
         content = _assigned(model, model.subgraphs[once[by[0]]], name) if by else b""
-        state = None if content is None else _state(original, used, by[0] if by else -1, content)
-        if state is not None:
-            found.append(state)
+        states = [] if content is None else list(_variable_states(original, used, by[0] if by else -1, content))
+        for state in states:
+            _add_step(original, state)
+        if states:
+            found += states
+            add_ends(original, [state.window for state in states])
             for place in by:
                 only[place].discard(name)
-            _add_step(original, state)
     return States((*native, *found), {place: graph for place, graph in once.items() if not only[place]}, lstms)
 
 
@@ -153,26 +156,6 @@ def state_meaning(original: Original, step: Step) -> Meaning | None:
         step, StageKind.STATE, (state.new,), state.window, (source,), window, padding=padding,
         pad=state.fill, first=state.first, left=state.step,
     )  # fmt: skip
-
-
-def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
-    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape."""
-    place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
-    own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
-    if place < 0 or prod(dims) > _MOST:
-        return tensor, own
-    step = original.steps[place]
-    source = step.operand(1 if step.name == "SPLIT" else 0)
-    if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
-        return tensor, own
-    if prod(original.tensors[source].dims) > _MOST:
-        return tensor, own
-    further, numbers = origin(original, source)
-    parts = parts_of(original, step, numbers)
-    if parts is None or tensor not in step.outputs or len(parts) != len(step.outputs):
-        return tensor, own
-    part = parts[step.outputs.index(tensor)]
-    return (further, part) if part.shape == dims else (tensor, own)
 
 
 _Uses = dict[str, list[int]]
@@ -236,53 +219,21 @@ def _assigned(model: Model, graph: SubGraph, name: Name) -> bytes | None:
     )
 
 
-def _state(original: Original, uses: _Uses, once: int, content: bytes) -> State | None:
+def _variable_states(original: Original, uses: _Uses, once: int, content: bytes) -> Iterator[State]:
+    """A state for each window on a variable, which is read before it is assigned, and assigned its end."""
     reads, assigns = uses["READ_VARIABLE"], uses["ASSIGN_VARIABLE"]
-    if len(reads) != 1 or len(assigns) != 1 or not once < reads[0] < assigns[0] or "other" in uses:
-        return None
-    held, value = (*original.steps[reads[0]].outputs, -1)[0], original.steps[assigns[0]].operand(1)
-    if min(held, value) < 0:
-        return None
-    joining = _joining(original, held)
-    if joining is None:
-        return None
-    (history, new), (window,) = joining.inputs, joining.outputs
-    tensors = (held, history, new, window, value)
-    quantized = {original.activation(tensor) for tensor in tensors}
-    if len(quantized) != 1 or None in quantized or any(map(original.is_unsigned, tensors)):
-        return None
-    dims = original.tensors[window].dims
-    axis = joining.number("axis")
-    if not -len(dims) <= axis < len(dims) or prod(dims[: axis % len(dims)]) != 1:
-        return None
-    kept, earlier, all_ = (prod(original.tensors[tensor].dims) for tensor in (held, history, window))
-    if earlier + prod(original.tensors[new].dims) != all_ or kept > all_ or not _ends(original, history, held):
-        return None
-    if not _ends(original, value, window) and not _ends(original, value, new):
-        return None
-    if origin(original, new)[0] == held:
-        return None
-    ((_, fill),) = (pair for pair in quantized if pair is not None)
-    if len(content) not in (0, kept):
-        return None
-    first = content[len(content) - earlier :] if content else b""
+    if not reads or not assigns or not once < min(reads) <= max(reads) < min(assigns) or "other" in uses:
+        return
+    held = [(*original.steps[read].outputs, -1)[0] for read in reads]
+    kept = {prod(original.tensors[tensor].dims) for tensor in held}
+    if len(kept) > 1 or (content and len(content) not in kept):
+        return
     steps = frozenset(index for kind in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE") for index in uses[kind])
-    plain = set(first) <= {fill % 256}
-    return State(steps, once, joining, new, window, fill, b"" if plain else first)
-
-
-def _joining(original: Original, held: int) -> Step | None:
-    """The operator that joins what a variable holds, or a part of it, and new steps."""
-    for step in original.steps:
-        if step.name == "CONCATENATION" and len(step.inputs) == 2 and origin(original, step.inputs[0])[0] == held:
-            return None if len(step.outputs) != 1 or step.number("fused_activation_function") else step
-    return None
-
-
-def _ends(original: Original, end: int, whole: int) -> bool:
-    """Whether a tensor holds the last values of another one, in order, wherever both came from."""
-    (source, last), (other, values) = origin(original, end), origin(original, whole)
-    return source == other and last.size <= values.size and np.array_equal(last.ravel(), values.ravel()[-last.size :])
+    for window in find_windows(original, held, original.steps[max(assigns)].operand(1)):
+        _, fill = original.activation(window.tensor) or (0.0, 0)
+        first = content[len(content) - window.earlier :] if content else b""
+        plain = set(first) <= {fill % 256}
+        yield State(steps, once, window.joining, window.new, window.tensor, fill, b"" if plain else first)
 
 
 def mixes(original: Original, states: States) -> Iterator[MixStep]:
