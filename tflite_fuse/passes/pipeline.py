@@ -10,7 +10,7 @@ from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.base import Pass
+from tflite_fuse.passes.base import Pass, PassResult
 from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.fusing.fuse_spelled import FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
@@ -21,6 +21,7 @@ from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.own_pads import OwnPads
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
+from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.passes.preparing.straighten import Straighten
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.streaming.mixed_depthwise import MixedDepthwise
@@ -79,3 +80,28 @@ def prepared(model: Model, *, states: bool = False) -> Model:
     for step in steps:
         model = step.run(model).model
     return model
+
+
+def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model, list[str]]:
+    """A model in the form that is cut best: no constant channels, all of ``_tidying``, groups spelt out.
+
+    Args:
+        model: with any operators.
+        accepts: whether a step's model computes what the one before it does; a step that it refuses is left out.
+
+    Returns:
+        The model, and what was done, a sentence each.
+    """
+
+    def spelled(before: Model) -> PassResult:
+        found = spell_out(before)
+        return PassResult(found.model, found.model is not before, found.notes)
+
+    steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())
+    notes = list[str]()
+    for step in (*(each.run for each in steps), spelled):
+        result = step(model)
+        if result.changed and accepts(model, result.model):
+            model = result.model
+            notes += result.notes
+    return model, notes

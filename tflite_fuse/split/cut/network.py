@@ -25,7 +25,12 @@ from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.pipeline import tidied
+from tflite_fuse.proof import validate
 from tflite_fuse.runtime.comparing.compare import keeps_state
+
+_MOST_NOTES = 8
+"""Sentences about operators that run whole."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Node:
         inputs, outputs: values.
         stage: with ``inputs`` and ``output`` as values; None for an operator that no block holds: it runs whole, at the
             coordinator.
-        operator: the model's operator, the last one of those the stage does.
+        operator: the prepared model's operator, the last one of those the stage does.
         reason: why it has no stage, a clause.
     """
 
@@ -54,14 +59,18 @@ class Network:
     """Nodes in topological order.
 
     Attributes:
-        model: where they come from.
+        model: as it was given.
+        prepared: the same with what says nothing left out: nodes and tensors are of this one.
+        changes: sentences about what is different in it.
         values: extents of every value; one pixel of all its bytes where no stage touches it.
-        tensors: the model's tensor of each value, −1 for those inside a stage of several operators.
+        tensors: the prepared model's tensor of each value, −1 for those inside a stage of several operators.
         nodes: each value but inputs is written by one of them.
         inputs, outputs: the model's, as values.
     """
 
     model: Model
+    prepared: Model
+    changes: tuple[str, ...]
     values: tuple[BlockTensor, ...]
     tensors: tuple[int, ...]
     nodes: tuple[Node, ...]
@@ -93,14 +102,17 @@ class Network:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What runs whole, and why."""
-        return tuple(
-            f"{node.name} runs at the coordinator, in Python: {node.reason}" for node in self.nodes if not node.stage
-        )
+        """What was changed before cutting; what runs whole, and why."""
+        whole = [node for node in self.nodes if not node.stage]
+        notes = [f"{node.name} runs at the coordinator, in Python: {node.reason}" for node in whole]
+        if len(whole) > _MOST_NOTES:
+            others = ", ".join(node.name for node in whole[_MOST_NOTES - 1 :])
+            notes[_MOST_NOTES - 1 :] = [f"{len(whole) - _MOST_NOTES + 1} more run there: {others}"]
+        return self.changes + tuple(notes)
 
 
 def network_of(model: Model) -> Network:
-    """The network of a model's first subgraph.
+    """The network of a model's first subgraph, prepared as it is for fusing as far as that is proven.
 
     Raises:
         ModelError: a tensor has a dynamic shape, the model keeps state between inferences, or it is fused already.
@@ -110,11 +122,18 @@ def network_of(model: Model) -> Network:
         raise ModelError(
             "the model keeps state between inferences (variables, or an operator that may remember): it cannot be split"
         )
-    memory = memory_graph(model)
     if any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
         raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
+    memory_graph(model)  # what it cannot hold ends in a sentence of its own
+    prepared, notes = tidied(model, lambda before, after: validate(before, after).proven)
+    return replace(_network(prepared), model=model, changes=tuple(notes))
+
+
+def _network(model: Model) -> Network:
+    """The network of a model's operators as they are."""
+    memory = memory_graph(model)
     assembly = _Assembly(model, memory.sizes)
-    lowerings = tuple(map(_in_int8, lower_model(model)))
+    lowerings = _tables_together(tuple(map(_in_int8, lower_model(model))))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
         operators = list(run)
         for found in _extractions(model, operators, lowerings) if fusable else operators:
@@ -133,15 +152,37 @@ def _in_int8(lowered: Lowered | str) -> Lowered | str:
 
 
 def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -> Iterator[Extraction | int]:
-    """The operators as one piece, or each by itself where that is not possible; those that remain run whole."""
+    """The operators as one piece, or each by itself, or with those it is a table with; those that remain run whole."""
     try:
         yield extract(model, operators, lowerings)
     except BlockError:
-        for index in operators:
+        for unit, together in groupby(operators, lambda index: _unit(lowerings[index]) or (index,)):
+            piece = tuple(together)
             try:
-                yield extract(model, [index], lowerings)
+                found = extract(model, piece, lowerings) if piece == unit else None
             except BlockError:
-                yield index
+                found = None
+            yield from piece if found is None else (found,)
+
+
+def _tables_together(lowerings: Lowerings) -> Lowerings:
+    """Whole is also what is a table with others between which, in the model's order, one stands that runs whole."""
+    runs = groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str))
+    apart = {index for _, run in runs for index in _torn(set(run), lowerings)}
+    if not apart:
+        return lowerings
+    return _tables_together(tuple(_APART if index in apart else each for index, each in enumerate(lowerings)))
+
+
+def _torn(run: set[int], lowerings: Lowerings) -> Iterator[int]:
+    return (index for index in run if not run.issuperset(_unit(lowerings[index])))
+
+
+_APART = "it is one table with operators that stand elsewhere"
+
+
+def _unit(lowered: Lowered | str) -> tuple[int, ...]:
+    return () if isinstance(lowered, str) else lowered.unit
 
 
 # ---- uint8 at the borders ----
@@ -221,7 +262,8 @@ class _Assembly:
 
     def add_whole(self, index: int, lowerings: Lowerings, inputs: Iterable[int], outputs: Iterable[int]) -> None:
         result = lowerings[index]
-        reason = result if isinstance(result, str) else "it only renames bytes"
+        told = _APART if _unit(result) else "it only renames bytes"
+        reason = result if isinstance(result, str) else told
         sources, results = tuple(map(self._plain, inputs)), tuple(map(self._plain, outputs))
         self.nodes.append(Node(operator_label(self.model, index), sources, results, None, index, reason))
 
@@ -258,4 +300,4 @@ class _Assembly:
         written = {value for node in self.nodes for value in node.outputs} | set(ends[0])
         if missing := [self.values[value].name for value in ends[1] if value not in written]:
             raise ModelError(f"the model's output {missing[0]} is computed by no operator")
-        return Network(self.model, tuple(self.values), tuple(self.tensors), tuple(self.nodes), *ends)
+        return Network(self.model, self.model, (), tuple(self.values), tuple(self.tensors), tuple(self.nodes), *ends)

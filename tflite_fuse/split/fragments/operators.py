@@ -20,7 +20,7 @@ from tflite_fuse.split.cut.network import Network
 
 
 class WholeOperators:
-    """Models of one operator each, by its number in the whole model."""
+    """Models of one operator each, by its number in the prepared model."""
 
     def __init__(self, models: Mapping[int, Model]) -> None:
         self.models = models
@@ -62,7 +62,7 @@ def operators_of(network: Network) -> WholeOperators:
 
 def _alone(network: Network, index: int) -> Model:
     """A model of one operator."""
-    model, node = remove_plan(network.model), network.nodes[index]
+    model, node = remove_plan(network.prepared), network.nodes[index]
     graph = replace(
         model.main,
         operators=(model.main.operators[node.operator],),
