@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import sys
 from collections.abc import Collection, Mapping
@@ -30,8 +31,10 @@ def parse_toml(data: bytes, path: str | Path) -> dict[str, Any]:
     """What a file of these bytes says. Raises UsageError: it is no TOML."""
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UsageError(f"{path}: is UTF-16, and TOML is UTF-8: save it as that")
     try:
-        document = tomllib.loads(data.decode("utf-8"))
+        document = tomllib.loads(data.decode("utf-8-sig"))  # editors of Windows mark files of UTF-8, too
         _require_64_bits(document)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, as what int() says of many digits
         raise UsageError(f"{path}: not valid TOML ({error})") from error

@@ -23,19 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.fusion.instructions.named import BOARDS_FILE, target_of
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.toml_file import only, read_toml, size_of
 
-BOARDS_FILE = Path(__file__).resolve().parents[1] / "data" / "boards.csv"
-
-_OF_CORE = {"cortex-m7": Target.CORTEX_M7, "cortex-m4": Target.CORTEX_M4}
-_OF_MCU = {
-    "esp32": Target.XTENSA,
-    "esp32s2": Target.XTENSA,
-    "esp32s3": Target.XTENSA,
-    "esp32c3": Target.ESP32C3,
-    "esp32c6": Target.ESP32C3,
-}
 _REQUIRED, _OPTIONAL = ("name", "mhz", "ram", "flash"), ("title", "vendor", "mcu", "core")
 
 
@@ -64,7 +55,7 @@ class Board:
     @property
     def target(self) -> Target:
         """The core whose predicted instructions stand for this board's; ``generic`` where none is near."""
-        return _OF_CORE.get(self.core) or _OF_MCU.get(self.mcu, Target.GENERIC)
+        return target_of(self.core, self.mcu) or Target.GENERIC
 
 
 @cache

@@ -14,6 +14,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.block.stages import WeightForm
+from tflite_fuse.fusion.instructions.named import read_target
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -203,7 +204,7 @@ def read_options(
     Weights that are not bytes are for cores with the DSP extension: without a target it is one of these. Unless a form
     is asked for, such a target has them in pairs, which take as much flash as bytes.
     """
-    core = named(Target, target, "{!r} is no target; choose from {}")
+    core = read_target(target).target
     for_dsp = core.kernels is Kernels.DSP and "fuse" in passes
     asked = (WeightForm.PAIRED if for_dsp else WeightForm.EIGHT).value if weights == AS_TARGET else weights
     form = named(WeightForm, asked, "weights cannot be {!r}; they can be auto, {}")

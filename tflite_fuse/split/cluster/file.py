@@ -29,6 +29,7 @@ from typing import Any
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_file
+from tflite_fuse.fusion.instructions.named import Named, read_target
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
 from tflite_fuse.toml_file import nearest, only, parse_toml, size_of
@@ -110,15 +111,16 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")
+    named = Named(default.target) if default and "target" not in table else _target(table.get("target"), name)
     return Device(
         name,
-        _target(table["target"], name) if "target" in table or default is None else default.target,
+        named.target,
         _number(table, "mhz", name, default.mhz if default else None, least=0.001),
         _size(table, "ram", name),
         _size(table, "flash", name),
         _link(link, name),
         _text(table, "address", name, '"host:port" or a serial line like "/dev/ttyACM0"'),
-        _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"'),
+        _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"') or named.board,
     )
 
 
@@ -163,13 +165,11 @@ def _flag(table: Mapping[str, Any], key: str, usual: bool) -> bool:
     return value
 
 
-def _target(value: Any, name: str) -> Target:
-    known = [target.value for target in Target]
-    if value not in known:
-        raise UsageError(
-            f"the target of {name!r} is {value!r}, not one of {', '.join(known)}{nearest(str(value), known)}"
-        )
-    return Target(value)
+def _target(value: Any, name: str) -> Named:
+    try:
+        return read_target(str(value))
+    except UsageError as error:
+        raise UsageError(f"the target of {name!r}: {error}") from error
 
 
 def _number(table: Mapping[str, Any], key: str, name: str, default: float | None, least: float) -> float:
