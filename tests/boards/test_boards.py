@@ -32,6 +32,12 @@ def test_time_is_a_range_that_says_so_where_no_pair_is_known() -> None:
     assert str(found).startswith("100 to 200 ms at 64 MHz, uncalibrated")
 
 
+def test_seconds_are_told_in_milliseconds_without_an_exponent() -> None:
+    told = str(expected_time(Target.CORTEX_M4, 48, 49_137_000, ()))
+    assert told.startswith("1,020 to 2,050 ms at 48 MHz")
+    assert str(expected_time(Target.CORTEX_M4, 48, 1_234, ())).startswith("0.0257 to 0.0514 ms")
+
+
 def test_one_pair_calibrates_and_says_that_its_error_is_not_known() -> None:
     (known,) = [pair for pair in known_pairs() if pair.target == "cortex-m7"]
     found = board_time(find_board("nucleo_f767zi"), known.instructions)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tflite_fuse
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
 from tests.runtime.fused_models import fuse
+from tests.uint8_models import with_uint8_borders
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.fusion.block.stages import Storage
@@ -217,9 +219,18 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
     b = ModelBuilder(seed=0)
     x = b.conv(b.input((1, 4, 4, 2)), 4, 1)
     model = serialize_model(b.build([b.conv(b.log_softmax(x), 4, 1)]))
-    with pytest.raises(UsageError, match="LOG_SOFTMAX_1 is no fused block and can be none"):
+    with pytest.raises(UsageError, match="LOG_SOFTMAX_1 is no fused block and becomes none by itself"):
         export_model(model, tmp_path / "model", "c")
     assert not (tmp_path / "model").exists()
+
+
+def test_blocks_that_begin_with_uint8_are_refused_and_what_to_do_is_said(tmp_path: Path) -> None:
+    b = ModelBuilder(seed=0)
+    data = serialize_model(with_uint8_borders(b.build([b.conv(b.conv(b.input((1, 8, 8, 3)), 4, 3), 4, 1)])))
+    with pytest.raises(UsageError, match="runs int8 alone: `rewrite --int8-io` takes away what converts"):
+        export_model(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model", "c")
+    followed = tflite_fuse.rewrite(data, verify=False, int8_io=True).model
+    assert export_model(followed, tmp_path / "model", "c").arena_bytes > 0
 
 
 @pytest.mark.parametrize("model", [network("none"), fuse(network("none"), range(2, 6))])

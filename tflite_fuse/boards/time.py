@@ -75,12 +75,18 @@ class Time:
 
     def __str__(self) -> str:
         if not self.calibrated:
-            return f"{self.least_ms:.3g} to {self.most_ms:.3g} ms at {self.mhz} MHz, uncalibrated ({self.note})"
+            span = f"{_three_digits(self.least_ms)} to {_three_digits(self.most_ms)}"
+            return f"{span} ms at {self.mhz} MHz, uncalibrated ({self.note})"
         middle = (self.least_ms + self.most_ms) / 2
-        return f"about {middle:.3g} ms at {self.mhz} MHz ({self.note})"
+        return f"about {_three_digits(middle)} ms at {self.mhz} MHz ({self.note})"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"sentence": str(self)}
+
+
+def _three_digits(value: float) -> str:
+    """Rounded to what is known of it, and never with an exponent where thousands can be read."""
+    return f"{float(f'{value:.3g}'):,.12g}"
 
 
 @cache

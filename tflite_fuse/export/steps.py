@@ -188,8 +188,9 @@ def _require_runnable(model: Model, index: int) -> None:
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in _COPIES and name != FUSED_OPERATOR:
         raise UsageError(
-            f"{label} is no fused block and can be none, so the model does not run without TensorFlow Lite Micro: "
-            "`inspect` says why; export it for arduino, platformio or esp-idf"
+            f"{label} is no fused block and becomes none by itself, so the model does not run without TensorFlow Lite "
+            "Micro: export what `rewrite` makes of it, or, where `inspect` says that no block can hold it, for "
+            "arduino, platformio or esp-idf"
         )
     most = OUTSIDE_LIMIT + 1
     if name == FUSED_OPERATOR and inputs and outputs:
@@ -221,7 +222,8 @@ def _require_int8(model: Model) -> None:
         found = graph.tensors[tensor]
         if not found.is_variable and found.type != TensorType.INT8:
             raise UsageError(
-                f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: convert the model "
-                "with int8 inputs and outputs"
+                f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: `rewrite "
+                "--int8-io` takes away what converts at the inputs and outputs of the original; a model that computes "
+                "in something else has to be converted anew"
             )
         tensor_nbytes(found)

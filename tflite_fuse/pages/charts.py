@@ -154,7 +154,7 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size)  # automatic layouts draw everything twice
         axes = figure.add_subplot()
-        figure.subplots_adjust(left=0.14, right=0.98, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
+        figure.subplots_adjust(left=0.14, right=0.96, top=1 - 0.25 / size[1], bottom=0.42 / size[1])
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
@@ -184,7 +184,7 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
         axes.set_title(title, loc="left", y=1.0)
-        axes.locator_params("x", integer=True)
+        _whole(axes)
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
     return chart
@@ -246,7 +246,7 @@ def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = No
         axes.set_xlim(-0.7, max(len(sizes) - 0.3, 0.7))
         axes.set_ylim(0, (top or max(sizes, default=1) or 1) * 1.04)
         axes.set_title(title, loc="left", y=1.0)
-        axes.locator_params("x", integer=True)
+        _whole(axes)
         axes.set_xlabel("operator")
         _in_bytes(axes, "bytes live")
     return chart
@@ -272,9 +272,8 @@ def front_chart(
         axes.plot(
             *zip(*points, strict=True), "o-", color=COLOURS["tensor"], markersize=4, linewidth=1
         ) if points else None
-        for name, ram, factor in marks:
+        for _, ram, factor in marks:
             axes.plot([ram], [factor], "D", color=COLOURS["peak"], markersize=5)
-            axes.annotate(name, (ram, factor), xytext=(5, 5), textcoords="offset points")
         for name, ram, factor in schemes:
             axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5, gid=f"scheme-{name}")
             chart.told[f"scheme-{name}"] = f"{name}: {ram:,} bytes, {factor:.2f} times the compute"
@@ -285,15 +284,27 @@ def front_chart(
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
+        axes.autoscale_view()  # names stand where the axes say, which are not looked at again before they are drawn
         above(chart.figure, axes, limits)
-        taken = [around(axes, axes.transData.transform(mark[1:]), (-5, -5, 34, 14)) for mark in marks]
-        taken += [around(axes, axes.transData.transform(each[1:]), (-3, -3, 3, 3)) for each in schemes]
-        for name, ram, factor in sorted(schemes, key=lambda each: each[1:]):
-            beside(axes, name, (ram, factor), taken)
+        _name(axes, marks, schemes, points)
         axes.set_xlabel("arena in bytes")
         axes.xaxis.set_major_formatter(lambda value, _: _short(value))
         axes.set_ylabel(f"{unit}, as it is = 1")
     return chart
+
+
+def _name(
+    axes: Axes,
+    marks: Sequence[tuple[str, int, float]],
+    schemes: Sequence[tuple[str, int, float]],
+    points: Sequence[tuple[int, float]],
+) -> None:
+    """Names of marks, then of schemes, beside what is drawn."""
+    drawn = {*points, *(each[1:] for each in (*marks, *schemes))}
+    taken = [around(axes, axes.transData.transform(each), (-3, -3, 3, 3)) for each in drawn]
+    for size, named in ((8, marks), (6, schemes)):
+        for name, ram, factor in sorted(named, key=lambda each: each[1:]):
+            beside(axes, name, (ram, factor), taken, size)
 
 
 def _several_times(axes: Axes) -> None:
@@ -301,6 +312,12 @@ def _several_times(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" and value > 1 else "")
+
+
+def _whole(axes: Axes) -> None:
+    """Whole numbers below, however few there are; what is before the first is the start."""
+    axes.locator_params("x", integer=True, min_n_ticks=1)
+    axes.xaxis.set_major_formatter(lambda value, _: "start" if value < 0 else f"{value:g}")
 
 
 def _in_bytes(axes: Axes, label: str) -> None:

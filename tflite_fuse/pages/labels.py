@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LETTER = 3.5
-"""Points a letter of a small name is wide, about."""
+"""Points a letter of 6 points is wide, about."""
 
 Area = tuple[float, float, float, float]
 """Left, bottom, right and top, in points of 1/72 inch of the figure."""
@@ -39,17 +39,29 @@ def above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
     figure.subplots_adjust(top=1 - (8 * len(rows) + 6) / height)
 
 
-def beside(axes: Axes, name: str, point: tuple[int, float], taken: list[Area]) -> None:
-    """Write a name beside a point, where the fewest others are; ``taken`` grows by it."""
-    at, long = axes.transData.transform(point), _LETTER * len(name)
-    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0) for x in (5.0, -5.0)]
-    areas = [around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + 6)) for x, y in offsets]
-    crowds = [sum(_meet(area, other) for other in taken) for area in areas]
+def beside(axes: Axes, name: str, point: tuple[float, float], taken: list[Area], size: float = 6) -> None:
+    """Write a name beside a point, where the fewest others are and inside the axes; ``taken`` grows by it."""
+    at, long = axes.transData.transform(point), _LETTER * len(name) * size / 6
+    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0, -23.0, 19.0) for x in (5.0, -5.0)]
+    areas = [
+        around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + size)) for x, y in offsets
+    ]
+    (left, bottom), (right, top) = (around(axes, corner, (0, 0, 0, 0))[:2] for corner in (axes.bbox.min, axes.bbox.max))
+    room = (left, bottom, right, top)
+    crowds = [sum(_meet(area, other) for other in taken) + _OUTSIDE * (not _within(area, room)) for area in areas]
     best = crowds.index(min(crowds))
     side = "left" if offsets[best][0] > 0 else "right"
-    axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=6)
+    axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=size)
     taken.append(areas[best])
+
+
+_OUTSIDE = 3
+"""As bad as so many others under a name is a place outside the axes, where their numbers stand or it is cut off."""
 
 
 def _meet(one: Area, other: Area) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _within(one: Area, other: Area) -> bool:
+    return one[0] >= other[0] and one[1] >= other[1] and one[2] <= other[2] and one[3] <= other[3]
