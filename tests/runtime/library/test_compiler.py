@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.files import lock_alone
 from tflite_fuse.runtime.library import compiler
 from tflite_fuse.runtime.library.compiler import build_library, find_compiler
 
@@ -28,7 +31,9 @@ def source(tmp_path: Path) -> Path:
 
 
 def answer(library: Path) -> int:
-    return int(ctypes.CDLL(str(library)).answer())
+    """Of a copy: a library that is changed while it is loaded ends the process when that ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        return int(ctypes.CDLL(shutil.copy(library, folder)).answer())
 
 
 def test_built_once(source: Path, own_cache: Path) -> None:
@@ -62,6 +67,25 @@ def test_many_at_once(source: Path, own_cache: Path) -> None:
         each.join()
     assert len(built) == 4
     assert set(built) == set(own_cache.iterdir())
+
+
+def test_a_library_that_another_process_builds_is_waited_for(
+    source: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, built = build_library("answer", [source], [source.parent]), list[tuple[object, ...]]()
+    content = library.read_bytes()
+    library.unlink()
+    with library.with_suffix(".lock").open("w") as building:
+        lock_alone(building.fileno())
+        monkeypatch.setattr(compiler, "_compile", lambda *given: built.append(given))
+        waiting = threading.Thread(target=build_library, args=("answer", [source], [source.parent]))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        library.write_bytes(content)
+        library.chmod(0o700)
+    waiting.join()
+    assert not built and list(own_cache.iterdir()) == [library]
 
 
 def test_compiler_errors_are_one_sentence(source: Path, own_cache: Path) -> None:

@@ -7,6 +7,7 @@ is loaded from there is code, so a library counts only if it is this user's and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -15,11 +16,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.files import lock_alone
 
 _NAMES = ("cc", "gcc", "clang")
 _FLAGS = ("-std=c11", "-fPIC", "-shared", "-Wall", "-Wextra")
@@ -97,8 +99,27 @@ def build_library(
     key = _key(compiler, options, sorted({*sources, *headers}))
     library = _cache_directory() / f"{name}{'-sanitized' if sanitize else ''}-{key}.so"
     if not _is_whole(library):
-        _compile(compiler, options, sources, include, library)
+        with _turn(library):
+            if not _is_whole(library):  # another process may have built it meanwhile
+                _compile(compiler, options, sources, include, library)
     return library
+
+
+@contextlib.contextmanager
+def _turn(library: Path) -> Iterator[None]:
+    """Until a process that builds the same has ended, because one library needs no two compilers."""
+    lock = library.with_suffix(".lock")
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError:  # the compiler will say what is wrong with the folder
+        yield
+        return
+    try:
+        lock_alone(descriptor, wait=True)
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _key(compiler: Compiler, options: Sequence[str], files: Sequence[Path]) -> str:
