@@ -35,6 +35,7 @@ check_tests() { "$python" -m pytest --numprocesses auto; }
 
 step_times=()
 step_running=
+beside=
 
 # step NAME COMMAND ...: says what runs, runs it, notes how long it took; a command that fails ends the script.
 step() {
@@ -47,9 +48,28 @@ step() {
     step_running=
 }
 
+# alongside NAME COMMAND ...: runs in the background, because the step that follows leaves a core free.
+alongside() {
+    local name=$1
+    shift
+    mkdir -p build
+    "$@" > "build/$name.log" 2>&1 &
+    beside=$!
+}
+
+# finish NAME: waits for what runs alongside, says what it said, and fails if it did.
+finish() {
+    local code=0
+    wait "$beside" || code=$?
+    beside=
+    cat "build/$1.log"
+    return "$code"
+}
+
 # report_steps: for a trap on EXIT, what ran, for how long, and where it ended.
 report_steps() {
     local code=$?
+    [ -z "$beside" ] || kill "$beside" 2>/dev/null || true
     printf '\n== times\n'
     [ ${#step_times[@]} -eq 0 ] || printf '%s\n' "${step_times[@]}"
     printf '%4d s  in all\n' "$SECONDS"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.encoding.test_fuzz_options import LITTLE_WORK, run_sanitized
+from tests.fusion.encoding.test_fuzz_options import run_sanitized
 from tests.fusion.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
 from tests.fusion.random_blocks import random_config, random_operands
 from tests.fusion.witness import check, check_random, plan, reference, run
@@ -118,6 +118,6 @@ def test_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
 
 @builds
 def test_damaged_packed_blocks_under_sanitizers(flags: tuple[str, ...]) -> None:
-    outcome = run_sanitized("fuzz-packed", 0, 300, LITTLE_WORK, *flags)
+    outcome = run_sanitized("fuzz-packed", 0, 300, *flags)
     assert "'ran'" in outcome
     assert "'refused'" in outcome

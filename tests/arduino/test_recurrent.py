@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fusion.encoding.test_fuzz_options import LITTLE_WORK, run_sanitized
+from tests.fusion.encoding.test_fuzz_options import run_sanitized
 
 
 def test_random_blocks_with_a_memory_compute_what_the_reference_computes() -> None:
@@ -10,5 +10,5 @@ def test_random_blocks_with_a_memory_compute_what_the_reference_computes() -> No
 
 
 def test_damaged_blocks_with_a_memory_are_refused_or_run_within_it() -> None:
-    outcome = run_sanitized("fuzz-recurrent", 0, 400, LITTLE_WORK)
+    outcome = run_sanitized("fuzz-recurrent", 0, 400)
     assert "ran" in outcome and "refused" in outcome

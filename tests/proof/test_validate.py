@@ -190,7 +190,7 @@ def test_a_certificate_names_what_its_blocks_replace_and_counts(pair: tuple[Mode
     assert found.counts["runs of pixels"] > 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_change_of_a_block_is_missed(pair: tuple[Model, Model], seed: int) -> None:
     before, after = pair
     whole = validate(before, after)
