@@ -9,6 +9,7 @@ from typing import ClassVar
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.fusion.block.stages import WeightForm
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps, blocks_in
+from tflite_fuse.fusion.estimate.shapes import Shapes
 from tflite_fuse.fusion.instructions.targets import Prediction, prediction_error
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
 from tflite_fuse.fusion.lower.weights import flash_of_16_bits, with_weights
@@ -157,14 +158,15 @@ class Fuse:
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
         searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)
         graph = graph_from_model(model, lowered, maker.macs)
-        front = fusion_front(graph, searched)
+        shapes = Shapes(searched.chunks)
+        front = fusion_front(graph, searched, shapes)
 
         def arena(draft: Model) -> Arena:
             overlaps = block_overlaps(draft, known) if options.shares else ()
             return realise(draft, overlaps, replace(options.arena(), thorough=False), self.budget)
 
         order = Reorder(self.budget, options.in_place, arena=arena) if "reorder" in options.passes else None
-        site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target)
+        site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target, shapes)
         return Start(ordered, site, searched, front, why_not)
 
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, compress
 
 import numpy as np
+import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.axes import make_tilings
+from tflite_fuse.fusion.block.axes import IntArray
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig, BlockTensor
-from tflite_fuse.fusion.estimate.demands import Grid
-from tflite_fuse.fusion.estimate.growing_block import PLAIN, BlockCosts, GrowingBlock, Pricing, TileSizes
+from tflite_fuse.fusion.estimate.growing_block import PLAIN, BlockCosts, Pricing, TileSizes
+from tflite_fuse.fusion.estimate.least_work import WorkLimit
+from tflite_fuse.fusion.estimate.run_lengths import rows_cost
+from tflite_fuse.fusion.estimate.shapes import NOTHING_KNOWN, Grown, Shape, Shapes
+from tflite_fuse.fusion.estimate.work import Work
 
 
 def block_costs(
@@ -27,6 +32,7 @@ def block_costs(
     tile_sizes: TileSizes,
     pricing: Pricing = PLAIN,
     firsts: Collection[int] | Mapping[int, int] | None = None,
+    shapes: Shapes = NOTHING_KNOWN,
 ) -> Iterator[BlockCosts]:
     """Prices every block that ends at layer ``last``, shortest first.
 
@@ -36,6 +42,7 @@ def block_costs(
         pricing: chunks, and what the model's memory allows.
         firsts: the first layers to look at, perhaps each with the bytes of scratch beyond which its block may be left
             out; None for all.
+        shapes: what is known of the graph's blocks from other searches, and is grown on here.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
     the range reads); the walk ends where no longer range can be a block.
@@ -44,9 +51,72 @@ def block_costs(
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from _Kin(graph, last, None, pricing).priced(tile_sizes, firsts)
+        yield from _Kin(graph, last, None, pricing, shapes).priced(tile_sizes, firsts)
     if tail is not None:
-        yield from _Kin(graph, last, tail, pricing).priced(tile_sizes, firsts)
+        yield from _Kin(graph, last, tail, pricing, shapes).priced(tile_sizes, firsts)
+
+
+class _Counted:
+    """A shape as it grows, with its work.
+
+    Attributes:
+        work: in the graph's unit, [chunks, heights, widths].
+        now: the shape from its first layer so far on.
+    """
+
+    def __init__(self, kin: _Kin, shape: Shape) -> None:
+        self.kin, self.shape = kin, shape
+        self.counting = Work(shape.grid, kin.pricing.chunks, shape.computing)
+        self.work = np.zeros((len(kin.pricing.chunks), *shape.grid.shape), dtype=np.int64)
+        self._least = 0
+        self.now: Grown | None = shape.at(kin.inner)
+        if kin.tail is not None:
+            self._fold(kin.tail)
+
+    def _fold(self, tail: int) -> None:
+        """Counts the accumulator and what follows, computed once, its input visited pixel by pixel."""
+        graph, summing = self.kin.graph, self.kin.graph.layers[tail]
+        self.counting.adds_up = self.kin.last
+        for index in range(tail, self.kin.last + 1):
+            self._count(index, graph.layers[index].work)
+        if summing.run_costs:
+            in_runs = self.counting.in_runs(self.shape.driven, summing.run_costs)
+            self.work = self.work + in_runs - rows_cost(graph.tensors[self.kin.driven], summing.run_costs)
+
+    def _count(self, index: int, work: IntArray | int) -> None:
+        self.work = self.work + work
+        self._least += 0 if self.kin.pricing.limit is None else self.kin.pricing.limit.least[index]
+
+    def add(self, index: int) -> bool:
+        """Adds one layer; False if no block that ends there can contain it."""
+        layer, self.now = self.kin.graph.layers[index], self.shape.at(index)
+        if self.now is None:
+            return False
+        computed = self.now.computed if layer.work else None
+        self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
+        return True
+
+    def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
+        """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
+        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
+        return affordable
+
+    def price(self, first: int) -> Iterator[BlockCosts]:
+        """The costs of what has been added so far, nothing where that is no block."""
+        if self.now is None or self.now.memory is None:
+            return
+        kin, (scratch, usable, shared) = self.kin, self.now.memory
+        if kin.pricing.chunks != self.shape.chunks:
+            rows = [self.shape.chunks.index(chunk) for chunk in kin.pricing.chunks]
+            scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
+        columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
+        yield BlockCosts(first, kin.last, kin.driven, *columns)
+
+    @cached_property
+    def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:
+        grid, chunks = self.shape.grid, np.array(self.kin.pricing.chunks, dtype=np.int64)[:, None, None]
+        chunk, height, width = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
+        return chunk.ravel(), height.ravel(), width.ravel()
 
 
 @dataclass(frozen=True)
@@ -57,6 +127,7 @@ class _Kin:
     last: int
     tail: int | None
     pricing: Pricing
+    shapes: Shapes
 
     def priced(self, tile_sizes: TileSizes, firsts: Collection[int] | None) -> Iterator[BlockCosts]:
         """Their costs, shortest first.
@@ -73,7 +144,7 @@ class _Kin:
         for first in range(min(self.inner - (self.tail is None), self.last), lowest - 1, -1):
             if first < self.inner and not block.add(first):
                 return
-            if self.pricing.limit is not None and block.usable.size > 1:
+            if self.pricing.limit is not None and block.work.size > 1:
                 kept = block.affordable(self.pricing.limit)
                 if not kept.any():
                     return
@@ -82,30 +153,27 @@ class _Kin:
                     heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
                     block = self.grown(heights, widths, first)
             if firsts is None or first in firsts:
-                if first in rooms and (least := int(block.scratch.min())) > rooms[first]:
+                if first in rooms and block.now is not None and (least := block.now.rings) > rooms[first]:
                     if least > most[first]:
                         return
                     continue
                 yield from block.price(first)
 
-    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> GrowingBlock:
+    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _Counted:
         """The block from layer ``first`` on, in tiles of some heights and widths."""
-        extent = self.graph.tensors[self.driven]
-        grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
-        block = GrowingBlock(self.graph, self.last, self.driven, grid, self.pricing)
-        if self.tail is not None:
-            block.fold(self.tail)
+        ends = self.last, self.tail, self.inner, self.driven
+        block = _Counted(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
         for index in range(self.inner - 1, first - 1, -1):
             block.add(index)
         return block
 
-    @property
+    @cached_property
     def driven(self) -> int:
         """The tensor they compute tile by tile."""
         graph = self.graph
         return _computed(graph, self.last) if self.tail is None else summed_tensor(graph, self.tail)
 
-    @property
+    @cached_property
     def inner(self) -> int:
         """The first layer of what is folded: the accumulator or views before it; else views at the end, or the end."""
         if self.tail is None:

@@ -1,9 +1,10 @@
-"""Growing a block upwards, layer by layer, with the cost of every step under many configurations at once."""
+"""Growing a block upwards, layer by layer, with the memory of every step under many configurations at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,6 @@ from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
 from tflite_fuse.fusion.estimate.least_work import WorkLimit
 from tflite_fuse.fusion.estimate.overlap_distance import Sharing
 from tflite_fuse.fusion.estimate.ring_capacity import Rings
-from tflite_fuse.fusion.estimate.run_lengths import rows_cost
-from tflite_fuse.fusion.estimate.work import Work
 from tflite_fuse.fusion.schedule.scratch_layout import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
 
 TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
@@ -73,46 +72,43 @@ class BlockCosts:
     shared: IntArray
 
 
+class Memory(NamedTuple):
+    """What a block takes whatever its work is; as in ``BlockCosts``, but [chunks, heights, widths]."""
+
+    scratch: IntArray
+    usable: npt.NDArray[np.bool_]
+    shared: IntArray
+
+
 class GrowingBlock:
-    """A block that grows upwards from its last layer, one layer at a time.
+    """A block that grows upwards from its last layer, one layer at a time; no matter what its work is counted in.
 
     Attributes:
         demands: what its layers ask of tensors that no layer of it writes.
-        scratch, work, usable: as in ``BlockCosts``, [chunks or 1, heights, widths]; scratch without what the tail and
-            the executor itself need.
+        scratch, usable: as in ``BlockCosts``, [chunks, heights, widths]; scratch without what the tail and the executor
+            itself need.
+        computing: the layer that writes the driven tensor, where it ends in that; else its last one.
         begins: the last layer that may be its first one, as it holds units whole.
+        computed: what is asked of the layer that was added last, if that computes anything.
     """
 
     def __init__(self, graph: LayerGraph, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
         self.graph, self.last, self.driven, self.grid, self.pricing = graph, last, driven, grid, pricing
         chunks = np.array(pricing.chunks, dtype=np.int64)[:, None, None]
         extent = graph.tensors[driven]
-        columns = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
-        self.configurations = tuple(column.ravel() for column in columns)
         oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
         ends = graph.through_views(graph.layers[last].outputs[0]) == driven
-        computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
-        self.rings, self.counting = Rings(grid, chunks, computing), Work(grid, pricing.chunks, computing)
+        self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
+        self.rings = Rings(grid, chunks, self.computing)
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
-        self.scratch = self.work = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
+        self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
-        self.stages = self.pointers = self.sums = self.tail_bytes = self._least = 0
+        self.stages = self.pointers = self.sums = self.tail_bytes = 0
         self.begins = last
-
-    def add(self, index: int) -> bool:
-        """Adds one layer; False if no block that ends at ``last`` can contain it."""
-        if not self._joins(index):
-            return False
-        self._least += 0 if self.pricing.limit is None else self.pricing.limit.least[index]
-        return True
-
-    def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
-        """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
-        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
-        return affordable
+        self.computed: Demand | None = None
 
     def fold(self, tail: int) -> None:
         """Adds the accumulator ``tail`` and the single pixels behind it, computed once; these lie over the rings.
@@ -120,40 +116,33 @@ class GrowingBlock:
         The driven tensor is the accumulator's input, visited pixel by pixel and never stored.
         """
         graph, visited = self.graph, self.demands[self.driven]
-        self.counting.adds_up = self.last
         self.demands[self.driven] = replace(visited, consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
         result = graph.through_views(graph.layers[self.last].outputs[0])
         for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
             self._hold(index)
-            self.work = self.work + layer.work
-            self._least += 0 if self.pricing.limit is None else self.pricing.limit.least[index]
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             if layer.outputs[0] != result:
                 self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
         summing = graph.layers[tail]
-        if summing.run_costs:
-            in_runs = self.counting.in_runs(visited, summing.run_costs)
-            self.work = self.work + in_runs - rows_cost(graph.tensors[self.driven], summing.run_costs)
         if summing.stage is not None:
             self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
 
-    def price(self, first: int) -> Iterator[BlockCosts]:
-        """The costs of what has been added so far, nothing if it reads only part of a streamed input."""
+    def memory(self, first: int) -> Memory | None:
+        """What has been added so far takes as a block; None if it reads only part of a streamed input."""
         if first > self.begins:
-            return
+            return None
         sources = self.demands.keys() & self.pricing.streamed
         if not all(self._holds_all_readers(tensor, first) for tensor in sources):
-            return
+            return None
         scratch, usable = self.scratch, self.usable
         for tensor in sources:
             scratch = scratch + self.rings.bytes(self.demands[tensor])
             usable = usable & self.grid.is_whole(self.graph.tensors[self.driven])
         reserved = reserved_bytes(self.stages + len(sources), self.pointers)
         scratch = np.maximum(scratch, self.tail_bytes) + (reserved + self.sums)
-        columns = (column.ravel() for column in (scratch, self.work, usable, self._shared(first)))
-        yield BlockCosts(first, self.last, self.driven, *self.configurations, *columns)
+        return Memory(scratch, usable, self._shared(first))
 
     def _holds_all_readers(self, tensor: int, first: int) -> bool:
         readers = self.graph.consumers[tensor]
@@ -170,8 +159,9 @@ class GrowingBlock:
                 best = np.maximum(best, self.sharing.shared(tensor, demand))
         return best
 
-    def _joins(self, index: int) -> bool:
-        layer = self.graph.layers[index]
+    def add(self, index: int) -> bool:
+        """Adds one layer; False if no block that ends at ``last`` can contain it."""
+        layer, self.computed = self.graph.layers[index], None
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False
         self._hold(index)
@@ -188,8 +178,7 @@ class GrowingBlock:
             self._follow(index, demand, inside)
             if self._sees_a_map_for_one_pixel(index):
                 return False
-            if layer.work:
-                self.work = self.work + self.counting.of_layer(index, layer, demand)
+            self.computed = demand
             self.stages += 1
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             for source in dict.fromkeys(layer.inputs):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.estimate.block_costs import driven_tensor, price_block
+from tflite_fuse.fusion.estimate.block_costs import block_costs, driven_tensor, price_block
+from tflite_fuse.fusion.estimate.shapes import NOTHING_KNOWN, Shapes
 from tflite_fuse.fusion.instructions.targets import Target, in_instructions
 from tflite_fuse.fusion.search.cut_graph import Cuts, Rules, cut_graph
 from tflite_fuse.fusion.search.edges import Edge
@@ -60,12 +62,15 @@ class SearchOptions(Rules):
         refuse_contradictions(self.scheme, self.tiles, self.tile_size, self.strips)
 
 
-def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptions()) -> Front:
+def fusion_front(
+    model: Model | LayerGraph, options: SearchOptions = SearchOptions(), shapes: Shapes = NOTHING_KNOWN
+) -> Front:
     """The Pareto front of a model over all blocks and configurations a scheme allows.
 
     Args:
         model: a model (its first subgraph, operators in their order) or its geometry.
         options: what to search.
+        shapes: what is known from other searches of the same graph, and is grown on here.
 
     Raises:
         LimitError: no block of the scheme can read an input that is to be streamed or external.
@@ -78,7 +83,8 @@ def fusion_front(model: Model | LayerGraph, options: SearchOptions = SearchOptio
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    cuts = cut_graph(graph, _restriction(graph, options), priced)
+    allowed = replace(_restriction(graph, options), prices=partial(block_costs, shapes=shapes))
+    cuts = cut_graph(graph, allowed, priced)
     builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
     points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
     if options.target is not None:

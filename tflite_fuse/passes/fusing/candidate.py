@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.encoding.stream_time import stream_time
+from tflite_fuse.fusion.estimate.shapes import Shapes
 from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instructions, in_instructions
 from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
@@ -63,6 +64,7 @@ class Site:
         order: puts operators in order once blocks are in; None leaves them as they come.
         target: the core whose instructions count; None counts multiply-accumulates.
         core: the core whose instructions are predicted in any case.
+        shapes: what searches know of the graph's blocks already.
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
@@ -73,6 +75,7 @@ class Site:
     order: Reorder | None
     target: Target | None
     core: Target
+    shapes: Shapes
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
 
@@ -101,7 +104,7 @@ class Site:
     def front(self, options: SearchOptions) -> Front:
         """The front of the model."""
         if options not in self.fronts:
-            self.fronts[options] = fusion_front(self.graph, options)
+            self.fronts[options] = fusion_front(self.graph, options, self.shapes)
         return self.fronts[options]
 
     def realise(self, point: Point) -> Candidate:

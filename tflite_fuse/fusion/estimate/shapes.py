@@ -1,0 +1,111 @@
+"""Blocks as they grow, without their work: what several searches of one graph in several units have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tflite_fuse.fusion.block.axes import make_tilings
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.estimate.demands import Demand, Grid
+from tflite_fuse.fusion.estimate.growing_block import GrowingBlock, Memory, Pricing
+
+
+class Grown(NamedTuple):
+    """A block at one step of its growth.
+
+    Attributes:
+        computed: what is asked of the layer that was added, if that computes anything.
+        rings: the least bytes of rings alone under any configuration.
+        memory: what it takes as a block; None if it is none yet.
+    """
+
+    computed: Demand | None
+    rings: int
+    memory: Memory | None
+
+
+class Shape:
+    """A block under some tilings, grown as far as somebody has asked.
+
+    Attributes:
+        driven: what the first layer above finds: the demand of the driven tensor.
+        computing: as of ``GrowingBlock``.
+        chunks: output pixels per step, those of its memory.
+    """
+
+    def __init__(self, block: GrowingBlock, inner: int) -> None:
+        """Args: inner: the first layer the block has already."""
+        self.grid, self.computing, self.chunks = block.grid, block.computing, block.pricing.chunks
+        self.driven = block.demands[block.driven]
+        self._block, self._inner = block, inner
+        self._steps: list[Grown | None] = [self._now(inner)]
+
+    def at(self, first: int) -> Grown | None:
+        """From layer ``first`` on; None where no block can hold that layer."""
+        while len(self._steps) <= self._inner - first and self._steps[-1] is not None:
+            index = self._inner - len(self._steps)
+            self._steps.append(self._now(index) if self._block.add(index) else None)
+        steps = self._inner - first
+        return self._steps[steps] if steps < len(self._steps) else None
+
+    def _now(self, first: int) -> Grown:
+        block = self._block
+        return Grown(block.computed, int(block.scratch.min()), block.memory(first))
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes that several searches of one graph look at, each grown once.
+
+    The graph may count another work in each of them. Only blocks in one tile are kept: those are what searches without
+    recompute have in common, and arrays over many tilings would fill the memory.
+
+    Attributes:
+        chunks: output pixels per step, all that any of the searches tries.
+    """
+
+    chunks: tuple[int, ...] = ()
+    known: dict[tuple[object, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
+
+    def of(
+        self,
+        graph: LayerGraph,
+        ends: tuple[int, int | None, int, int],
+        heights: Sequence[int],
+        widths: Sequence[int],
+        pricing: Pricing,
+    ) -> Shape:
+        """The shape of the blocks that end somewhere.
+
+        Args:
+            ends: the last layer, the accumulator they are folded around, the first layer of that, the driven tensor.
+            heights, widths: of tiles.
+        """
+        if len(heights) * len(widths) > 1 or not set(pricing.chunks) <= set(self.chunks):
+            return _new(graph, ends, heights, widths, pricing)
+        key = ends, pricing.streamed, pricing.sharing, *heights, *widths
+        if key not in self.known:
+            self.known[key] = _new(graph, ends, heights, widths, replace(pricing, chunks=self.chunks))
+        return self.known[key]
+
+
+NOTHING_KNOWN = Shapes()
+"""For a single search: nothing is kept."""
+
+
+def _new(
+    graph: LayerGraph,
+    ends: tuple[int, int | None, int, int],
+    heights: Sequence[int],
+    widths: Sequence[int],
+    pricing: Pricing,
+) -> Shape:
+    last, tail, inner, driven = ends
+    extent = graph.tensors[driven]
+    grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
+    block = GrowingBlock(graph, last, driven, grid, pricing)
+    if tail is not None:
+        block.fold(tail)
+    return Shape(block, inner)
