@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.fusion.drawing.slices import add_slice
 from tests.fusion.raw_models import RawModel, add_convolution, edgy_int8, seeds
 from tflite_fuse.api import rewrite
+from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
@@ -78,9 +79,8 @@ def test_maxima_of_padded_parts_are_the_parts_joined(model: Model, seed: int) ->
 def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least: bool) -> None:
     try:
         result = rewrite(serialize_model(model), input_mode=mode, goal=Goal(least_ram=least), inputs=3, verify=True)
-    except Exception as error:
-        if mode == "resident" or type(error).__name__ != "LimitError":
-            raise
+    except LimitError:
+        assert mode != "resident"  # what a model reads may not be able to leave the arena; its RAM can stay
         return
     verified = result.report.verified
     assert result.report.unchanged if verified is None else verified.bit_exact

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -42,9 +40,12 @@ def test_squares_of_pixels_as_channels_and_back(model: Model, seed: int) -> None
 @given(channels_first(), seeds, st.sampled_from(["resident", "streamed", "external"]))
 def test_an_input_with_its_channels_first(model: Model, seed: int, mode: str) -> None:
     assert_same_bytes(model, seed)
-    with suppress(LimitError):  # so small a model need not gain anything
+    try:
         result = rewrite(serialize_model(model), input_mode=mode, inputs=2, verify=True)
-        assert result.report.proven.notes == ()
+    except LimitError:
+        assert mode != "resident"  # so small a model need not gain anything
+        return
+    assert result.report.proven.notes == ()
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
