@@ -24,7 +24,7 @@ from tflite_fuse.fusion.block.operators.operands import Activation, read_activat
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import make_options, operator_label, operator_name
-from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.schema import Model, Operator, OptionsTable, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
 
@@ -32,49 +32,22 @@ _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
 @dataclass(frozen=True)
-class _Gather:
-    """A tensor as channels of one further up.
+class _Way:
+    """A tensor as one operator on another further up.
 
     Attributes:
-        source: the tensor they are taken from.
-        channels: of the source, one for each channel of the tensor.
+        source: the other.
         steps: operators between the two.
-    """
-
-    source: Activation
-    channels: tuple[int, ...]
-    steps: int
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """A tensor as a part of one further up, in as many dimensions.
-
-    Attributes:
-        source: the tensor it is cut from.
-        begin: in the source, along each dimension.
-        steps: operators between the two.
-    """
-
-    source: Activation
-    begin: tuple[int, ...]
-    steps: int
-
-
-@dataclass(frozen=True)
-class _Larger:
-    """An image as one further up, each row and column repeated.
-
-    Attributes:
-        source: that image.
-        steps: operators between the two.
+        name: the operator's.
+        what: its other inputs by what they say, and the numbers in them.
+        options: its own, if it has any.
     """
 
     source: Activation
     steps: int
-
-
-_Way = _Gather | _Slice | _Larger
+    name: str
+    what: Mapping[str, tuple[int, ...]]
+    options: OptionsTable | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +67,8 @@ class Straighten:
         rewritten = _rewritten(remove_plan(model) if has_plan(model) else model, chosen)
         removed = len(model.main.operators) + sum(map(len, chosen.values())) - len(chosen)
         removed -= len(rewritten.main.operators)
-        kinds = {type(way) for ways_of in chosen.values() for way in ways_of.values()}
-        what = "channels" if kinds == {_Gather} else "values"
+        kinds = {way.name for ways_of in chosen.values() for way in ways_of.values()}
+        what = "channels" if kinds <= {"GATHER", "RESHAPE"} else "values"
         note = f"{_listed(labels)} read {what} from where they come"
         return PassResult(rewritten, True, (note + (f": {removed} operators before them removed" if removed else ""),))
 
@@ -135,12 +108,19 @@ class _Ways:
 
 
 def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
-    """The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says."""
+    """GATHER along the last dimension, or RESHAPE where all channels keep their places.
+
+    The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says.
+    """
     channels = channels_of(indices, source.shape, output.shape)
     if channels is None:
         return None
-    if _keeps_all(source, channels) or output.dims == (*source.dims[:-1], len(channels)):
-        return _Gather(source, channels, steps)
+    if channels == tuple(range(source.shape[2])):
+        options = make_options("ReshapeOptions", new_shape=output.dims)
+        return _Way(source, steps, "RESHAPE", {"shape": output.dims}, options)
+    if output.dims == (*source.dims[:-1], len(channels)):
+        options = make_options("GatherOptions", axis=len(source.dims) - 1)
+        return _Way(source, steps, "GATHER", {"channels": channels}, options)
     return None
 
 
@@ -150,7 +130,9 @@ def _as_part(source: Activation, output: Activation, indices: Indices, steps: in
     begin = tuple(int(place) for place in np.unravel_index(int(indices.flat[0]), source.dims))
     part = tuple(slice(start, start + size) for start, size in zip(begin, output.dims, strict=True))
     values = np.arange(source.elements, dtype=np.int32).reshape(source.dims)[part]
-    return _Slice(source, begin, steps) if np.array_equal(values, indices.reshape(output.dims)) else None
+    if not np.array_equal(values, indices.reshape(output.dims)):
+        return None
+    return _Way(source, steps, "SLICE", {"begin": begin, "size": output.dims})
 
 
 def _as_larger(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
@@ -160,7 +142,10 @@ def _as_larger(source: Activation, output: Activation, indices: Indices, steps: 
     sizes = zip(source.shape[:2], output.shape[:2], strict=True)
     # Centres of pixels are never so near to an edge that rounding puts them on its other side.
     found = [(nearest(*axis, False, True)[0] // PARTS).tolist() for axis in sizes]
-    return _Larger(source, steps) if places is not None and found == list(places) else None
+    if places is None or found != list(places):
+        return None
+    options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
+    return _Way(source, steps, "RESIZE_NEAREST_NEIGHBOR", {"size": output.dims[1:3]}, options)
 
 
 def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
@@ -188,37 +173,13 @@ def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
     return prune(replace_operators(model, _read(model, operators)))
 
 
-def _keeps_all(source: Activation, channels: tuple[int, ...]) -> bool:
-    return channels == tuple(range(source.shape[2]))
-
-
 def _operator(model: Model, tensor: int, way: _Way) -> tuple[Model, Operator]:
-    if isinstance(way, _Gather):
-        return _gather(model, tensor, way)
-    dims = model.main.tensors[tensor].dims
-    if isinstance(way, _Slice):
-        model, begin = _constant(model, f"{way.source.name}/begin", way.begin)
-        model, size = _constant(model, f"{way.source.name}/size", dims)
-        model, code = add_operator_code(model, builtin="SLICE")
-        return model, Operator(code, (way.source.index, begin, size), (tensor,))
-    model, size = _constant(model, f"{way.source.name}/size", dims[1:3])
-    model, code = add_operator_code(model, builtin="RESIZE_NEAREST_NEIGHBOR")
-    options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
-    return model, Operator(code, (way.source.index, size), (tensor,), options)
-
-
-def _gather(model: Model, tensor: int, gather: _Gather) -> tuple[Model, Operator]:
-    """GATHER along the last dimension, or RESHAPE where all channels keep their places."""
-    if _keeps_all(gather.source, gather.channels):
-        dims = model.main.tensors[tensor].dims
-        model, constant = _constant(model, f"{gather.source.name}/shape", dims)
-        model, code = add_operator_code(model, builtin="RESHAPE")
-        options = make_options("ReshapeOptions", new_shape=dims)
-    else:
-        model, constant = _constant(model, f"{gather.source.name}/channels", gather.channels)
-        model, code = add_operator_code(model, builtin="GATHER")
-        options = make_options("GatherOptions", axis=len(gather.source.dims) - 1)
-    return model, Operator(code, (gather.source.index, constant), (tensor,), options)
+    inputs = [way.source.index]
+    for what, numbers in way.what.items():
+        model, constant = _constant(model, f"{way.source.name}/{what}", numbers)
+        inputs.append(constant)
+    model, code = add_operator_code(model, builtin=way.name)
+    return model, Operator(code, tuple(inputs), (tensor,), way.options)
 
 
 def _constant(model: Model, name: str, values: tuple[int, ...]) -> tuple[Model, int]:
