@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scripts.bench_split import scaling, show
@@ -24,14 +26,36 @@ def printed(capsys: pytest.CaptureFixture[str], count: str) -> list[str]:
     return line.split()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_least_time_over_few_workers_is_what_the_page_says(
-    workers: int, capsys: pytest.CaptureFixture[str]
+def without_commas(row: str) -> list[str]:
+    """Cells of a row of the page; of a first one that says more, the words before it."""
+    first, *rest = (cell.strip() for cell in row.strip("|").split("|"))
+    return [re.split(r",| \(", first)[0].lower(), *rest]
+
+
+@pytest.mark.parametrize(
+    ("objective", "workers", "flash"),
+    [
+        ("traffic", 3, 1_500_000),
+        ("time", 1, None),
+        ("time", 2, None),
+        ("time", 3, None),
+        ("throughput", 3, None),
+    ],
+)
+def test_what_the_search_finds_for_few_workers_is_what_the_page_says(
+    objective: str, workers: int, flash: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show(build_architecture_file(NETWORK), [("time", workers, None, 0)])
-    _, _, _, moved, ms, _, share, _, _, ram, flash = printed(capsys, f"time {workers}")
-    row = f"| time | {workers} | {moved} B | {ms} ms | {share} | {ram} B | {flash} B |"
-    assert row in TEXT.splitlines(), "run scripts/bench_split.py --part search"
+    show(build_architecture_file(NETWORK), [(objective, workers, flash, 0)])
+    line = printed(capsys, f"{objective} {workers}")
+    _, _, each, moved, ms, _, share, period, _, ram, used = line
+    row = [objective, f"{workers}", f"{moved} B", f"{ms} ms", share, f"{ram} B", f"{used} B"]
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ")]
+    (said,) = [
+        line for line in rows if without_commas(line)[:2] == row[:2] and (flash is None) == ("MB of" not in line)
+    ]
+    assert without_commas(said) == row, "run scripts/bench_split.py --part search and memory"
+    assert flash is None or (f"{flash / 1e6:g} MB of flash each" in said and int(each.replace(",", "")) == flash)
+    assert objective != "throughput" or f"(a period of {period} ms)" in said
 
 
 def test_what_more_workers_cost_in_the_published_scheme_is_what_the_page_says(
