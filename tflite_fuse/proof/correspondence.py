@@ -31,6 +31,7 @@ class Correspondence:
         replaced: float32 inputs and outputs of the original, and the int8 tensors that take their place.
         states: variables of the original that blocks may keep.
         dissolved: subgraphs of the original that went with those blocks keep.
+        uninitialized: (subgraph, operator) of those that went although the subgraph stays.
         findings, notes, blocks, plain: for the certificate.
         overlaps: how far the outputs of blocks may lie over their inputs, by the replay of their schedules.
     """
@@ -46,6 +47,7 @@ class Correspondence:
     plain: int = 0
     states: States = field(default_factory=States)
     dissolved: set[int] = field(default_factory=set)
+    uninitialized: frozenset[tuple[int, int]] = frozenset()
     overlaps: list[Overlap] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from tflite_fuse.proof.block.state import state_size
 from tflite_fuse.proof.block.trace import schedule_alone, trace_block
 from tflite_fuse.proof.correspondence import Correspondence, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
-from tflite_fuse.proof.streaming.effects import droppable, dropped_graphs
+from tflite_fuse.proof.streaming.effects import droppable, dropped_graphs, uninitialized
 
 _ELEMENTS: dict[int, ElementType] = {
     TensorType.INT8: ElementType.INT8,
@@ -71,6 +71,7 @@ class _Walk:
         """Nothing with effects may be left, but for what blocks keep the state of."""
         known, missing = self.known, self._dropped.union(self._effects)
         known.dissolved, wrong = dropped_graphs(known.original, known.states, missing)
+        known.uninitialized = uninitialized(known.states, missing)
         if wrong:
             known.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
 

@@ -27,7 +27,7 @@ def structure_findings(known: Correspondence) -> Iterator[Finding]:
         yield Finding("metadata", "entries differ")
     if _listed(before) != _listed(after):
         yield Finding("metadata", "the list of metadata buffers differs")
-    yield from _subgraph_findings(before, after, known.dissolved)
+    yield from _subgraph_findings(known)
     yield from _signature_findings(known)
 
 
@@ -39,10 +39,11 @@ def _listed(model: Model) -> list[bytes]:
     return [model.buffers[index].data or b"" for index in model.metadata_buffer or () if index < len(model.buffers)]
 
 
-def _subgraph_findings(before: Model, after: Model, dissolved: Collection[int]) -> Iterator[Finding]:
+def _subgraph_findings(known: Correspondence) -> Iterator[Finding]:
     """Subgraphs that went with the states they initialize were the last ones: the others keep their numbers."""
-    number = len(before.subgraphs) - len(dissolved)
-    if number != len(after.subgraphs) or any(graph < number for graph in dissolved):
+    before, after = known.before, known.after
+    number = len(before.subgraphs) - len(known.dissolved)
+    if number != len(after.subgraphs) or any(graph < number for graph in known.dissolved):
         yield Finding("subgraphs", "number", expected=number, found=len(after.subgraphs))
         return
     for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=False), start=1):
@@ -50,7 +51,8 @@ def _subgraph_findings(before: Model, after: Model, dissolved: Collection[int]) 
             yield Finding(f"subgraph {number}", "name, inputs or outputs differ")
         if _tensors(before, a) != _tensors(after, b):
             yield Finding(f"subgraph {number}", "tensors or constants differ")
-        if _operators(before, a) != _operators(after, b):
+        gone = {index for graph, index in known.uninitialized if graph == number}
+        if _operators(before, a, gone) != _operators(after, b):
             yield Finding(f"subgraph {number}", "operators differ")
 
 
@@ -58,8 +60,9 @@ def _tensors(model: Model, graph: SubGraph) -> list[tuple[Tensor, bytes]]:
     return [(replace(tensor, buffer=0), model.buffers[tensor.buffer].data or b"") for tensor in graph.tensors]
 
 
-def _operators(model: Model, graph: SubGraph) -> list[tuple[Operator, object]]:
-    return [(replace(op, opcode_index=0), model.operator_codes[op.opcode_index]) for op in graph.operators]
+def _operators(model: Model, graph: SubGraph, gone: Collection[int] = ()) -> list[tuple[Operator, object]]:
+    kept = (op for index, op in enumerate(graph.operators) if index not in gone)
+    return [(replace(op, opcode_index=0), model.operator_codes[op.opcode_index]) for op in kept]
 
 
 def _signature_findings(known: Correspondence) -> Iterator[Finding]:

@@ -222,6 +222,28 @@ def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str
     assert run_steps(serialize_model(made), made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))
 
 
+def test_variables_of_one_initialization_are_states_by_themselves() -> None:
+    """What initializes the others stays, and no more."""
+    model = RawStream()
+    model.call_once()
+    source = model.tensor((1, 1, 1, 4), 0.1, -5)
+    ring = model.window(source, 3, 3, "SLICE", bytes(range(12)))
+    handle, held = model.variable(source, 1, bytes((9, 8, 7, 6))), model.like(source, 1)
+    model.operator("READ_VARIABLE", (handle,), (held,), None)
+    mixed = model.like(source, 1)
+    model.operator("MAXIMUM", (held, source), (mixed,), None)
+    model.operator("ASSIGN_VARIABLE", (handle, mixed), (), None)
+    data = serialize_model(made := model.stream([source], [ring, mixed]))
+    result = rewrite(data, verify=False).model
+    main, initial = load_model(result).subgraphs
+    assert {BLOCK, "CALL_ONCE", "READ_VARIABLE"} <= kinds(result)
+    assert len(initial.operators) == 2 and len(made.subgraphs[1].operators) == 4
+    assert run_steps(data, made, 12, resets=(7,)) == run_steps(result, made, 12, resets=(7,))
+    loaded = load_model(result)
+    without = replace(loaded, subgraphs=(main, replace(initial, operators=initial.operators[:1])))
+    assert validate(load_model(data), loaded).proven and not validate(load_model(data), without).proven
+
+
 @pytest.mark.parametrize("what", ["several windows", "read twice", "assigned twice", "a window nobody reads"])
 def test_states_that_are_read_joined_and_assigned_several_times(what: str) -> None:
     """One ring holds what the longest window needs, and is not longer for one that only the assignment reads."""

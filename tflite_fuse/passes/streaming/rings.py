@@ -3,13 +3,13 @@
     READ_VARIABLE, CONCATENATION with the new steps, STRIDED_SLICE, ASSIGN_VARIABLE   =   one STATE
 
 The cut may come before the joining or behind it, by any operator that moves values; where several windows are joined,
-the STATE makes the longest and the others are ends of it. A CALL_ONCE goes, too, when all it
-initializes are states: a subgraph that stays would keep every variable a second time.
+the STATE makes the longest and the others are ends of it. A CALL_ONCE goes, too, when all it initializes are states;
+else its subgraph keeps what initializes the other variables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import ClassVar
@@ -23,11 +23,11 @@ from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import operator_label, operator_name
-from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.streaming.values import Moves
-from tflite_fuse.passes.streaming.variables import Variable, find_variables, initializations
+from tflite_fuse.passes.streaming.variables import Key, Variable, accesses, find_variables, initializations
 from tflite_fuse.passes.streaming.windows import Windows, find_windows
 
 
@@ -115,15 +115,11 @@ def _kept_by_others(model: Model, variables: Sequence[Variable], reasons: dict[i
     stays = {variable.once for number, variable in enumerate(variables) if number in reasons}
     gone = {called[variable.once] for variable in variables if variable.once >= 0 and variable.once not in stays}
     behind = set(takewhile(gone.__contains__, range(len(model.subgraphs) - 1, 0, -1)))
-    found: dict[int, str] = {}
-    for number, variable in enumerate(variables):
-        if number in reasons or variable.once < 0:
-            continue
-        if called[variable.once] not in gone:
-            found[number] = "it is initialized together with a variable that is none"
-        elif called[variable.once] not in behind:
-            found[number] = "the subgraph that initializes it stands before others"
-    return found
+    return {
+        number: "the subgraph that initializes it stands before others"
+        for number, variable in enumerate(variables)
+        if number not in reasons and variable.once >= 0 and called[variable.once] in gone - behind
+    }
 
 
 def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
@@ -159,7 +155,9 @@ def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
 
 def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
     called = {operator: graph for graph, operator in initializations(model).items()}
-    emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0}
+    states = {ring.variable.key for ring in rings}
+    others = {each.once for key, each in find_variables(model).items() if key not in states}
+    emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0} - others
     model = remove_plan(model) if has_plan(model) else model
     replaced: dict[int, list[Operator]] = {once: [] for once in emptied}
     for ring in rings:
@@ -171,8 +169,19 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
     operators = [made for index, op in enumerate(model.main.operators) for made in replaced.get(index, [op])]
     model = replace_operators(model, list(drop_unread(model, operators)))
     graphs = {called[once] for once in emptied}
-    kept = tuple(graph for number, graph in enumerate(model.subgraphs) if number not in graphs)
+    initializing = {called[once] for once in others if once >= 0}
+    kept = tuple(
+        _without(model, graph, states) if number in initializing else graph
+        for number, graph in enumerate(model.subgraphs)
+        if number not in graphs
+    )
     return prune(replace(model, subgraphs=kept))
+
+
+def _without(model: Model, graph: SubGraph, states: Collection[Key]) -> SubGraph:
+    """What initializes other variables, too, without what names and assigns states."""
+    gone = {index for index, _, key in accesses(model, graph) if key in states}
+    return replace(graph, operators=tuple(op for index, op in enumerate(graph.operators) if index not in gone))
 
 
 def drop_unread(model: Model, operators: Sequence[Operator]) -> Iterator[Operator]:

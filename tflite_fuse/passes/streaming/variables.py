@@ -38,13 +38,13 @@ class Variable:
 def find_variables(model: Model) -> dict[Key, Variable]:
     """The variables that the first subgraph names."""
     found: dict[Key, Variable] = {}
-    for index, name, key in _accesses(model, model.main):
+    for index, name, key in accesses(model, model.main):
         variable = found.setdefault(key, Variable(key))
         {"VAR_HANDLE": variable.handles, "READ_VARIABLE": variable.reads}.get(name, variable.assigns).append(index)
     once = initializations(model)
     for number, graph in enumerate(model.subgraphs[1:], start=1):
         contents = initial_values(model, graph)
-        for _, name, key in _accesses(model, graph):
+        for _, name, key in accesses(model, graph):
             if key not in found or name == "VAR_HANDLE":
                 continue
             if contents is None or number not in once or found[key].once >= 0:
@@ -73,7 +73,7 @@ def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
     names = {operator_name(model, operator) for operator in graph.operators}
     if graph.outputs or names - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
         return None
-    for index, name, key in _accesses(model, graph):
+    for index, name, key in accesses(model, graph):
         if name == "ASSIGN_VARIABLE":
             value = graph.read_by(graph.operators[index], 1)
             data = b"" if value is None else model.buffers[value.buffer].data or b""
@@ -83,7 +83,7 @@ def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
     return found
 
 
-def _accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
+def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
     """(operator, its name, variable) of each that names, reads or assigns a variable."""
     names: dict[int, Key] = {}
     for index, operator in enumerate(graph.operators):

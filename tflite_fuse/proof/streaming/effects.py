@@ -25,6 +25,12 @@ def dropped_graphs(original: Original, states: States, dropped: Collection[int])
     return graphs, [original.steps[index].label for index in sorted(set(wrong))]
 
 
+def uninitialized(states: States, dropped: Collection[int]) -> frozenset[tuple[int, int]]:
+    """(subgraph, operator) of those that initialize what blocks stand for, in subgraphs that initialize others, too."""
+    gone = [state for state in states.found if state.steps <= set(dropped) and state.once not in dropped]
+    return frozenset().union(*(state.beside for state in gone))
+
+
 def _halves(states: States, dropped: set[int]) -> Iterator[int]:
     for state in states.found:
         if state.steps & dropped and not state.steps <= dropped:

@@ -8,7 +8,7 @@ run that is what a CALL_ONCE assigns, after a reset of the runtime its zero poin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -43,6 +43,7 @@ class State:
         fill: what a reset leaves.
         first: the earlier steps of the first run; empty if they are all ``fill``.
         step: what a reset leaves of every step, empty if all its values are ``fill``.
+        beside: (subgraph, operator) of those that name and assign it where it is initialized.
     """
 
     steps: frozenset[int]
@@ -53,6 +54,7 @@ class State:
     fill: int
     first: bytes
     step: bytes = b""
+    beside: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,10 @@ def find_states(original: Original) -> States:
             continue
         content = _assigned(model, model.subgraphs[once[by[0]]], name) if by else b""
         states = [] if content is None else list(_variable_states(original, used, by[0] if by else -1, content))
+        initial = frozenset(
+            (number, op) for number in elsewhere for ops in beside[number - 1][name].values() for op in ops
+        )
+        states = [replace(state, beside=initial) for state in states]
         for state in states:
             _add_step(original, state)
         if states:
