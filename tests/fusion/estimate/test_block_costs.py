@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tflite_fuse
+from scripts.fuzzing.differential import random_model
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
 from tests.fusion.weightless import block_of
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.fusion.block.axes import strip_sizes
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig, StageKind, Storage
@@ -204,3 +207,12 @@ def test_a_branch_nothing_in_the_block_reads_ends_the_walk() -> None:
 def test_strip_sizes_have_one_entry_per_number_of_strips() -> None:
     assert strip_sizes(9) == (9, 5, 3, 2, 1)
     assert strip_sizes(1) == (1,)
+
+
+@pytest.mark.parametrize("case", [777058, 777165, 777222])
+def test_a_block_that_no_layer_was_added_to_is_not_priced(case: int) -> None:
+    """Its driven tensor, which is streamed, has no reader yet."""
+    with contextlib.suppress(LimitError):
+        tflite_fuse.rewrite(
+            random_model(case), verify=False, input_mode="streamed", goal=tflite_fuse.Goal(least_ram=True)
+        )

@@ -18,7 +18,7 @@ class Grown(NamedTuple):
     Attributes:
         computed: what is asked of the layer that was added, if that computes anything.
         rings: the least bytes of rings alone under any configuration.
-        memory: what it takes as a block; None if it is none yet.
+        memory: what it takes as a block; None if it is none, or nothing was added to it yet.
     """
 
     computed: Demand | None
@@ -35,12 +35,12 @@ class Shape:
         chunks: output pixels per step, those of its memory.
     """
 
-    def __init__(self, block: GrowingBlock, inner: int) -> None:
-        """Args: inner: the first layer the block has already."""
+    def __init__(self, block: GrowingBlock, inner: int, is_folded: bool) -> None:
+        """Args: inner: the first layer the block has already, if it is folded; else the one behind its last."""
         self.grid, self.computing, self.chunks = block.grid, block.computing, block.pricing.chunks
         self.driven = block.demands[block.driven]
         self._block, self._inner = block, inner
-        self._steps: list[Grown | None] = [self._now(inner)]
+        self._steps: list[Grown | None] = [self._now(inner) if is_folded else Grown(None, 0, None)]
 
     def at(self, first: int) -> Grown | None:
         """From layer ``first`` on; None where no block can hold that layer."""
@@ -108,4 +108,4 @@ def _new(
     block = GrowingBlock(graph, last, driven, grid, pricing)
     if tail is not None:
         block.fold(tail)
-    return Shape(block, inner)
+    return Shape(block, inner, tail is not None)
