@@ -260,6 +260,10 @@ def test_an_interrupt_leaves_a_whole_summary(tmp_path: Path, monkeypatch: pytest
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(summary, "write_atomically", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_summary(tmp_path, rows[:1])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write_summary(tmp_path, rows[:1])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not old & new and files() in (old, new)

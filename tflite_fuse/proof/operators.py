@@ -139,18 +139,15 @@ class _Walk:
         if mine in known.values:
             return known.same(mine, theirs) and tensor.type == other.type
         content = known.after.buffers[tensor.buffer].data or b""
-        if (
-            content != known.original.content(theirs)
-            or not same_fields(tensor, other)
-            or theirs in known.original.in_file
-        ):
+        if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
-            # Nothing has written it: a variable, or a tensor that nobody writes. The name tells which one it is; one
-            # variable is never two.
+            # Nothing has written it, nor in the original: a variable, or a tensor that nobody writes. The name tells
+            # which one it is; one variable is never two.
             others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
             fresh[mine] = theirs
-            return tensor.name == other.name and not (tensor.is_variable and theirs in others)
+            found = tensor.name == other.name and not (tensor.is_variable and theirs in others)
+            return found and theirs not in known.original.in_file
         return True
 
 
