@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph, Tensor
-from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM
+from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 
 _LARGEST_BYTE_CODE = 127
 
@@ -30,6 +32,22 @@ def add_tensor(model: Model, tensor: Tensor) -> tuple[Model, int]:
     """Append a tensor to the first subgraph; returns the model and the tensor's index."""
     graph = replace(model.main, tensors=(*model.main.tensors, tensor))
     return replace_main(model, graph), len(graph.tensors) - 1
+
+
+def add_int32(model: Model, name: str, values: Sequence[int]) -> tuple[Model, int]:
+    """Append a constant of one dimension to the first subgraph; returns the model and the tensor's index."""
+    model, buffer = add_buffer(model, struct.pack(f"<{len(values)}i", *values))
+    return add_tensor(model, Tensor((len(values),), TensorType.INT32, buffer, name))
+
+
+def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[str]) -> list[Operator]:
+    """Operators for the first subgraph, without those of some kinds whose results nobody reads."""
+    wanted, kept = set(model.main.outputs), list[Operator]()
+    for operator in reversed(operators):
+        if operator_name(model, operator) not in kinds or wanted.intersection(operator.outputs or ()):
+            wanted.update(operator.inputs or ())
+            kept.append(operator)
+    return kept[::-1]
 
 
 def add_operator_code(

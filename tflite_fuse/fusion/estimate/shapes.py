@@ -83,29 +83,21 @@ class Shapes:
             ends: the last layer, the accumulator they are folded around, the first layer of that, the driven tensor.
             heights, widths: of tiles.
         """
-        if len(heights) * len(widths) > 1 or not set(pricing.chunks) <= set(self.chunks):
-            return _new(graph, ends, heights, widths, pricing)
         key = ends, pricing.streamed, pricing.sharing, *heights, *widths
-        if key not in self.known:
-            self.known[key] = _new(graph, ends, heights, widths, replace(pricing, chunks=self.chunks))
-        return self.known[key]
+        keeps = len(heights) * len(widths) == 1 and set(pricing.chunks) <= set(self.chunks)
+        if keeps and key in self.known:
+            return self.known[key]
+        last, tail, inner, driven = ends
+        extent = graph.tensors[driven]
+        grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
+        block = GrowingBlock(graph, last, driven, grid, replace(pricing, chunks=self.chunks) if keeps else pricing)
+        if tail is not None:
+            block.fold(tail)
+        shape = Shape(block, inner, tail is not None)
+        if keeps:
+            self.known[key] = shape
+        return shape
 
 
 NOTHING_KNOWN = Shapes()
 """For a single search: nothing is kept."""
-
-
-def _new(
-    graph: LayerGraph,
-    ends: tuple[int, int | None, int, int],
-    heights: Sequence[int],
-    widths: Sequence[int],
-    pricing: Pricing,
-) -> Shape:
-    last, tail, inner, driven = ends
-    extent = graph.tensors[driven]
-    grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
-    block = GrowingBlock(graph, last, driven, grid, pricing)
-    if tail is not None:
-        block.fold(tail)
-    return Shape(block, inner, tail is not None)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main
+from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add_tensor, prune, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -221,7 +221,7 @@ def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
     for number, mean in enumerate(means):
         old = model.main.operators[mean.operator]
         output = (old.outputs or (-1,))[0]
-        model, axes = _add_int32(model, "axes", mean.axes)
+        model, axes = add_int32(model, "axes", mean.axes)
         tensor = model.main.tensors[output]
         if tensor.dims != mean.shape:
             shaped = replace(tensor, shape=mean.shape, shape_signature=None)
@@ -243,15 +243,10 @@ def _reshaped(model: Model, shaped: Tensor, output: int) -> tuple[Model, int, Op
     """A tensor for a MEAN's bytes in their natural shape, and the RESHAPE from it to the tensor others read."""
     dims = model.main.tensors[output].dims
     model, before = add_tensor(model, replace(shaped, name=f"{shaped.name}/mean"))
-    model, shape = _add_int32(model, "shape", dims)
+    model, shape = add_int32(model, "shape", dims)
     model, code = add_operator_code(model, builtin="RESHAPE")
     options = make_options("ReshapeOptions", new_shape=dims)
     return model, before, Operator(code, (before, shape), (output,), options)
-
-
-def _add_int32(model: Model, name: str, values: Axes) -> tuple[Model, int]:
-    model, buffer = add_buffer(model, np.array(values, "<i4").tobytes())
-    return add_tensor(model, Tensor((len(values),), TensorType.INT32, buffer, name))
 
 
 def _with_tensor(model: Model, index: int, tensor: Tensor) -> Model:

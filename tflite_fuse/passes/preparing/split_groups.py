@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.operators.operands import is_constant, read_activation
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor
+from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add_tensor
 from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
@@ -72,8 +70,8 @@ def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, 
     made, parts = list[Operator](), list[int]()
     depth, channels = image.dims[3] // groups, whole.dims[3] // groups
     for group in range(groups):
-        model, begin = _int32(model, f"{whole.name}/begin", (0, 0, 0, group * depth))
-        model, size = _int32(model, f"{whole.name}/size", (*image.dims[:3], depth))
+        model, begin = add_int32(model, f"{whole.name}/begin", (0, 0, 0, group * depth))
+        model, size = add_int32(model, f"{whole.name}/size", (*image.dims[:3], depth))
         model, read = _like(model, image, depth, f"{whole.name}/read {group}")
         made.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
         operands = [read]
@@ -101,11 +99,6 @@ def _part(model: Model, constant: int, group: int, groups: int) -> tuple[Model, 
         quantization = replace(quantization, scale=scale, zero_point=points, min=None, max=None)
     part = replace(found, shape=(count, *found.dims[1:]), shape_signature=None)
     return add_tensor(model, replace(part, buffer=buffer, quantization=quantization))
-
-
-def _int32(model: Model, name: str, numbers: tuple[int, ...]) -> tuple[Model, int]:
-    model, buffer = add_buffer(model, np.array(numbers, "<i4").tobytes())
-    return add_tensor(model, Tensor((len(numbers),), TensorType.INT32, buffer, name))
 
 
 def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model, int]:

@@ -11,7 +11,7 @@ what stood between is never made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -22,10 +22,9 @@ from tflite_fuse.fusion.block.kinds.moving.resize import PARTS, nearest
 from tflite_fuse.fusion.block.operators.movement import MOVES, Indices, channels_of, moves_in, places_of
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
-from tflite_fuse.model.operators import make_options, operator_label, operator_name
-from tflite_fuse.model.schema import Model, Operator, OptionsTable, Tensor
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.edit import add_int32, add_operator_code, drop_unread, prune, replace_operators
+from tflite_fuse.model.operators import make_options, operator_label
+from tflite_fuse.model.schema import Model, Operator, OptionsTable
 from tflite_fuse.passes.base import PassResult
 
 _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
@@ -170,31 +169,13 @@ def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
         for tensor, way in chosen[index].items():
             model, made = _operator(model, tensor, way)
             operators.append(made)
-    return prune(replace_operators(model, _read(model, operators)))
+    return prune(replace_operators(model, drop_unread(model, operators, _MOVING)))
 
 
 def _operator(model: Model, tensor: int, way: _Way) -> tuple[Model, Operator]:
     inputs = [way.source.index]
     for what, numbers in way.what.items():
-        model, constant = _constant(model, f"{way.source.name}/{what}", numbers)
+        model, constant = add_int32(model, f"{way.source.name}/{what}", numbers)
         inputs.append(constant)
     model, code = add_operator_code(model, builtin=way.name)
     return model, Operator(code, tuple(inputs), (tensor,), way.options)
-
-
-def _constant(model: Model, name: str, values: tuple[int, ...]) -> tuple[Model, int]:
-    model, buffer = add_buffer(model, np.array(values, "<i4").tobytes())
-    return add_tensor(model, Tensor((len(values),), TensorType.INT32, buffer, name))
-
-
-def _read(model: Model, operators: list[Operator]) -> list[Operator]:
-    """The operators without those that move what nobody reads."""
-    wanted = set(model.main.outputs)
-
-    def kept() -> Iterator[Operator]:
-        for operator in reversed(operators):
-            if operator_name(model, operator) not in _MOVING or wanted.intersection(operator.outputs or ()):
-                wanted.update(operator.inputs or ())
-                yield operator
-
-    return list(reversed(list(kept())))

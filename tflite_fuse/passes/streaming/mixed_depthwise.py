@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
+from tflite_fuse.fusion.block.operators.movement import MOVES
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation, read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
 from tflite_fuse.fusion.block.operators.view import OperatorView
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_operators
+from tflite_fuse.model.edit import add_buffer, add_tensor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.streaming.rings import drop_unread
 from tflite_fuse.passes.streaming.values import Moves
 
 MOST_TAPS = 2
@@ -81,7 +81,7 @@ class MixedDepthwise:
         changed = remove_plan(changed) if has_plan(changed) else changed
         read = {tensor for operator in operators for tensor in operator.inputs or ()} | {*model.main.outputs}
         kept = [op for op in operators if _has_readers(changed, op, read)]
-        changed = prune(replace_operators(changed, list(drop_unread(changed, kept))))
+        changed = prune(replace_operators(changed, drop_unread(changed, kept, MOVES)))
         return PassResult(changed, True, (f"{', '.join(labels)}: depthwise convolutions of parts of a state are one",))
 
 

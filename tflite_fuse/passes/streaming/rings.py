@@ -9,20 +9,26 @@ else its subgraph keeps what initializes the other variables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import ClassVar
-
-import numpy as np
 
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
 from tflite_fuse.fusion.block.operators.movement import MOVES
 from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.edit import (
+    add_buffer,
+    add_int32,
+    add_operator_code,
+    add_tensor,
+    drop_unread,
+    prune,
+    replace_operators,
+)
+from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.base import PassResult
@@ -146,9 +152,8 @@ def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
     whole, dims = model.main.tensors[longest], model.main.tensors[window].dims
     model, code = add_operator_code(model, builtin="SLICE")
     inputs = [longest]
-    for what, values in (("begin", np.subtract(whole.dims, dims)), ("size", dims)):
-        model, buffer = add_buffer(model, np.array(values, "<i4").tobytes())
-        model, constant = add_tensor(model, Tensor((len(dims),), TensorType.INT32, buffer, f"{whole.name}/{what}"))
+    for what, values in (("begin", tuple(a - b for a, b in zip(whole.dims, dims, strict=True))), ("size", dims)):
+        model, constant = add_int32(model, f"{whole.name}/{what}", values)
         inputs.append(constant)
     return model, Operator(code, tuple(inputs), (window,))
 
@@ -167,7 +172,7 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
         replaced.update({index: [] for index in gone})
         replaced[windows.joins[0]] = made  # where the new steps are there, before any window is read
     operators = [made for index, op in enumerate(model.main.operators) for made in replaced.get(index, [op])]
-    model = replace_operators(model, list(drop_unread(model, operators)))
+    model = replace_operators(model, drop_unread(model, operators, MOVES))
     graphs = {called[once] for once in emptied}
     initializing = {called[once] for once in others if once >= 0}
     kept = tuple(
@@ -182,13 +187,3 @@ def _without(model: Model, graph: SubGraph, states: Collection[Key]) -> SubGraph
     """What initializes other variables, too, without what names and assigns states."""
     gone = {index for index, _, key in accesses(model, graph) if key in states}
     return replace(graph, operators=tuple(op for index, op in enumerate(graph.operators) if index not in gone))
-
-
-def drop_unread(model: Model, operators: Sequence[Operator]) -> Iterator[Operator]:
-    """The operators without those that move what nobody reads."""
-    wanted, kept = set(model.main.outputs), []
-    for operator in reversed(operators):
-        if operator_name(model, operator) not in MOVES or wanted.intersection(operator.outputs or ()):
-            wanted.update(operator.inputs or ())
-            kept.append(operator)
-    return reversed(kept)

@@ -9,7 +9,7 @@ All such windows are ends of the longest. A variable is a state if it is assigne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -60,8 +60,8 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
     if value < 0 or min(held) < 0:
         raise BlockError("its operators lack a tensor")
     kept = read_activation(model, held[0])
-    if any((each.dims, each.scale) != (kept.dims, kept.scale) for each in (read_activation(model, t) for t in held)):
-        raise BlockError("it is read in two shapes")
+    if any(replace(read_activation(model, tensor), index=kept.index, name=kept.name) != kept for tensor in held):
+        raise BlockError("it is read in two shapes or quantizations")
     new = _new_steps(moves, held)
     positions = _Positions(moves, held, kept.elements, new)
     joins = list(positions.joins())
@@ -104,7 +104,7 @@ class _Positions:
         moves: of the model.
         held: tensors that hold the variable.
         kept: values of it.
-        new: of the new steps.
+        steps, new: the tensor of the new steps, and its values.
     """
 
     moves: Moves
