@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 
+from scripts.sweep_split import random_network, unequal
 from tests.split.every_way import every_way, timelines
 from tests.split.networks import cluster
+from tests.split.test_search import residual_model
 from tests.split.test_sums import big_end
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import COORDINATOR, Link
@@ -20,7 +23,8 @@ from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
 from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.fragments.encode import encode_plan
-from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.auto import OBJECTIVES, Search
+from tflite_fuse.split.search.bounds import bounds_of
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.simulate.events import simulate
 from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
@@ -64,6 +68,15 @@ def test_workers_without_limits_are_not_slower_than_with() -> None:
     tight = replace(free, workers=tuple(replace(worker, flash=200_000) for worker in free.workers))
     seconds = [split_model(big_end(), each, SplitOptions()).timeline.seconds for each in (free, tight)]
     assert seconds[0] <= seconds[1]
+
+
+def test_a_period_without_limits_is_no_longer_than_within_flash_that_nobody_fills() -> None:
+    """Within limits a beam keeps more kinds of ways: 10.7 ms where 11.8 were found without."""
+    free = cluster((60.0, 60.0))
+    ample = replace(free, workers=tuple(replace(worker, flash=10**7) for worker in free.workers))
+    options = SplitOptions(objective="throughput")
+    periods = [split_model(residual_model(), each, options).timeline.period for each in (free, ample)]
+    assert periods[0] <= periods[1]
 
 
 def test_a_split_is_not_slower_than_one_of_its_workers() -> None:
@@ -134,3 +147,24 @@ def test_what_is_handed_on_is_not_sent_before_it_is_there() -> None:
     for plan in tried:
         order = plan.phases[0].transfers
         assert order.index(chain.transfers[0]) < order.index(chain.transfers[1])
+
+
+def test_rows_that_nobody_needs_are_below_no_bound() -> None:
+    """A convolution of one pixel every second row needs half of the rows: two workers are sent less than one."""
+    builder = ModelBuilder(3)
+    x = builder.input((1, 16, 18, 4))
+    model = builder.build([builder.conv(builder.conv(x, 4, 1, 2, "SAME", "NONE"), 2, 3)])
+    bounds = bounds_of(network_of(model))
+    assert (bounds.sent, bounds.moved) == (8 * 9 * 4, 8 * 9 * 4 + 8 * 9 * 2) and bounds.leaves_out
+    devices = cluster((600.0, 600.0))
+    moved = {each: split_model(model, devices, SplitOptions(objective=each)).plan.moved for each in OBJECTIVES}
+    assert bounds.moved <= moved["traffic"] == min(moved.values()) < 16 * 18 * 4 + 8 * 9 * 2
+
+
+@pytest.mark.parametrize("number", [0, 4, 20])
+def test_no_other_objective_needs_less_ram_than_ram(number: int) -> None:
+    rng = Random(f"r {number}")
+    model, devices = random_network(rng), unequal(rng)
+    found = {each: split_model(model, devices, SplitOptions(objective=each)) for each in OBJECTIVES}
+    ram = {each: max(need.ram_bytes for need in split.needs if need.by_phase) for each, split in found.items()}
+    assert ram["ram"] == min(ram.values())

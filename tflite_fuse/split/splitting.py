@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import LimitError, UsageError
@@ -26,6 +27,12 @@ FEW = 4
 
 _ROUNDS = 12
 """Searches until a plan fits what the workers have."""
+
+_SPARED = 10
+"""One part of so many of their memory that workers do without in one more search."""
+
+_PLENTY = 1 << 40
+"""Bytes."""
 
 _MORE_ROUNDS = 4
 """Searches with less and less flash although a plan fits: a beam keeps other ways then, often better ones."""
@@ -138,9 +145,9 @@ def _searched(
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective)
     other = _other(network, cluster, accountant, objective)
-    alone = _alone(network, cluster)
-    if objective == "ram":  # so that no more workers need more each than one alone
-        alone = [measure.thriftier(plan) for plan in alone]
+    known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *_sparing(search))]
+    if objective == "ram":  # so that no other objective, nor one worker alone, needs less each
+        known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant))]
     allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= _MORE_ROUNDS:
@@ -156,8 +163,8 @@ def _searched(
             allowed = less_far
             continue
         own = [soonest(plan, measure.seconds, by_phase=False) for plan in found.plans]
-        others = [*_found_by(other, allowed, objective), *alone]
-        ranked = sorted([*own, *(soonest(plan, measure.seconds, by_phase=False) for plan in others)], key=measure.value)
+        others = [soonest(plan, measure.seconds, by_phase=False) for plan in _found_by(other, allowed, objective)]
+        ranked = sorted([*own, *others, *known], key=measure.value)
         fitted = measure.best_that_fits(ranked)
         if fitted is not None:
             fitting.append((fitted, found))
@@ -187,15 +194,39 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
 def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> Search | None:
     """A search for something else whose plans may serve better, because a search expects and does not measure.
 
-    For time: edges that fewer workers share, so that more workers are not slower. For RAM: the quick ones, because what
-    lies in memory from edge to edge counts, too.
+    For time: edges that fewer workers share, so that more workers are not slower.
     """
     together = fewer(len(cluster.workers))
-    if objective == "ram":
-        return Search(network, cluster, accountant, "time")
     if objective == "time" and together is not None and together >= FEW:
         return Search(network, cluster, accountant, objective, together)
     return None
+
+
+def _rivals(network: Network, cluster: Cluster, accountant: Accountant) -> Iterator[Plan]:
+    """What is found for the other objectives than RAM."""
+    for objective in OBJECTIVES:
+        if objective != "ram":
+            with suppress(LimitError):
+                yield _searched(network, cluster, accountant, objective)[0]
+
+
+def _sparing(search: Search) -> tuple[Plan, ...]:
+    """Plans for less memory, which serve workers that have more, too: a beam may have found worse ones for them.
+
+    Where flash is not limited it is in this search, beyond what is needed: more kinds of ways are kept then.
+    """
+    cluster = search.cluster
+    limited = any(worker.flash is not None for worker in cluster.workers)
+    if len(cluster.workers) > MANY or (search.objective == "ram" and not limited):
+        return ()
+
+    def less(most: int | None, otherwise: int | None) -> int | None:
+        return otherwise if most is None else most - most // _SPARED
+
+    workers = tuple(
+        replace(each, flash=less(each.flash, _PLENTY), ram=less(each.ram, None)) for each in cluster.workers
+    )
+    return _found_by(search, replace(cluster, workers=workers), search.objective)
 
 
 def _of_least_ram(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:

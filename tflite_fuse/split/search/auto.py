@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
@@ -15,9 +15,9 @@ from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
-from tflite_fuse.split.cut.regions import volume, whole
 from tflite_fuse.split.search.ahead import Ahead
 from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key
+from tflite_fuse.split.search.bounds import bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
@@ -78,6 +78,7 @@ class Search:
         self.together = len(cluster.workers) if together is None else together
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
         self.estimates = Estimates(network)
+        self.bounds = bounds_of(network)
         self.maker = EdgeMaker(network, cluster, self.estimates)
         self.joints = Joints(network, cluster)
         self.places = cuts(network)
@@ -97,10 +98,9 @@ class Search:
             "throughput": lambda cost: 0.0,  # the busiest so far is what is known of a period
         }.get(objective, lambda cost: cost.seconds)
         self.measured = measured
-        limits = any(worker.ram is not None for worker in cluster.workers)
-        self._asks_ram = objective == "ram" or limits
-        limited = any(worker.flash is not None for worker in cluster.workers)
+        self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
         spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
+        limited = _is_limited(cluster)
         self.beam = Beam(key, lambda way: self.joints.holding(way.edge), limited, objective == "throughput", spare)
         self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
@@ -109,7 +109,7 @@ class Search:
     def within(self, cluster: Cluster) -> Search:
         """The same search for workers with other limits, knowing what this one has worked out."""
         other = copy(self)
-        other.cluster = cluster
+        other.cluster, other.beam = cluster, replace(self.beam, by_flash=_is_limited(cluster))
         return other
 
     def run(self) -> Found:
@@ -188,10 +188,10 @@ class Search:
                     yield edge
 
     def _must_cut(self, first: int, last: int) -> bool:
-        """Whether some worker could not store the nodes: else one worker moves fewer bytes than several."""
+        """Whether some worker could not store the nodes, or not all is needed; else one worker moves fewest bytes."""
         size = sum(self.estimates.weight_bytes[first:last]) + LIBRARY_BYTES
         smallest = min((w.flash for w in self.cluster.workers if w.flash is not None), default=None)
-        return (smallest is not None and size > smallest) or self._asks_ram
+        return (smallest is not None and size > smallest) or self._asks_ram or self.bounds.leaves_out
 
     def _singles(self) -> list[int]:
         """Workers an edge may be whole on: all, or of many the four first."""
@@ -223,22 +223,10 @@ class Search:
         return all(w.flash is None or used + (LIBRARY_BYTES if used else 0) <= w.flash for used, w in workers)
 
     def _bound(self) -> float | None:
-        """What no plan goes below under the cost model: every input read leaves the coordinator, all outputs reach it;
-        all work is done once, shared without loss."""
-        network = self.network
-        read = [value for value in network.inputs if network.readers[value]]
-        ends = {value: volume((whole(network.shape(value)),)) for value in (*read, *network.outputs)}
+        """What no plan goes below by the objective; None for RAM."""
         if self.objective == "traffic":
-            return float(sum(ends.values()))
-        if self.objective == "ram":
-            return None
-        speed = sum(worker.mhz * 1e6 / max(1.0, self._work(index)) for index, worker in enumerate(self.cluster.workers))
-        sent = self.cluster.coordinator.link.seconds(sum(ends[value] for value in read)) if read else 0.0
-        return max(1 / speed, sent)
-
-    def _work(self, worker: int) -> float:
-        target = self.cluster.workers[worker].target
-        return sum(self.estimates.whole_instructions(node, target) for node in range(len(self.network.nodes)))
+            return float(self.bounds.moved)
+        return None if self.objective == "ram" else self.bounds.seconds(self.cluster, self.estimates)
 
     def _refusal(self, reached: int) -> LimitError:
         """Why no way leads farther than a cut."""
@@ -255,6 +243,10 @@ class Search:
             f"no split found fits the workers' memory; the layer with most weights, "
             f"{self.network.nodes[largest].name}, has {sizes[largest]:,} B; add workers, RAM or flash"
         )
+
+
+def _is_limited(cluster: Cluster) -> bool:
+    return any(worker.flash is not None for worker in cluster.workers)
 
 
 def _kind(cluster: Cluster, worker: int) -> object:

@@ -76,23 +76,21 @@ class Beam:
 
     def _split(self, labels: Sequence[Label], group: list[int]) -> tuple[list[int], list[int]]:
         """Those of labels that hold the same, given best first, which nothing beats, and the others."""
-        flash = np.array([labels[number].flash for number in group])
-        unbeaten, beaten, places = list[int](), list[int](), list[int]()
-        for place, number in enumerate(group):
-            better = places
-            if self.by_flash:
-                better = [places[at] for at in np.flatnonzero((flash[places] <= flash[place]).all(axis=1))]
-            if self.by_load:
-                better = [at for at in better if _leaves_no_more(labels[group[at]], labels[number])]
-            (beaten if better else unbeaten).append(number)
-            if not better:
-                places.append(place)
+        unbeaten, beaten = list[int](), list[int]()
+        left = np.array([self._left(labels[number]) for number in group])
+        best = np.empty_like(left)
+        for number, here in zip(group, left, strict=True):
+            if (best[: len(unbeaten)] <= here).all(axis=1).any():
+                beaten.append(number)
+            else:
+                best[len(unbeaten)] = here
+                unbeaten.append(number)
         return unbeaten, beaten
 
-
-def _leaves_no_more(one: Label, other: Label) -> bool:
-    """Whether no device or link has more to do on one way than on another."""
-    return not bool((one.load > other.load).any() or (one.taken > other.taken).any())
+    def _left(self, label: Label) -> npt.NDArray[np.float64]:
+        """What a way leaves to what comes behind it, beside its key, the smaller the better: flash used, and loads."""
+        flash = [np.array(label.flash, np.float64)] if self.by_flash else []
+        return np.concatenate([*flash, label.load, label.taken] if self.by_load else [*flash, np.empty(0)])
 
 
 def _chosen(numbers: list[int], least: npt.NDArray[np.float64], most: int) -> list[int]:
