@@ -300,3 +300,13 @@ def test_other_formats_and_folders_are_refused(tmp_path: Path) -> None:
         )
     assert run_main("export", tmp_path, tmp_path / "x", "--format", "platformio") == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_workers_with_nothing_to_do_are_named(tmp_path: Path) -> None:
+    """One that is a thousand times slower is left idle."""
+    slow = WORKER.format("slow", "cortex-m4").replace("mhz = 100", "mhz = 0.1")
+    plan = split(tmp_path, WORKER.format("quick", "cortex-m7") + slow)
+    export = ["export", str(plan), str(tmp_path / "project"), "--format", "platformio"]
+    said = CliRunner().invoke(app, export, env={"COLUMNS": "200"})
+    assert said.exit_code == 0 and "nothing to do for slow: no program is made" in said.output
+    assert "slow" not in environments(tmp_path / "project")

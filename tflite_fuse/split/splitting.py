@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.errors import LimitError, ModelError, UsageError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import Cluster, Device
 from tflite_fuse.split.costs.needs import Accountant, Needs
@@ -99,6 +99,9 @@ def split_model(
         raise UsageError(f"{options.objective!r} is no objective; choose from {', '.join(OBJECTIVES)}")
     cluster = _limited(cluster, options)
     network = network_of(model)
+    if network.nodes and all(node.stage is None for node in network.nodes):
+        first = network.nodes[0]
+        raise ModelError(f"no operator of the model runs on a worker: of the first, {first.name}, {first.reason}")
     accountant = Accountant(network)
     if options.strategy == "auto":
         plan, needs, claims = _searched(network, cluster, accountant, options.objective)
@@ -145,7 +148,8 @@ def _searched(
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective)
     other = _other(network, cluster, accountant, objective)
-    known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *_sparing(search))]
+    sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
+    known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *sparing)]
     if objective == "ram":  # so that no other objective, nor one worker alone, needs less each
         known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant))]
     allowed, beyond = cluster, Beyond(cluster)
@@ -192,13 +196,10 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
 
 
 def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> Search | None:
-    """A search for something else whose plans may serve better, because a search expects and does not measure.
-
-    For time: edges that fewer workers share, so that more workers are not slower.
-    """
-    together = fewer(len(cluster.workers))
-    if objective == "time" and together is not None and together >= FEW:
-        return Search(network, cluster, accountant, objective, together)
+    """For time, a search among fewer workers: so more are not slower, because a search expects and does not measure."""
+    among = fewer(len(cluster.workers))
+    if objective == "time" and among is not None and among >= FEW:
+        return Search(network, cluster, accountant, objective, among)
     return None
 
 

@@ -226,6 +226,10 @@ def _where(place: Place) -> str:
 
 def _notes(deployment: Deployment, places: Sequence[Place]) -> list[str]:
     found = []
+    workers = enumerate(deployment.cluster.workers)
+    idle = [worker.name for number, worker in workers if number not in deployment.taking_part]
+    if idle:
+        found.append(f"the plan has nothing to do for {', '.join(idle)}: no program is made")
     guessed = [
         each
         for each in places

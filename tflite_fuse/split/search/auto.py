@@ -47,7 +47,7 @@ _COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8), M
 
 
 def fewer(workers: int) -> int | None:
-    """How many share an edge at most if not all of so many may; None of two and of many."""
+    """How many workers to try beside all of so many; None of two and of many."""
     return max((count for count in _COUNTS[Mode.ROWS] if count < workers <= MANY), default=None)
 
 
@@ -72,10 +72,9 @@ class Search:
     """A search over the cuts of a network."""
 
     def __init__(
-        self, network: Network, cluster: Cluster, accountant: Accountant, objective: str, together: int | None = None
+        self, network: Network, cluster: Cluster, accountant: Accountant, objective: str, among: int | None = None
     ) -> None:
-        """``together``: most workers that share an edge; None for no limit."""
-        self.together = len(cluster.workers) if together is None else together
+        """``among``: how many of the workers may have something to do, the fastest; None for all."""
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
         self.estimates = Estimates(network)
         self.bounds = bounds_of(network)
@@ -85,7 +84,7 @@ class Search:
         many = len(cluster.workers) > MANY
         self.longest = LONGEST // 2 if many else LONGEST
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
-        self.order = sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
+        self.order = sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))[:among]
         key: Key = {
             "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
@@ -210,7 +209,7 @@ class Search:
     def _groups(self, mode: Mode) -> Iterator[tuple[int, ...]]:
         total = len(self.order)
         counts = {count for count in self.counts[mode] if count < total} | ({total} if total <= MANY else set())
-        for count in sorted(count for count in counts - {1} if count <= self.together):
+        for count in sorted(counts - {1}):
             yield tuple(sorted(self.order[:count]))
 
     def _limit(self, edge: Edge, most: int) -> int:

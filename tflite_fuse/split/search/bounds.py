@@ -31,7 +31,8 @@ class Bounds:
     """Of the splits of a network.
 
     Attributes:
-        moved: bytes: every input element that is needed leaves the coordinator, all outputs reach it.
+        moved: bytes: every input element that workers need leaves the coordinator, all outputs of theirs reach it. The
+            coordinator runs what no worker can, and has the inputs of that.
         sent: of these, bytes that leave the coordinator.
         leaves_out: whether that is less than the inputs and outputs have.
         shares: of each node's output, how much is needed at least: 1.0 is all of it.
@@ -56,9 +57,11 @@ class Bounds:
 def bounds_of(network: Network) -> Bounds:
     """Of every split of the network."""
     needed = _needed(network)
-    read = [value for value in network.inputs if network.readers[value]]
+    on_workers = [node for node in network.nodes if node.stage is not None]
+    read = set(network.inputs) & {value for node in on_workers for value in node.inputs}
+    written = set(network.outputs) & {value for node in on_workers for value in node.outputs}
     sent = sum(_count(needed[value]) for value in read)
-    outputs = sum(prod(network.shape(value)) for value in network.outputs)
+    outputs = sum(prod(network.shape(value)) for value in written)
     nodes = [node.outputs for node in network.nodes]
     shares = (max(_count(needed[each]) / max(1, prod(network.shape(each))) for each in outs) for outs in nodes)
     leaves_out = sent < sum(prod(network.shape(value)) for value in read)
@@ -70,6 +73,8 @@ def _needed(network: Network) -> list[Sets]:
     found = [_sets(network.shape(value), value in network.outputs) for value in range(len(network.values))]
     for node in reversed(range(len(network.nodes))):
         for value, sets in _read(network, node, found):
+            if network.nodes[node].stage is None and value in network.inputs:
+                continue  # the coordinator has it
             if _count(sets) > _count(found[value]):
                 found[value] = sets
     return found
