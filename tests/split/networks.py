@@ -22,6 +22,18 @@ def cluster(speeds: tuple[float, ...] = (600.0, 600.0, 600.0), direct: bool = Tr
 
 
 @cache
+def large_model() -> Model:
+    """2.4 MB of weights, most of them in two layers."""
+    builder = ModelBuilder(1)
+    x = builder.conv(builder.input((1, 40, 40, 3), name="input"), 16, 3, 1, "SAME", "RELU6")
+    x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")
+    x = builder.max_pool(builder.conv(x, 24, 3, 2, "SAME", "RELU6"), 2, 2, "VALID", "NONE")
+    x = builder.fully_connected(builder.reshape(x, (1, 5 * 5 * 24)), 1600)
+    x = builder.fully_connected(x, 900)
+    return builder.build([builder.log_softmax(builder.fully_connected(x, 10))])
+
+
+@cache
 def branching_model(seed: int = 0, tail: bool = True) -> Model:
     """Stride, a multiplier, a residual, a concatenation, both pools, a mean, a classifier and, as tail, LOG_SOFTMAX."""
     builder = ModelBuilder(seed)

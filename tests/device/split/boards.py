@@ -57,18 +57,24 @@ def running(fragments: Fragments, folder: Path, target: Target | None = None, fl
     with ExitStack() as stack:
         addresses, processes = dict[int, str](), dict[int, subprocess.Popen[bytes]]()
         for number, fragment in enumerate(fragments.workers):
-            if not decode(fragment).steps:
-                continue
-            elf, port = firmware(fragment, folder / str(number), target, flags), _free_port()
-            command = [*EMULATOR.split(), "enable=on,target=native", "-serial"]
-            command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
-            said = stack.enter_context((folder / str(number) / "told").open("wb"))
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-            stack.callback(_end, process)
-            processes[number], addresses[number] = process, f"socket://127.0.0.1:{port}"
+            if decode(fragment).steps:
+                addresses[number], processes[number] = started(fragment, folder / str(number), stack, target, flags)
         for number, address in addresses.items():
-            _wait_for(address, processes[number])
+            wait_for(address, processes[number])
         yield Boards(addresses, processes)
+
+
+def started(
+    fragment: bytes, folder: Path, stack: ExitStack, target: Target | None = None, flags: str = "-O2"
+) -> tuple[str, subprocess.Popen[bytes]]:
+    """A board with a fragment, until the stack is left; where its serial line will be reached."""
+    elf, port = firmware(fragment, folder, target, flags), _free_port()
+    command = [*EMULATOR.split(), "enable=on,target=native", "-serial"]
+    command += [f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on", "-kernel", str(elf)]
+    said = stack.enter_context((folder / "told").open("wb"))
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    stack.callback(_end, process)
+    return f"socket://127.0.0.1:{port}", process
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -82,7 +88,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     """Until the emulator listens."""
     host, port = address.removeprefix("socket://").rsplit(":", 1)
     while True:

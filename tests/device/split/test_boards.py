@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.device.split.boards import FLASH, RAM, board, firmware, running
-from tests.split.networks import cluster
+from tests.split.networks import cluster, large_model
 from tflite_fuse.errors import ClusterError
-from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.devices import Cluster
@@ -24,24 +24,11 @@ from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
-from tflite_fuse.zoo import ModelBuilder
 
 pytestmark = [
     pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed"),
     pytest.mark.skipif(bool(board().missing()), reason=f"{', '.join(board().missing())} not installed"),
 ]
-
-
-@cache
-def large_model() -> Model:
-    """2.4 MB of weights, most of them in two layers."""
-    builder = ModelBuilder(1)
-    x = builder.conv(builder.input((1, 40, 40, 3), name="input"), 16, 3, 1, "SAME", "RELU6")
-    x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")
-    x = builder.max_pool(builder.conv(x, 24, 3, 2, "SAME", "RELU6"), 2, 2, "VALID", "NONE")
-    x = builder.fully_connected(builder.reshape(x, (1, 5 * 5 * 24)), 1600)
-    x = builder.fully_connected(x, 900)
-    return builder.build([builder.log_softmax(builder.fully_connected(x, 10))])
 
 
 def small_boards(count: int) -> Cluster:
