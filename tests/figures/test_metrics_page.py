@@ -14,7 +14,8 @@ TEXT = " ".join((PAGE.parent / "pipelines.md").read_text().split())
 
 
 @pytest.mark.parametrize(
-    "name", ["mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_wakeword1d_int8"]
+    "name",
+    ["mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_vww96_int8", "mlperf_tiny_wakeword1d_int8"],
 )
 def test_estimates_are_no_further_off_than_the_page_says(name: str) -> None:
     path = SHARED / "models" / f"{name}.tflite"

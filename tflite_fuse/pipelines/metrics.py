@@ -20,6 +20,7 @@ from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.plan_check import why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.working_set import peak
+from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
@@ -96,12 +97,13 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
         arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.work
         blocks, fused = chosen.blocks, chosen.operators
     factor = round(executed / macs, 6) if macs else 1.0
+    left = sum(executed_macs(changed))  # constant channels are gone already
     found = {
         "arena_bytes": arena,
         "head_bytes": max(0, arena - tail),
         "tail_bytes": tail,
         "peak_bytes": max(0, arena - tail),
-        "file_bytes": len(data),
+        "file_bytes": len(serialize_model(changed)),
         "macs": executed,
         "operators": len(changed.main.operators) - fused + blocks,
         "before_arena_bytes": before.total,
@@ -114,7 +116,7 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
         "compute_factor": factor,
         "blocks": blocks,
         "verified_inputs": 0,
-        "instructions": expected_instructions(changed, options.target) * factor,
+        "instructions": expected_instructions(changed, options.target) * (executed / left if left else 1.0),
     }
     numbers = {name: float(value) for name, value in found.items()}
     return numbers | shortfalls(numbers, options.goal, max_flash, factor, kept) | {"exact": 0.0}
