@@ -73,7 +73,7 @@ def test_every_option_named_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     of_commands = re.findall(r"tflite-fuse [^`\n]*", text) + re.findall(r"`(--[^`]*)`", text)
     options = {option for line in of_commands for option in re.findall(r"(?<!\S)--[a-z][\w-]*", line)}
-    scripts = {"--paper", "--write", "--help", "--version"}
+    scripts = {"--on", "--paper", "--write", "--help", "--version"}
     assert options - scripts <= known_options()
 
 
