@@ -56,6 +56,9 @@ _WAYS = (
 
 _RUNS = (1, 2, 3, 8)
 
+_LARGE = 0.1
+"""Power of its instructions by which the error of a block counts: models are mostly made of their large blocks."""
+
 _WHOLE = 1 << 15
 """Height and width of tiles that hold any of these tensors."""
 
@@ -128,11 +131,12 @@ def fit_costs(
     if not counts or min(instructions, default=0) <= 0:
         raise UsageError("costs are fitted from runs that took instructions, and there are none")
     names, took = [name for name in COUNTS if name not in known], np.array(instructions, dtype=np.float64)
-    scaled = np.array([[row[name] for name in names] for row in counts], dtype=np.float64) / took[:, None]
-    explained = np.array([sum(row[name] * cost for name, cost in known.items()) for row in counts]) / took
+    weight = took ** (_LARGE - 1)
+    scaled = np.array([[row[name] for name in names] for row in counts], dtype=np.float64) * weight[:, None]
+    left = took - np.array([sum(row[name] * cost for name, cost in known.items()) for row in counts])
     # Columns of equal length: counts are of magnitudes that differ by thousands.
     length = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)
-    costs, _ = nnls(scaled / length, 1 - explained)
+    costs, _ = nnls(scaled / length, left * weight)
     return dict(known) | dict(zip(names, (costs / length).tolist(), strict=True))
 
 
@@ -206,7 +210,9 @@ def _generated() -> dict[str, Model]:
         "one dimension": networks.one_dimensional_network(),
         "pyramid": networks.pyramid_network(size=24),
         "one column": networks.one_dimensional_network(length=96, channels=24, along_rows=True),
+        "one dimension 2": networks.one_dimensional_network(length=128, channels=32),
         "larger again": networks.u_network(size=16, channels=(8, 12)),
+        "larger once more": networks.u_network(size=24, channels=(16, 24)),
         "a neck": networks.neck_network(size=32, bilinear=True),
         "wide": networks.wide_network(),
         **_generated_new(),
