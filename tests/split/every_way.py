@@ -7,7 +7,7 @@ import numpy as np
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.labels import Label, plan_of
+from tflite_fuse.split.search.labels import Label, plans_of
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.simulate.events import Timeline
 from tflite_fuse.split.splitting import timeline_of
@@ -39,5 +39,5 @@ def timelines(search: Search, labels: list[Label], accountant: Accountant) -> li
     def timeline(plan: Plan) -> Timeline:
         return timeline_of(plan, cluster, accountant.over(plan.sums))
 
-    plans = [plan_of(label, search.network, cluster, "") for label in labels]
+    plans = [plan for label in labels for plan in plans_of(label, search.network, cluster, "")]
     return [timeline(soonest(plan, lambda each: timeline(each).seconds, by_phase=True)) for plan in plans]

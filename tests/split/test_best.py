@@ -9,16 +9,18 @@ from random import Random
 import numpy as np
 import pytest
 
+import tflite_fuse
 from scripts.sweep_split import random_network, unequal
 from tests.split.every_way import every_way, timelines
 from tests.split.networks import cluster
 from tests.split.test_search import residual_model
 from tests.split.test_sums import big_end
+from tflite_fuse.model import serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import COORDINATOR, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
 from tflite_fuse.split.cut.regions import Box
@@ -29,7 +31,7 @@ from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.simulate.events import simulate
 from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.zoo import ModelBuilder, networks
 
 
 def narrow() -> Model:
@@ -168,3 +170,15 @@ def test_no_other_objective_needs_less_ram_than_ram(number: int) -> None:
     found = {each: split_model(model, devices, SplitOptions(objective=each)) for each in OBJECTIVES}
     ram = {each: max(need.ram_bytes for need in split.needs if need.by_phase) for each, split in found.items()}
     assert ram["ram"] == min(ram.values())
+
+
+def test_one_worker_needs_about_what_the_rewritten_model_does() -> None:
+    """Blocks that the search cut apart stay apart where that needs less: as one, all their lines were held at once."""
+    model = networks.inverted_residual_network(size=48, blocks=4)
+    head = tflite_fuse.rewrite(serialize_model(model), verify=False).report.after.head_bytes
+    alone = split_model(model, cluster((600.0,)), SplitOptions(objective="ram"))
+    assert alone.needs[0].ram_bytes - WORKER_BYTES <= 1.1 * head
+    room = alone.needs[0].ram_bytes + 500
+    devices = cluster((600.0,))
+    little = replace(devices, workers=(replace(devices.workers[0], ram=room),))
+    assert split_model(model, little, SplitOptions()).needs[0].ram_bytes <= room

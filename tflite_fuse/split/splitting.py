@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tflite_fuse.errors import LimitError, ModelError, UsageError
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import Cluster, Device
 from tflite_fuse.split.costs.needs import Accountant, Needs
@@ -14,7 +14,7 @@ from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.paper.published import published
-from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fewer
+from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fastest_first, fewer
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline
@@ -99,9 +99,6 @@ def split_model(
         raise UsageError(f"{options.objective!r} is no objective; choose from {', '.join(OBJECTIVES)}")
     cluster = _limited(cluster, options)
     network = network_of(model)
-    if network.nodes and all(node.stage is None for node in network.nodes):
-        first = network.nodes[0]
-        raise ModelError(f"no operator of the model runs on a worker: of the first, {first.name}, {first.reason}")
     accountant = Accountant(network)
     if options.strategy == "auto":
         plan, needs, claims = _searched(network, cluster, accountant, options.objective)
@@ -122,9 +119,12 @@ def split_model(
 
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
     """Of the fastest worker with memory without limit, input and output included."""
-    plans = [one_worker(network, len(cluster.workers), worker) for worker in range(len(cluster.workers))]
-    fastest = {(device.target, device.mhz, device.link): index for index, device in enumerate(cluster.workers)}
-    return min(timeline_of(plans[index], cluster, accountant).seconds for index in fastest.values())
+    roomy = replace(cluster, workers=tuple(replace(worker, ram=None, flash=None) for worker in cluster.workers))
+    found = _alone(network, cluster)
+    for worker in _kinds(cluster):
+        with suppress(LimitError):  # nothing that a worker runs
+            found += Search(network, roomy, accountant, "time", [worker]).run().plans
+    return min(timeline_of(plan, cluster, accountant).seconds for plan in found)
 
 
 def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
@@ -188,10 +188,17 @@ def _searched(
     return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
 
 
+def _kinds(cluster: Cluster) -> list[int]:
+    """The first worker of each kind."""
+    kinds: dict[object, int] = {}
+    for index, each in enumerate(cluster.workers):
+        kinds.setdefault((each.target, each.mhz, each.link), index)
+    return list(kinds.values())
+
+
 def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     """Everything on one worker, for one of each kind: nothing found is slower."""
-    kinds = {(device.target, device.mhz, device.link): index for index, device in enumerate(cluster.workers)}
-    plans = [(index, one_worker(network, len(cluster.workers), index)) for index in kinds.values()]
+    plans = [(index, one_worker(network, len(cluster.workers), index)) for index in _kinds(cluster)]
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 
@@ -199,7 +206,7 @@ def _other(network: Network, cluster: Cluster, accountant: Accountant, objective
     """For time, a search among fewer workers: so more are not slower, because a search expects and does not measure."""
     among = fewer(len(cluster.workers))
     if objective == "time" and among is not None and among >= FEW:
-        return Search(network, cluster, accountant, objective, among)
+        return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among])
     return None
 
 

@@ -21,7 +21,7 @@ from tflite_fuse.split.search.bounds import bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.labels import Cost, Joints, Label, plan_of
+from tflite_fuse.split.search.labels import Cost, Joints, Label, plans_of
 from tflite_fuse.split.search.memory import EdgeMemory
 
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
@@ -51,6 +51,11 @@ def fewer(workers: int) -> int | None:
     return max((count for count in _COUNTS[Mode.ROWS] if count < workers <= MANY), default=None)
 
 
+def fastest_first(cluster: Cluster) -> list[int]:
+    """The numbers of workers."""
+    return sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
+
+
 @dataclass(frozen=True)
 class Found:
     """Plans worth a closer look, the expected best first.
@@ -72,9 +77,14 @@ class Search:
     """A search over the cuts of a network."""
 
     def __init__(
-        self, network: Network, cluster: Cluster, accountant: Accountant, objective: str, among: int | None = None
+        self,
+        network: Network,
+        cluster: Cluster,
+        accountant: Accountant,
+        objective: str,
+        among: Sequence[int] | None = None,
     ) -> None:
-        """``among``: how many of the workers may have something to do, the fastest; None for all."""
+        """``among``: the workers that may have something to do; None for all."""
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
         self.estimates = Estimates(network)
         self.bounds = bounds_of(network)
@@ -84,7 +94,7 @@ class Search:
         many = len(cluster.workers) > MANY
         self.longest = LONGEST // 2 if many else LONGEST
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
-        self.order = sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))[:among]
+        self.order = fastest_first(cluster) if among is None else list(among)
         key: Key = {
             "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
@@ -156,9 +166,15 @@ class Search:
         if not labels[self.places[-1]]:
             raise self._refusal(max(place for place, ways in labels.items() if ways))
         ends = labels[self.places[-1]][: self.candidates]
-        plans = tuple(plan_of(label, self.network, self.cluster, _words(label, self.cluster)) for label in ends)
-        stored = tuple(tuple(used + LIBRARY_BYTES for used in label.flash) for label in ends)
+        found_plans = [(plan, self._flash_of(label)) for label in ends for plan in self._plans(label)]
+        plans, stored = zip(*found_plans, strict=True)
         return Found(plans, stored, self._bound(), self.beam.key(ends[0])[0] <= lost)
+
+    def _plans(self, label: Label) -> Iterator[Plan]:
+        return plans_of(label, self.network, self.cluster, _words(label, self.cluster))
+
+    def _flash_of(self, label: Label) -> tuple[int, ...]:
+        return tuple(used + LIBRARY_BYTES for used in label.flash)
 
     def _all_edges(self, most: int) -> dict[int, list[tuple[Edge, int]]]:
         """By the cut they begin at, edges that fit into so many bytes of RAM each, and the bytes."""

@@ -295,8 +295,11 @@ def _one_after_other(first: Phase, second: Phase, network: Network) -> bool:
     return all(network.nodes[step.node].stage is not None for step in steps)
 
 
-def plan_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> Plan:
-    """The plan of a way to the last cut."""
+def plans_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> Iterator[Plan]:
+    """The plans of a way to the last cut: what one worker does in a row as one task, and if that differs as several.
+
+    One task may fuse more, and then holds more lines at once: several need less memory, and may be faster, too.
+    """
     chain: list[tuple[Label, Edge]] = []
     here: Label | None = label
     while here is not None and here.before is not None and here.edge is not None:
@@ -310,4 +313,6 @@ def plan_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> 
         first, *rest = renumbered(edge.phases, extended(network, edge.sums), larger) if sums else edge.phases
         phases.append(Phase(first.name, (*moved, *first.transfers), first.tasks, first.returned))
         phases += rest
-    return Plan(len(cluster.workers), tuple(_merged(phases, larger.network)), strategy, sums)
+    merged = tuple(_merged(phases, larger.network))
+    for each in (merged, tuple(phases)) if len(merged) < len(phases) else (merged,):
+        yield Plan(len(cluster.workers), each, strategy, sums)
