@@ -133,9 +133,11 @@ Case = tuple[str, int, int | None, int]
 
 
 def search(path: Path) -> None:
-    """What the search finds for equal workers, joined directly, 0.2 ms per message."""
+    """What the search finds for equal workers, joined directly or not, 0.2 ms per message."""
     small: list[Case] = [(objective, 3, 1_500_000, 0) for objective in ("traffic", "time")]
     show(build_architecture_file(path), [*small, *(("time", count, None, 0) for count in range(1, 9))])
+    print("through the coordinator alone")
+    show(build_architecture_file(path), small, direct=False)
 
 
 def memory(path: Path) -> None:
@@ -144,11 +146,11 @@ def memory(path: Path) -> None:
     show(build_architecture_file(path), cases)
 
 
-def show(model: Model, cases: Sequence[Case]) -> None:
-    """A row for each."""
+def show(model: Model, cases: Sequence[Case], direct: bool = True) -> None:
+    """A row for each. ``direct``: whether workers reach each other without the coordinator."""
     print("objective  workers  flash each      moved       time  of one     period   RAM most   flash most")
     for objective, count, flash, verify in cases:
-        cluster = devices([600.0] * count, [0.0] * count, True, 0.2)
+        cluster = devices([600.0] * count, [0.0] * count, direct, 0.2)
         try:
             found = split_model(model, cluster, SplitOptions("auto", objective, max_flash=flash, verify=verify))
         except TfliteFuseError as error:

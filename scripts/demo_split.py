@@ -79,12 +79,15 @@ def main() -> None:
     """Split, start, run, compare; then without one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="?")
-    usual = "processes" if board().missing() else "boards"
-    parser.add_argument("--on", choices=("boards", "processes"), default=usual)
+    parser.add_argument("--on", choices=("boards", "processes"))
     chosen = parser.parse_args()
-    on_boards = chosen.on == "boards"
-    if missing := board().missing() if on_boards or not chosen.model else []:
-        print(f"no emulated boards: {', '.join(missing)} not installed")
+    missing = board().missing() if chosen.on != "processes" else []
+    if missing:
+        lack = f"no emulated boards, because {', '.join(missing)} is not installed"
+        if chosen.on:
+            raise SystemExit(f"demo: {lack}")
+        print(f"{lack}: processes instead")
+    on_boards = chosen.on != "processes" and not missing
     begin, device = (start_board, BOARD) if on_boards else (start, WORKER)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)

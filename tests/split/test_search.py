@@ -323,3 +323,13 @@ def test_a_wide_end_is_shared_by_workers_that_hold_the_rest_in_turn() -> None:
     assert max(sizes) > room - LIBRARY_BYTES
     split = found(residual_model(), devices, "traffic")
     assert all(needs.flash_bytes <= room for needs in split.needs if needs.by_phase)
+
+
+def test_an_input_that_is_an_output_too_is_bounded_by_what_is_read_of_it() -> None:
+    builder = ModelBuilder(0)
+    x = builder.input((1, 8, 8, 3))
+    model = builder.build([builder.conv(x, 2, 1, 2, "SAME", "NONE"), x])
+    bounds = bounds_of(network_of(model))
+    assert (bounds.sent, bounds.moved) == (4 * 4 * 3, 4 * 4 * 3 + 4 * 4 * 2)
+    for objective in ("time", "traffic"):
+        assert found(model, cluster(), objective).plan.moved >= bounds.moved

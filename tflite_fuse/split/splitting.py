@@ -14,7 +14,16 @@ from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.paper.published import published
-from tflite_fuse.split.search.auto import FEW_CANDIDATES, MANY, OBJECTIVES, Found, Search, fastest_first, fewer
+from tflite_fuse.split.search.auto import (
+    FEW_CANDIDATES,
+    MANY,
+    OBJECTIVES,
+    Found,
+    Search,
+    fastest_first,
+    fewer,
+    has_flash_limit,
+)
 from tflite_fuse.split.search.sending import soonest
 from tflite_fuse.split.search.whole import one_worker
 from tflite_fuse.split.simulate.events import Timeline
@@ -120,11 +129,13 @@ def split_model(
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
     """Of the fastest worker with memory without limit, input and output included."""
     roomy = replace(cluster, workers=tuple(replace(worker, ram=None, flash=None) for worker in cluster.workers))
-    found = _alone(network, cluster)
-    for worker in _kinds(cluster):
-        with suppress(LimitError):  # nothing that a worker runs
-            found += Search(network, roomy, accountant, "time", [worker]).run().plans
-    return min(timeline_of(plan, cluster, accountant).seconds for plan in found)
+    seconds = {
+        worker: timeline_of(one_worker(network, len(cluster.workers), worker), cluster, accountant).seconds
+        for worker in _kinds(cluster)
+    }
+    fastest = min(seconds, key=seconds.__getitem__)
+    found = Search(network, roomy, accountant, "time", [fastest]).run().plans
+    return min(seconds[fastest], *(timeline_of(plan, cluster, accountant).seconds for plan in found))
 
 
 def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
@@ -144,7 +155,7 @@ def _searched(
     The search estimates memory; where its plans need more it is repeated for workers with as much less.
     """
     measure = Measure(cluster, accountant, objective)
-    limited = any(worker.flash is not None for worker in cluster.workers) and len(cluster.workers) <= MANY
+    limited = has_flash_limit(cluster) and len(cluster.workers) <= MANY
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective)
     other = _other(network, cluster, accountant, objective)
@@ -224,8 +235,7 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
     Where flash is not limited it is in this search, beyond what is needed: more kinds of ways are kept then.
     """
     cluster = search.cluster
-    limited = any(worker.flash is not None for worker in cluster.workers)
-    if len(cluster.workers) > MANY or (search.objective == "ram" and not limited):
+    if len(cluster.workers) > MANY or (search.objective == "ram" and not has_flash_limit(cluster)):
         return ()
 
     def less(most: int | None, otherwise: int | None) -> int | None:

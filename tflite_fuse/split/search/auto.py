@@ -52,7 +52,7 @@ def fewer(workers: int) -> int | None:
 
 
 def fastest_first(cluster: Cluster) -> list[int]:
-    """The numbers of workers."""
+    """The numbers of the workers, of equals the first first."""
     return sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
 
 
@@ -109,8 +109,9 @@ class Search:
         self.measured = measured
         self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
         spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
-        limited = _is_limited(cluster)
-        self.beam = Beam(key, lambda way: self.joints.holding(way.edge), limited, objective == "throughput", spare)
+        self.beam = Beam(
+            key, lambda way: self.joints.holding(way.edge), has_flash_limit(cluster), objective == "throughput", spare
+        )
         self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
@@ -118,7 +119,7 @@ class Search:
     def within(self, cluster: Cluster) -> Search:
         """The same search for workers with other limits, knowing what this one has worked out."""
         other = copy(self)
-        other.cluster, other.beam = cluster, replace(self.beam, by_flash=_is_limited(cluster))
+        other.cluster, other.beam = cluster, replace(self.beam, by_flash=has_flash_limit(cluster))
         return other
 
     def run(self) -> Found:
@@ -166,15 +167,13 @@ class Search:
         if not labels[self.places[-1]]:
             raise self._refusal(max(place for place, ways in labels.items() if ways))
         ends = labels[self.places[-1]][: self.candidates]
-        found_plans = [(plan, self._flash_of(label)) for label in ends for plan in self._plans(label)]
-        plans, stored = zip(*found_plans, strict=True)
+        pairs = [(plan, label.flash) for label in ends for plan in self._plans(label)]
+        plans = tuple(plan for plan, _ in pairs)
+        stored = tuple(tuple(used + LIBRARY_BYTES for used in flash) for _, flash in pairs)
         return Found(plans, stored, self._bound(), self.beam.key(ends[0])[0] <= lost)
 
     def _plans(self, label: Label) -> Iterator[Plan]:
         return plans_of(label, self.network, self.cluster, _words(label, self.cluster))
-
-    def _flash_of(self, label: Label) -> tuple[int, ...]:
-        return tuple(used + LIBRARY_BYTES for used in label.flash)
 
     def _all_edges(self, most: int) -> dict[int, list[tuple[Edge, int]]]:
         """By the cut they begin at, edges that fit into so many bytes of RAM each, and the bytes."""
@@ -260,7 +259,8 @@ class Search:
         )
 
 
-def _is_limited(cluster: Cluster) -> bool:
+def has_flash_limit(cluster: Cluster) -> bool:
+    """Whether any worker's flash is limited."""
     return any(worker.flash is not None for worker in cluster.workers)
 
 

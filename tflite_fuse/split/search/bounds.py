@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
+from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
@@ -46,11 +47,10 @@ class Bounds:
     def seconds(self, cluster: Cluster, estimates: Estimates) -> float:
         """Under the cost model: all work is done once, shared without loss, by workers that never wait."""
 
-        def work(target_of: int) -> float:
-            target = cluster.workers[target_of].target
+        def work(target: Target) -> float:
             return sum(estimates.whole_instructions(node, target) * share for node, share in enumerate(self.shares))
 
-        speed = sum(worker.mhz * 1e6 / max(1.0, work(index)) for index, worker in enumerate(cluster.workers))
+        speed = sum(worker.mhz * 1e6 / max(1.0, work(worker.target)) for worker in cluster.workers)
         return max(1 / speed, cluster.coordinator.link.seconds(self.sent) if self.sent else 0.0)
 
 
@@ -70,7 +70,8 @@ def bounds_of(network: Network) -> Bounds:
 
 def _needed(network: Network) -> list[Sets]:
     """Of each value."""
-    found = [_sets(network.shape(value), value in network.outputs) for value in range(len(network.values))]
+    made = set(network.outputs) - set(network.inputs)  # an input that is an output, too, the coordinator has
+    found = [_sets(network.shape(value), value in made) for value in range(len(network.values))]
     for node in reversed(range(len(network.nodes))):
         for value, sets in _read(network, node, found):
             if network.nodes[node].stage is None and value in network.inputs:
