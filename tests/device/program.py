@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.model.types import tensor_nbytes, type_name
 from tflite_fuse.passes.fusing.insert_blocks import CUSTOM_CODE, insert_blocks
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 
@@ -42,12 +43,14 @@ class Program:
         steps: the blocks.
         inputs, outputs: the model's tensors fed and read.
         sizes: bytes of every tensor the blocks read or write.
+        streamed: inputs that are handed out pixel by pixel.
     """
 
     steps: tuple[Step, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     sizes: dict[int, int]
+    streamed: tuple[OutsideInput, ...] = ()
 
 
 def fusable_core(model: Model) -> Model:
@@ -85,14 +88,15 @@ def program_of(rewritten: Model) -> Program:
     """The program of a model that consists of blocks.
 
     Raises:
-        ValueError: an operator is left that is no block.
+        ValueError: an operator is left that is no block, or an input is in memory of the application's.
     """
     steps = tuple(_step(rewritten, operator) for operator in rewritten.main.operators)
     used = {tensor for step in steps for tensor in (*step.inputs, *step.outputs)}
-    tensors = rewritten.main.tensors
-    return Program(
-        steps, rewritten.main.inputs, rewritten.main.outputs, {i: tensor_nbytes(tensors[i]) for i in sorted(used)}
-    )
+    sizes = {index: tensor_nbytes(rewritten.main.tensors[index]) for index in sorted(used)}
+    streamed = outside_inputs(rewritten)
+    if any(each.mode is not InputMode.STREAMED for each in streamed):
+        raise ValueError("programs have no inputs in memory of the application's")
+    return Program(steps, rewritten.main.inputs, rewritten.main.outputs, sizes, streamed)
 
 
 def _step(model: Model, operator: Operator) -> Step:
@@ -114,7 +118,13 @@ def _step(model: Model, operator: Operator) -> Step:
 
 
 def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path) -> None:
-    """Writes program.h and the files it includes to a directory; runs on each element of ``inputs``."""
+    """Writes program.h and the files it includes to a directory; runs on each element of ``inputs``.
+
+    Args:
+        program: what to run.
+        inputs: for each run one array per input the model had before any was streamed.
+        directory: for the files.
+    """
     lines = [memory(f"tensor_{index}", size) for index, size in program.sizes.items()]
     for number, step in enumerate(program.steps):
         lines += [binary(directory, f"options_{number}", step.options)]
@@ -128,13 +138,38 @@ def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], direc
         names += [f"{kind}_{number}" for kind in ("inputs", "outputs", "scratch", "state")]
         lines.append(f"    {{{', '.join(names)}}},")
     lines.append("};")
-    for position, tensor in enumerate(program.inputs):
-        values = b"".join(np.ascontiguousarray(arrays[position]).tobytes() for arrays in inputs)
-        lines.append(binary(directory, f"values_{tensor}", values))
+    outside = {each.position for each in program.streamed}
+    inside = [at for at in range(len(program.inputs) + len(outside)) if at not in outside]
+    for position, tensor in zip(inside, program.inputs, strict=True):
+        lines.append(binary(directory, f"values_{tensor}", _values(inputs, position)))
     lines += _tensors(program, "inputs", program.inputs, "values_{}")
     lines += _tensors(program, "outputs", program.outputs, "0")
+    lines += _pictures(program.streamed, inputs, directory)
     lines.append(f"#define INPUT_SETS {len(inputs)}")
     (directory / "program.h").write_text("\n".join(lines) + "\n")
+
+
+def _pictures(
+    streamed: Sequence[OutsideInput], inputs: Sequence[Sequence[Int8Array]], directory: Path
+) -> Iterator[str]:
+    """Of inputs that are handed out: their pixels, and the sources by number."""
+    numbered = sorted(streamed, key=lambda each: each.number)
+    for each in numbered:
+        yield binary(directory, f"picture_{each.number}", _values(inputs, each.position))
+    yield "static program_picture pictures[] = {"
+    for each in numbered:
+        row = each.nbytes // each.rows
+        yield f"    {{0, picture_{each.number}, {each.nbytes}, {row}, {row // each.columns}}},"
+    yield "};"
+    yield "static const tflite_fuse_source sources[] = {"
+    for each in numbered:
+        kind = f"TFLITE_FUSE_{type_name(each.type).upper()}"
+        yield f"    {{read_picture, &pictures[{each.number}], {each.rows}, {each.columns}, {each.channels}, {kind}}},"
+    yield "};"
+
+
+def _values(inputs: Sequence[Sequence[Int8Array]], position: int) -> bytes:
+    return b"".join(np.ascontiguousarray(arrays[position]).tobytes() for arrays in inputs)
 
 
 def memory(name: str, size: int) -> str:

@@ -5,7 +5,8 @@
  *     stack <0 prepare, 1 invoke> <block> <bytes>    behind each of these
  *     output <hexadecimal bytes>                 for each input and output
  *
- * The generated program.h defines `blocks`, `inputs`, `outputs` and INPUT_SETS. */
+ * The generated program.h defines `blocks`, `inputs`, `outputs`, `pictures` and `sources` that hand them out, and
+ * INPUT_SETS. */
 #include "report.h"
 #include "tflite_fuse.h"
 
@@ -24,9 +25,30 @@ typedef struct {
   uint32_t bytes;
 } program_tensor;
 
+/* Of an input outside the arena: the pixels of the run there is, and those of all runs, one after another. */
+typedef struct {
+  const uint8_t* pixels;
+  const uint8_t* values;
+  uint32_t bytes, row_bytes, pixel_bytes;
+} program_picture;
+
+static int read_picture(void* user, int y, int x, int count, void* destination, size_t capacity) {
+  const program_picture* picture = user;
+  const uint32_t bytes = (uint32_t)count * picture->pixel_bytes;
+  if (bytes > capacity) {
+    return 1;
+  }
+  memcpy(destination, picture->pixels + (uint32_t)y * picture->row_bytes + (uint32_t)x * picture->pixel_bytes, bytes);
+  return 0;
+}
+
 #include "program.h"
 
-enum { BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
+enum {
+  BLOCKS = sizeof(blocks) / sizeof(blocks[0]),
+  INPUTS = sizeof(inputs) / sizeof(inputs[0]),
+  PICTURES = sizeof(pictures) / sizeof(pictures[0])
+};
 
 int main(void) {
   static tflite_fuse_block prepared[BLOCKS];
@@ -46,12 +68,15 @@ int main(void) {
     }
   }
   for (uint32_t set = 0; set < INPUT_SETS; ++set) {
-    for (uint32_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); ++i) {
+    for (uint32_t i = 0; i < INPUTS; ++i) {
       memcpy(inputs[i].tensor, inputs[i].values + set * inputs[i].bytes, inputs[i].bytes);
+    }
+    for (uint32_t i = 0; i < PICTURES; ++i) {
+      pictures[i].pixels = pictures[i].values + set * pictures[i].bytes;
     }
     for (uint32_t b = 0; b < BLOCKS; ++b) {
       const tflite_fuse_io io = {
-          .inputs = blocks[b].inputs, .outputs = blocks[b].outputs, .scratch = blocks[b].scratch,
+          .inputs = blocks[b].inputs, .outputs = blocks[b].outputs, .sources = sources, .scratch = blocks[b].scratch,
           .state = blocks[b].state};
       paint_stack();
       const uint64_t start = device_instructions();

@@ -127,6 +127,11 @@ class Report:
     instructions: list[list[int]]
     outputs: list[list[bytes]]
 
+    @property
+    def total(self) -> int:
+        """Instructions of all runs."""
+        return sum(map(sum, self.instructions))
+
 
 def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path, flags: str) -> Path:
     """Compile the library, the runner and a program; returns the ELF file.

@@ -52,10 +52,10 @@ NETWORKS = {
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-def check(model: Model, target: Target, folder: Path, inputs: int) -> None:
+def check(model: Model, target: Target, folder: Path, inputs: int, input_mode: str = "resident") -> None:
     """Rewrites the part of a model that blocks can hold, runs it on a target, compares all outputs."""
     core = fusable_core(model)
-    rewritten = load_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model)
+    rewritten = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
     program, samples = program_of(rewritten), generate_inputs(core, inputs)
     report = execute(target, build(target, program, samples, folder, "-O2"), program)
     wanted = tflm.run(serialize_model(core), samples).outputs
@@ -67,6 +67,12 @@ def check(model: Model, target: Target, folder: Path, inputs: int) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
     check(NETWORKS[name](), target, tmp_path, inputs=6)
+
+
+@targets
+@pytest.mark.parametrize("name", ["inverted residuals", "pyramid", "one dimension"])
+def test_pictures_that_are_handed_out(name: str, target: Target, tmp_path: Path) -> None:
+    check(NETWORKS[name](), target, tmp_path, inputs=3, input_mode="streamed")
 
 
 STACK_LIMIT = 2304

@@ -3,7 +3,7 @@
  * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time. A stage
  * that is to compute a run first sees to it that every pixel under the run's windows exists: the first input that
  * lacks some is handed to the stage that makes it, which does the same, and so on upwards. Whoever has computed a run
- * hands back to the stage that waits for it. So there is no recursion and no queue: the chain of waiting stages is
+ * hands back to the stage that waits for it. A source hands out all of a row that is waited for at once. So there is no recursion and no queue: the chain of waiting stages is
  * kept in their cursors, and a stage waits at most once because the graph has no cycles.
  */
 #include "tflite_fuse_machine.h"
@@ -96,9 +96,11 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 
 /* ---- Pulling ---- */
 
+static bool is_source(const tflite_fuse_stage* stage) { return stage->input_count == 0; }
+
 /* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
- * needs is there. */
-static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
+ * needs is there. Says whether that run is the last one stage s waits for. */
+static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
@@ -119,7 +121,9 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s) {
     if (!sees_padding_alone ||
         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
-      maker->count = (uint8_t)tflite_fuse_min(block->header->chunk, until - maker->x);
+      const int32_t most = is_source(&block->stages[input->producer]) ? UINT8_MAX : block->header->chunk;
+      maker->count = (uint8_t)tflite_fuse_min(most, until - maker->x);
+      *is_last = index + 1 == behind && maker->y == last_row && maker->x + maker->count == end;
       return input->producer;
     }
   }
@@ -137,24 +141,27 @@ static void advance(tflite_fuse_cursor* cursor) {
 /* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
 static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
   int32_t s = wanted;
-  bool has_all = false;
+  uint32_t waits_no_more = 0; /* a bit for each stage that waits for its last run, the lowest for who waits for s */
+  bool has_all = false, is_last = false;
   m->cursors[s].count = (uint8_t)count;
   for (;;) {
     tflite_fuse_cursor* cursor = &m->cursors[s];
-    const tflite_fuse_stage* stage = &m->block->stages[s];
-    const int32_t maker = has_all && stage->input_count == 1 ? TFLITE_FUSE_NONE : lacking(m, s);
+    const int32_t maker = has_all ? TFLITE_FUSE_NONE : lacking(m, s, &is_last);
     if (maker != TFLITE_FUSE_NONE) {
       m->cursors[maker].caller = (uint8_t)s;
+      waits_no_more = waits_no_more << 1 | is_last; /* whoever is pushed out looks once more, no harm done */
+      has_all = is_source(&m->block->stages[maker]);
       s = maker;
-      has_all = false;
       continue;
     }
-    const tflite_fuse_status status = tflite_fuse_compute(m, stage, cursor->y, cursor->x, cursor->count);
+    const tflite_fuse_status status =
+        tflite_fuse_compute(m, &m->block->stages[s], cursor->y, cursor->x, cursor->count);
     advance(cursor);
     if (status != TFLITE_FUSE_OK || s == wanted) {
       return status;
     }
-    has_all = cursor->y == cursor->y1; /* of this stage's pixels, whoever waits for it */
+    has_all = waits_no_more & 1U;
+    waits_no_more >>= 1;
     s = cursor->caller;
   }
 }

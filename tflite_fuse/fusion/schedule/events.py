@@ -23,6 +23,9 @@ from tflite_fuse.fusion.block.stages import Stage, StageKind
 FAR = 1 << 60
 """Later than every event, behind every position."""
 
+MOST_READ = 255
+"""Pixels a source hands out at once: what is waited for of a row, so far as a cursor can count."""
+
 
 @dataclass(frozen=True)
 class TileShape:
@@ -218,7 +221,7 @@ def _add_stage(
     """Cuts what is asked of a stage into runs and notes what these ask of its inputs."""
     starts = np.concatenate((np.full(1, _begins(stage, tile)), asked.ends[:-1]))[: len(asked.ends)]
     width = max(1, tile.extents[stage.output][1])
-    owner, position, count = split_runs(starts, asked.ends, width, chunk)
+    owner, position, count = split_runs(starts, asked.ends, width, chunk if stage.inputs else MOST_READ)
     rows_of_events = np.bincount(owner, minlength=len(asked.ends)).astype(np.int64)
     times = clock.insert(asked.times, rows_of_events, len(stage.inputs) + 1)
     result.runs[stage.output] = Runs(times[:, -1], position + count, _begins(stage, tile))

@@ -22,6 +22,9 @@ Ints = npt.NDArray[np.int64]
 NEVER = 1 << 60
 """Oldest pixel of a run that reads nothing."""
 
+_LONGEST_READ = 255
+"""Pixels that a source hands out at once where so many of a row are waited for."""
+
 _DEMAND, _COMPUTE, _SUM = 0, 1, 2
 
 
@@ -135,7 +138,8 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
     before = before[: len(reached)]
     asks = np.flatnonzero(reached > before)
-    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), program.header.chunk)
+    chunk = _LONGEST_READ if is_source(program, s) else program.header.chunk
+    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), chunk)
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
     each = len(sources) + 1
     shape = (len(first), each)
