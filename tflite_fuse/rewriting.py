@@ -234,6 +234,13 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
     )
 
 
+def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """Version, tile and runs a block is to be written with, a run for every stage."""
+    config, stages = inserted.plan.schedule.config, len(inserted.plan.block.stages)
+    runs = (*config.longest_runs, *[0] * (stages - len(config.longest_runs)))
+    return VERSION, config.tile_height, config.tile_width, config.chunk, runs
+
+
 def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> Certificate:
     """Decodes what will be written and compares it with the original.
 
@@ -246,12 +253,13 @@ def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> C
         raise ModelError(f"the model does not say soundly what it computes: {own.findings[0]}; nothing was written")
     if not certificate.proven:
         raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
-    configs = [block.plan.schedule.config for block in inserted]
-    chosen = sorted((VERSION, config.tile_height, config.tile_width, config.chunk) for config in configs)
-    found = sorted((block.version, block.tile_height, block.tile_width, block.chunk) for block in certificate.blocks)
+    chosen = sorted(map(_as_chosen, inserted))
+    found = sorted(
+        (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs) for each in certificate.blocks
+    )
     if chosen != found:
         raise VerificationError(
-            f"blocks are written as (version, tile height, tile width, run) {found} instead of {chosen}; nothing was "
-            "written"
+            f"blocks are written as (version, tile height, tile width, run, runs of stages) {found} instead of "
+            f"{chosen}; nothing was written"
         )
     return certificate

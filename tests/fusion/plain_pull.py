@@ -17,6 +17,8 @@ class PlainPull:
         self.block, self.chunk = block, config.chunk
         self.spatial, self.driven = self._split()
         self.writer = {stage.output: stage for stage in block.stages[: self.spatial]}
+        own = dict(zip(self.writer, config.longest_runs, strict=False))
+        self.longest = {t: own.get(t) or self.chunk if s.inputs else 255 for t, s in self.writer.items()}
         self.capacity = dict.fromkeys(self.writer, 0)
         self.pixels = dict.fromkeys(self.writer, 0)
         self.distance = {(i, o): -block.tensors[i].nbytes for i in block.inputs for o in block.outputs}
@@ -83,7 +85,7 @@ class PlainPull:
         (top, _), (left, right) = self.region[tensor]
         while self.produced[tensor] < upto:
             at = self.produced[tensor]
-            run = min(self.chunk, upto - at, right - left - at % (right - left))
+            run = min(self.longest[tensor], upto - at, right - left - at % (right - left))
             row, column = top + at // (right - left), left + at % (right - left)
             for source in stage.inputs:
                 if source in self.writer:

@@ -29,6 +29,7 @@ from tflite_fuse.fusion.block.stages import (
     StageKind,
     Storage,
 )
+from tflite_fuse.fusion.schedule.tiles import split_block
 
 WINDOWED = (StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)
 
@@ -300,12 +301,23 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
 
 
 def random_config(rng: Random, block: Block) -> BlockConfig:
-    """Whole, strips, bands or tiles, and a chunk."""
+    """Whole, strips, bands or tiles, a chunk, and often runs of their own for some stages."""
     tensor = max(block.tensors, key=lambda tensor: tensor.pixels)
     whole = rng.random() < 0.3
     height = 65535 if whole or rng.random() < 0.4 else rng.randint(1, tensor.height)
     width = 65535 if whole or rng.random() < 0.2 else rng.randint(1, tensor.width)
-    return BlockConfig(height, width, rng.choice([1, 2, 3, 4, 4, 5, 8, 100]))
+    chunk = rng.choice([1, 2, 3, 4, 4, 5, 8, 100])
+    return BlockConfig(height, width, chunk, random_runs(rng, block) if rng.random() < 0.5 else ())
+
+
+def random_runs(rng: Random, block: Block) -> tuple[int, ...]:
+    """Runs of their own for stages that may have one."""
+    split = split_block(block)
+    may = [bool(stage.inputs) and stage.output != split.driven for stage in split.spatial]
+    runs = [rng.choice([0, 0, 1, 2, 3, 5, 8, 17, 255]) if own else 0 for own in may]
+    while runs and not runs[-1]:
+        runs.pop()
+    return tuple(runs)
 
 
 def one_tile(config: BlockConfig) -> BlockConfig:

@@ -127,3 +127,12 @@ def test_a_source_asked_by_several_tiles_is_found() -> None:
             assert any("ask the source" in problem for problem in problems)
             return
     pytest.fail("no block with a source was drawn")
+
+
+def test_runs_that_no_stage_keeps_to_are_found() -> None:
+    _, _, options = drawn(3)
+    driven = next(s for s, stage in enumerate(options.stages) if stage.output == options.header.driven)
+    for s in {driven, len(options.stages) - 1}:
+        assert any(
+            "run of its own" in problem for problem in run(changed(options, "stages", s, longest_run=2)).problems
+        )

@@ -106,6 +106,7 @@ class Fuse:
         best = min(fused, key=lambda each: _merit(each.chosen, goal))
         start, speed = best.start, Speed(goal, best.start.site, best.start.options)
         chosen = speed.with_fewer_instructions(best.chosen)
+        chosen = speed.with_own_runs(chosen, best.chosen)
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))

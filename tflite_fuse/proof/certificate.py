@@ -51,7 +51,7 @@ class BlockProof:
         operator: its label in the rewritten model.
         replaces: labels of the operators of the original it computes.
         version: of its options' format.
-        tile_height, tile_width, chunk: how it runs.
+        tile_height, tile_width, chunk, longest_runs: how it runs; the last has an entry per stage, 0 for ``chunk``.
         counts: what was compared: stages, weights, table entries, runs of pixels replayed and so on.
         values: tensors of the block, and those of the original that hold the same bytes if its stages are sound.
     """
@@ -62,6 +62,7 @@ class BlockProof:
     tile_height: int
     tile_width: int
     chunk: int
+    longest_runs: tuple[int, ...]
     counts: dict[str, int] = field(default_factory=dict)
     values: tuple[tuple[int, int], ...] = ()
 

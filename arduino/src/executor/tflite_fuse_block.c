@@ -1,6 +1,7 @@
 /* The executor: pulls pixels through the stages of a block.
  *
- * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time. A stage
+ * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time, other tensors
+ * in runs as long as their stages say. A stage
  * that is to compute a run first sees to it that every pixel under the run's windows exists: the first input that
  * lacks some is handed to the stage that makes it, which does the same, and so on upwards. Whoever has computed a run
  * hands back to the stage that waits for it. A source hands out all of a row that is waited for at once. So there is no recursion and no queue: the chain of waiting stages is
@@ -98,6 +99,14 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 
 static bool is_source(const tflite_fuse_stage* stage) { return stage->input_count == 0; }
 
+/* The most pixels a stage computes at a time. */
+static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  if (is_source(stage)) {
+    return UINT8_MAX;
+  }
+  return stage->longest_run != 0 ? stage->longest_run : block->header->chunk;
+}
+
 /* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
  * needs is there. Says whether that run is the last one stage s waits for. */
 static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
@@ -121,7 +130,7 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
     if (!sees_padding_alone ||
         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
       const int32_t until = maker->y < last_row ? maker->x1 : end;
-      const int32_t most = is_source(&block->stages[input->producer]) ? UINT8_MAX : block->header->chunk;
+      const int32_t most = longest_run(block, &block->stages[input->producer]);
       maker->count = (uint8_t)tflite_fuse_min(most, until - maker->x);
       *is_last = index + 1 == behind && maker->y == last_row && maker->x + maker->count == end;
       return input->producer;
@@ -205,9 +214,10 @@ static void run_tail(const tflite_fuse_machine* m) {
 /* Pulls what is left of a stage's output. */
 static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_cursor* cursor = &m->cursors[s];
+  const int32_t most = longest_run(m->block, &m->block->stages[s]);
   tflite_fuse_status status = TFLITE_FUSE_OK;
   while (status == TFLITE_FUSE_OK && !is_empty(columns_of(cursor)) && !is_empty(rows_of(cursor))) {
-    status = pull(m, s, tflite_fuse_min(m->block->header->chunk, cursor->x1 - cursor->x));
+    status = pull(m, s, tflite_fuse_min(most, cursor->x1 - cursor->x));
   }
   return status;
 }

@@ -230,7 +230,7 @@ typedef struct tflite_fuse_stage {
   uint8_t reserved_0;
   uint16_t flags;
   uint8_t output;
-  uint8_t reserved_1;
+  uint8_t longest_run;
   uint16_t first_channel;
   int32_t first_input;
   uint8_t input_count;
@@ -260,8 +260,8 @@ _Static_assert(sizeof(tflite_fuse_stage) == 80, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
-  return (value->reserved_0 | value->flags | value->reserved_1 | value->first_channel | value->reserved_2 |
-          value->first_row | value->reserved_3 | value->phase) == 0;
+  return (value->reserved_0 | value->flags | value->first_channel | value->reserved_2 | value->first_row |
+          value->reserved_3 | value->phase) == 0;
 }
 
 /* An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED, GLOBAL_AVERAGE: from a sum to an output. */

@@ -57,6 +57,8 @@ def check_config(config: BlockConfig) -> None:
         raise BlockError(f"Tiles of {config.tile_height} x {config.tile_width} are not within 1...{MAX_EXTENT}.")
     if not 1 <= config.chunk <= MAX_CHUNK:
         raise BlockError(f"A chunk of {config.chunk} pixels is not within 1...{MAX_CHUNK}.")
+    if not all(0 <= run <= MAX_CHUNK for run in config.longest_runs):
+        raise BlockError(f"Runs of {config.longest_runs} pixels are not within 0...{MAX_CHUNK}.")
 
 
 def _check_tensor(tensor: BlockTensor) -> None:

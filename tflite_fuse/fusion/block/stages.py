@@ -170,8 +170,15 @@ class BlockConfig:
             rows and columns; FIFOs start empty in every tile and the halo is computed again. (full, full) is zero
             recompute; (full, w) are strips of w columns; anything else is patches with full recompute.
         chunk: output pixels a stage computes per step, ≥ 1.
+        longest_runs: of each stage that runs tile by tile the same, 0 where ``chunk`` holds, as for what writes the
+            driven tensor; without any it holds for all.
     """
 
     tile_height: int
     tile_width: int
     chunk: int = 4
+    longest_runs: tuple[int, ...] = ()
+
+    def longest_run(self, stage: int) -> int:
+        """Output pixels a stage computes per step at most."""
+        return (self.longest_runs[stage] if stage < len(self.longest_runs) else 0) or self.chunk

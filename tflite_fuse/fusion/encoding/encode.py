@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -55,10 +56,11 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
     tables = [KINDS[stage.kind].encode_table(stage, block.tensors) for stage in block.stages]
     constants = _Constants(block, tables)
     starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
+    runs = chain(schedule.config.longest_runs, repeat(0))
     stages = tuple(
-        _describe_stage(block, stage, first, accumulator, found, constants)
-        for stage, first, accumulator, found in zip(
-            block.stages, starts, schedule.accumulator_offsets, tables, strict=False
+        _describe_stage(block, stage, first, accumulator, found, constants)._replace(longest_run=run)
+        for stage, first, accumulator, found, run in zip(
+            block.stages, starts, schedule.accumulator_offsets, tables, runs, strict=False
         )
     )
     options = Options(

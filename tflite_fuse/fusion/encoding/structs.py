@@ -57,6 +57,7 @@ class StageDesc(NamedTuple):
     kind: int = 0
     flags: int = 0
     output: int = 0
+    longest_run: int = 0
     first_channel: int = 0
     first_input: int = 0
     input_count: int = 0
@@ -114,7 +115,7 @@ class OffsetTable(NamedTuple):
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
     TensorDesc: Struct("<iiiiBBBxBxHiii"),
-    StageDesc: Struct("<BxHBxHiBxHiiiiiiiiiiiBxHiiii"),
+    StageDesc: Struct("<BxHBBHiBxHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),
     OffsetTable: Struct("<iiiiii"),

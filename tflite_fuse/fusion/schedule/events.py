@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, Windows
-from tflite_fuse.fusion.block.stages import Stage, StageKind
+from tflite_fuse.fusion.block.stages import BlockConfig, Stage, StageKind
 
 FAR = 1 << 60
 """Later than every event, behind every position."""
@@ -145,7 +145,12 @@ def _expand(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def follow_tile(
-    stages: Sequence[Stage], tile: TileShape, driven: int, sums_driven: bool, outputs: Sequence[int], chunk: int
+    stages: Sequence[Stage],
+    tile: TileShape,
+    driven: int,
+    sums_driven: bool,
+    outputs: Sequence[int],
+    config: BlockConfig,
 ) -> TileRun:
     """Works out one tile.
 
@@ -155,7 +160,7 @@ def follow_tile(
         driven: the tensor computed pixel by pixel.
         sums_driven: whether accumulators read it.
         outputs: other tensors to complete at the end of the tile, in this order.
-        chunk: pixels per run.
+        config: pixels per run.
     """
     clock = _Clock()
     demands: dict[int, list[_Demand]] = defaultdict(list)
@@ -163,7 +168,7 @@ def follow_tile(
 
     rows, columns = tile.extents[driven]
     whole = np.array([rows * columns], dtype=np.int64)
-    _, visits, counts = split_runs(np.zeros(1, dtype=np.int64), whole, columns, chunk)
+    _, visits, counts = split_runs(np.zeros(1, dtype=np.int64), whole, columns, config.chunk)
     times = clock.append(len(visits), 2)
     demands[driven].append(_Demand(times[:, 0], visits + counts))
     if sums_driven:
@@ -179,7 +184,8 @@ def follow_tile(
         asked = _Demand(asked.times[asked.ends > begins], asked.ends[asked.ends > begins])
         result.produced[stage.output] = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         result.capacities[stage.output] = _capacity(asked, result.holds[stage.output])
-        _add_stage(stage, tile, index, asked, chunk, clock, demands, result)
+        longest = config.longest_run(index) if stage.inputs else MOST_READ
+        _add_stage(stage, tile, index, asked, longest, clock, demands, result)
     return result
 
 
@@ -213,7 +219,7 @@ def _add_stage(
     tile: TileShape,
     index: int,
     asked: _Demand,
-    chunk: int,
+    longest: int,
     clock: _Clock,
     demands: dict[int, list[_Demand]],
     result: TileRun,
@@ -221,7 +227,7 @@ def _add_stage(
     """Cuts what is asked of a stage into runs and notes what these ask of its inputs."""
     starts = np.concatenate((np.full(1, _begins(stage, tile)), asked.ends[:-1]))[: len(asked.ends)]
     width = max(1, tile.extents[stage.output][1])
-    owner, position, count = split_runs(starts, asked.ends, width, chunk if stage.inputs else MOST_READ)
+    owner, position, count = split_runs(starts, asked.ends, width, longest)
     rows_of_events = np.bincount(owner, minlength=len(asked.ends)).astype(np.int64)
     times = clock.insert(asked.times, rows_of_events, len(stage.inputs) + 1)
     result.runs[stage.output] = Runs(times[:, -1], position + count, _begins(stage, tile))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_config
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
@@ -72,6 +73,7 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
     """
     check_config(config)
     split = split_block(block)
+    _check_runs(split, config)
     tiles = Tiles(block, split, config)
     runs = [(_follow(block, split, config, shape), count) for shape, count in tiles.classes()]
     capacities = _capacities(block, split, [run for run, _ in runs])
@@ -95,8 +97,17 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
     )
 
 
+def _check_runs(split: Split, config: BlockConfig) -> None:
+    """Raises BlockError: a stage has a run of its own that the executor would not keep to."""
+    for stage, run in zip(split.spatial, config.longest_runs, strict=False):
+        if run and (stage.output == split.driven or not stage.inputs):
+            raise BlockError("What writes the driven tensor, or hands out a source, has no run of its own.")
+    if len(config.longest_runs) > len(split.spatial):
+        raise BlockError(f"Runs are given for {len(config.longest_runs)} stages of {len(split.spatial)}.")
+
+
 def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) -> TileRun:
-    return follow_tile(split.spatial, tile, split.driven, bool(split.tail), other_outputs(block, split), config.chunk)
+    return follow_tile(split.spatial, tile, split.driven, bool(split.tail), other_outputs(block, split), config)
 
 
 def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:

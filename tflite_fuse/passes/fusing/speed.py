@@ -11,6 +11,7 @@ from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 TRIED = 16
@@ -19,7 +20,7 @@ TRIED = 16
 FAR_ABOVE = 4
 """Speed is not looked for in blocks that surely exceed a RAM limit by more than one part in so many."""
 
-FAIR_PRICE = 0.6
+FAIR_PRICE = 2 / 3
 """Unasked, an arena grows by at most so many times the share of instructions that saves: 512 bytes are half of the
 smallest arenas, and five hundredths of them are not worth two hundredths of the time."""
 
@@ -46,7 +47,7 @@ class Speed:
 
         Longer runs of pixels and other cuts take RAM and save instructions.
         """
-        limit = self.goal.longest(least.arena, self.site.share)
+        limit = self.limit(least)
         if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
             return least
         fitting = [least]
@@ -59,6 +60,18 @@ class Speed:
         fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
         enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
         return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+
+    def with_own_runs(self, chosen: Candidate, least: Candidate) -> Candidate:
+        """The same blocks, stages in runs of their own; in more RAM only where that clearly saves instructions."""
+        own = OwnRuns(self.site)
+        found = own.with_own_runs(chosen)
+        longer = own.with_own_runs(chosen, self.limit(least) - chosen.arena)
+        clearly = longer.instructions <= (1 - self.goal.worth_ram) * found.instructions
+        return longer if clearly and self._is_fair(longer, found) else found
+
+    def limit(self, least: Candidate) -> int:
+        """Bytes of arena that may be taken, given the least that meets the goal otherwise."""
+        return self.goal.longest(least.arena, self.site.share)
 
     def _fitting(self, points: Sequence[Point], limit: int, least: Candidate) -> list[Candidate]:
         """Of the first few points those that fit, and where none does the next one: estimates can be low.
@@ -109,7 +122,7 @@ class Speed:
         most = chosen.arena + chosen.arena // FAR_ABOVE
         if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
             return None
-        limit = self.goal.longest(least.arena, self.site.share)
+        limit = self.limit(least)
         for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
             if point.ram_bytes <= most and point.work <= (1 - WORTH_SAYING) * chosen.instructions:
                 found = self.site.realise(point)

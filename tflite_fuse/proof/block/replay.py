@@ -84,6 +84,10 @@ def _split_problems(program: Program) -> Iterator[str]:
             single = program.tensors[t].height * program.tensors[t].width == 1
             if not program.sums_driven(s) and (t in inside or not single):
                 yield f"stage {s} of the tail reads tensor {t}, of which nothing is left when it runs"
+    for s, stage in enumerate(program.stages):
+        own = s in program.spatial and stage.output != driven and not is_source(program, s)
+        if stage.longest_run and not own:
+            yield f"stage {s} has a run of its own that nobody keeps to"
     header = program.header
     if not 1 <= header.tile_height <= 65535 or not 1 <= header.tile_width <= 65535 or not 1 <= header.chunk <= 255:
         yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"

@@ -138,8 +138,7 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
     before = before[: len(reached)]
     asks = np.flatnonzero(reached > before)
-    chunk = _LONGEST_READ if is_source(program, s) else program.header.chunk
-    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), chunk)
+    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), longest_run(program, s))
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
     each = len(sources) + 1
     shape = (len(first), each)
@@ -152,6 +151,11 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     counts = np.zeros(len(at), np.int64)
     counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]
     return tape.replace(at, counts, Tape(what.ravel(), who.ravel(), begin.ravel(), until.ravel()))
+
+
+def longest_run(program: Program, s: int) -> int:
+    """Pixels a stage computes at once, at most."""
+    return _LONGEST_READ if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
 
 
 def begins(program: Program, s: int) -> int:

@@ -73,8 +73,9 @@ class BlockTrace:
         numbers = sum(map(len, (header, *options.tensors, *options.stages, options.stage_inputs)))
         counts = {"options": numbers, **self.counts, "runs of pixels": self.schedule.runs}
         names = tuple(dict.fromkeys(self.replaces))
-        runs = header.tile_height, header.tile_width, header.chunk
-        return BlockProof(self.label, names, options.version, *runs, counts, tuple(self.values.items()))
+        tile, runs = (header.tile_height, header.tile_width), tuple(stage.longest_run for stage in options.stages)
+        values = tuple(self.values.items())
+        return BlockProof(self.label, names, options.version, *tile, header.chunk, runs, counts, values)
 
 
 def trace_block(

@@ -1,0 +1,63 @@
+"""Stages in runs of their own: never more memory or instructions than with one length for all, and the same bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import tflite_fuse
+from tests.builders import random_models
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.fuse import Fuse
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.choose import Chooser
+from tflite_fuse.passes.fusing.own_runs import LONGEST_RUN, OwnRuns
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.runtime import tflm
+from tflite_fuse.zoo import networks
+
+
+def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:
+    """The least arena with one length of runs for each block, and what becomes of it."""
+    options = FuseOptions(goal=Goal(least_ram=True), input_mode=mode)
+    start = Fuse(options).starts(model)[0]
+    least = Chooser(options.goal, start.site, start.options).choose(start.front)
+    return least, OwnRuns(start.site).with_own_runs(least, more)
+
+
+@pytest.mark.parametrize("mode", [InputMode.RESIDENT, InputMode.STREAMED])
+def test_strides_let_runs_before_them_be_longer(mode: InputMode) -> None:
+    least, better = least_and_better(networks.mobile_network(size=64), mode, more=256)
+    assert better.arena <= least.arena + 256
+    assert better.instructions < 0.97 * least.instructions
+    configs = [block.plan.config for block in better.blocks]
+    assert any(max(config.longest_runs, default=0) > config.chunk for config in configs)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_models())
+def test_never_more_memory_or_instructions(model: Model) -> None:
+    for mode in (InputMode.RESIDENT, InputMode.STREAMED):
+        try:
+            least, better = least_and_better(model, mode)
+        except LimitError:  # nothing of it can be streamed
+            continue
+        assert better.arena <= least.arena
+        assert better.instructions <= least.instructions
+        for block in better.blocks:
+            assert all(run <= LONGEST_RUN for run in block.plan.config.longest_runs)
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("mode", tflite_fuse.INPUT_MODES)
+def test_the_same_bytes_and_the_file_says_how_it_runs(mode: str) -> None:
+    model = serialize_model(networks.mobile_network(size=64))
+    result = tflite_fuse.rewrite(model, input_mode=mode, inputs=8)
+    assert result.report.verified is not None and result.report.verified.bit_exact
+    found = [decoded.config for decoded in blocks_in(load_model(result.model)).values()]
+    assert mode == "resident" or any(config.longest_runs for config in found)
