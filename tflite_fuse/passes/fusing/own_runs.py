@@ -27,8 +27,9 @@ LONGEST_RUN = 16
 WORTH = 1 / 200
 """Share of a block's predicted instructions that must be saved for it to be run in another way."""
 
-MOST_FOLLOWED = 2_000_000
-"""Runs of stages that are followed at most for all blocks of a model, those with most work first: a second or two."""
+MOST_FOLLOWED = 3_000_000
+"""Runs of stages that are followed at most for all blocks of a model, those with most work first: about three
+seconds."""
 
 
 @dataclass
@@ -42,7 +43,7 @@ class OwnRuns:
 
     site: Site
     followed: int = 0
-    _known: dict[tuple[BlockChoice, BlockConfig], tuple[int, int]] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, ...], BlockConfig], tuple[int, int]] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
         """A candidate whose blocks take fewer predicted instructions, or the same one.
@@ -91,11 +92,12 @@ class OwnRuns:
 
     def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> tuple[int, int]:
         """Bytes of scratch and predicted instructions."""
-        if (choice, config) not in self._known:
+        key = choice.operators, config
+        if key not in self._known:
             run = plan.schedule if config == plan.config else schedule(plan.block, config)
             self.followed += sum(sum(lengths.values()) for lengths in run.stage_runs)
-            self._known[choice, config] = run.scratch_bytes, block_instructions([(plan.block, run)], self.site.core)
-        return self._known[choice, config]
+            self._known[key] = run.scratch_bytes, block_instructions([(plan.block, run)], self.site.core)
+        return self._known[key]
 
 
 def _widths(block: Block, split: Split) -> list[int]:

@@ -58,16 +58,20 @@ class Speed:
             near = [point for point in points if point.ram_bytes <= limit + limit // NEAR]
             fitting += self._fitting(near, limit, least)
         fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
-        enough = min(map(_instructions, fitting)) / (1 - self.goal.worth_ram)
-        return min((found for found in fitting if found.instructions <= enough), key=lambda found: found.arena)
+        return self._least_that_is_fast(fitting)
+
+    def _least_that_is_fast(self, found: Sequence[Candidate]) -> Candidate:
+        """The least arena of those that take about as few instructions as any."""
+        enough = min(map(_instructions, found)) / (1 - self.goal.worth_ram)
+        return min((each for each in found if each.instructions <= enough), key=lambda each: each.arena)
 
     def with_own_runs(self, chosen: Candidate, least: Candidate) -> Candidate:
         """The same blocks, stages in runs of their own; in more RAM only where that clearly saves instructions."""
-        own = OwnRuns(self.site)
-        found = own.with_own_runs(chosen)
-        longer = own.with_own_runs(chosen, self.limit(least) - chosen.arena)
-        clearly = longer.instructions <= (1 - self.goal.worth_ram) * found.instructions
-        return longer if clearly and self._is_fair(longer, found) else found
+        own, limit = OwnRuns(self.site), self.limit(least)
+        found = [own.with_own_runs(chosen)]
+        found += [own.with_own_runs(each, limit - each.arena) for each in (chosen, least) if limit > each.arena]
+        found = [each for each in found if self._is_fair(each, found[0])]
+        return self._least_that_is_fast(found)
 
     def limit(self, least: Candidate) -> int:
         """Bytes of arena that may be taken, given the least that meets the goal otherwise."""
