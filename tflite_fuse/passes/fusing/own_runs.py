@@ -14,7 +14,7 @@ from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.instructions.targets import block_instructions
 from tflite_fuse.fusion.schedule.schedule import schedule
-from tflite_fuse.fusion.schedule.tiles import Split, split_block
+from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 
@@ -70,12 +70,10 @@ class OwnRuns:
         return tuple(choices)
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: tuple[int, int], more: int) -> BlockConfig:
-        split, now = split_block(plan.block), plan.config
-        widths = _widths(plan.block, split)
-        if not any(width > 1 for width in widths):
-            return choice.config
+        widths, now = _widths(plan.block), plan.config
         most, best, least = needs[0] + more, now, needs[1]
-        for chunk in (chunk for chunk in CHUNKS if chunk <= 2 * now.chunk):
+        strided = any(width > 1 for width in widths)
+        for chunk in (chunk for chunk in CHUNKS if strided and chunk <= 2 * now.chunk):
             config = _with_runs(now, chunk, [chunk * width for width in widths])
             scratch, instructions = self._needs(choice, plan, config)
             if scratch <= most and instructions < least:
@@ -100,8 +98,9 @@ class OwnRuns:
         return self._known[key]
 
 
-def _widths(block: Block, split: Split) -> list[int]:
+def _widths(block: Block) -> list[int]:
     """How many times as wide as the driven tensor each stage's output is; 0 of those that have no runs of their own."""
+    split = split_block(block)
     driven = block.tensors[split.driven].width
     return [
         max(1, block.tensors[stage.output].width // driven) if stage.inputs and stage.output != split.driven else 0
