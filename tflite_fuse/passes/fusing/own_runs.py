@@ -18,11 +18,14 @@ from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 
-CHUNKS = (1, 2, 3, 4, 6, 8)
+CHUNKS = (1, 2, 4, 8)
 """Runs of the driven tensor that are looked at."""
 
 LONGEST_RUN = 16
 """Longer ones save next to nothing, and what a 3 x 3 convolution looks at in them no longer fits one table."""
+
+SMALL = 1 / 32
+"""Shares of a model's instructions that a block has, and of a block's runs that a stage has, to be looked at."""
 
 WORTH = 1 / 200
 """Share of a block's predicted instructions that must be saved for it to be run in another way."""
@@ -65,20 +68,21 @@ class OwnRuns:
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
         for at in sorted(range(len(choices)), key=lambda at: -needs[at][1]):
-            if self.followed < MOST_FOLLOWED:
+            if self.followed < MOST_FOLLOWED and needs[at][1] > SMALL * chosen.instructions:
                 choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
         return tuple(choices)
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: tuple[int, int], more: int) -> BlockConfig:
         widths, now = _widths(plan.block), plan.config
         most, best, least = needs[0] + more, now, needs[1]
-        strided = any(width > 1 for width in widths)
-        for chunk in (chunk for chunk in CHUNKS if strided and chunk <= 2 * now.chunk):
+        strided, longest = any(width > 1 for width in widths), now.chunk * (2 if more else 1)
+        for chunk in (chunk for chunk in CHUNKS if strided and chunk <= longest):
             config = _with_runs(now, chunk, [chunk * width for width in widths])
             scratch, instructions = self._needs(choice, plan, config)
             if scratch <= most and instructions < least:
                 best, least = config, instructions
-        for stage in (stage for stage, width in enumerate(widths) if width):
+        counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
+        for stage in (stage for stage, width in enumerate(widths) if width and counts[stage] > SMALL * sum(counts)):
             while (run := best.longest_run(stage)) < LONGEST_RUN:
                 runs = [best.longest_run(other) if widths[other] else 0 for other in range(len(widths))]
                 config = _with_runs(best, best.chunk, [*runs[:stage], 2 * run, *runs[stage + 1 :]])
