@@ -314,10 +314,7 @@ def random_runs(rng: Random, block: Block) -> tuple[int, ...]:
     """Runs of their own for stages that may have one."""
     split = split_block(block)
     may = [bool(stage.inputs) and stage.output != split.driven for stage in split.spatial]
-    runs = [rng.choice([0, 0, 1, 2, 3, 5, 8, 17, 255]) if own else 0 for own in may]
-    while runs and not runs[-1]:
-        runs.pop()
-    return tuple(runs)
+    return tuple(rng.choice([0, 0, 1, 2, 3, 5, 8, 17, 255]) if own else 0 for own in may)
 
 
 def one_tile(config: BlockConfig) -> BlockConfig:

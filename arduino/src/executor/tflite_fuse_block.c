@@ -1,11 +1,12 @@
 /* The executor: pulls pixels through the stages of a block.
  *
  * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time, other tensors
- * in runs as long as their stages say. A stage
- * that is to compute a run first sees to it that every pixel under the run's windows exists: the first input that
- * lacks some is handed to the stage that makes it, which does the same, and so on upwards. Whoever has computed a run
- * hands back to the stage that waits for it. A source hands out all of a row that is waited for at once. So there is no recursion and no queue: the chain of waiting stages is
- * kept in their cursors, and a stage waits at most once because the graph has no cycles.
+ * in runs as long as their stages say. A stage that is to compute a run first sees to it that every pixel under the
+ * run's windows exists: the first input that lacks some is handed to the stage that makes it, which does the same, and
+ * so on upwards. Whoever has computed a run hands back to the stage that waits for it. So there is no recursion and no
+ * queue: the chain of waiting stages is kept in their cursors, and a stage waits at most once because the graph has no
+ * cycles. A source hands out all of a row that is waited for at once: whoever waits needs all these pixels in the ring
+ * before it goes on, so that this takes no more memory.
  */
 #include "tflite_fuse_machine.h"
 
@@ -102,7 +103,7 @@ static bool is_source(const tflite_fuse_stage* stage) { return stage->input_coun
 /* The most pixels a stage computes at a time. */
 static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   if (is_source(stage)) {
-    return UINT8_MAX;
+    return TFLITE_FUSE_MAX_CHUNK;
   }
   return stage->longest_run != 0 ? stage->longest_run : block->header->chunk;
 }

@@ -14,7 +14,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.kinds.weighted.work import LANES, MOST_PIXELS, WINDOW_BYTES
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
+from tflite_fuse.fusion.block.limits import MAX_CHUNK, STACK_POINTERS
 from tflite_fuse.fusion.block.packing import can_pack
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, StageKind
 from tflite_fuse.fusion.instructions.counts import (
@@ -23,7 +23,6 @@ from tflite_fuse.fusion.instructions.counts import (
     kernels_of,
     stage_counts,
 )
-from tflite_fuse.fusion.schedule.events import MOST_READ
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.runtime.library.sources import library_directory
 
@@ -66,7 +65,7 @@ def test_runs_hold_all_pixels_and_none_is_longer_than_allowed() -> None:
     for block, config in some_blocks(40):
         plan = schedule(block, config)
         for number, (runs, pixels) in enumerate(zip(plan.stage_runs, plan.stage_pixels, strict=False)):
-            longest = config.longest_run(number) if block.stages[number].inputs else MOST_READ
+            longest = config.longest_run(number) if block.stages[number].inputs else MAX_CHUNK
             assert sum(length * times for length, times in runs.items()) == pixels
             assert all(1 <= length <= longest and times > 0 for length, times in runs.items())
 

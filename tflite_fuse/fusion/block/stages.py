@@ -179,6 +179,13 @@ class BlockConfig:
     chunk: int = 4
     longest_runs: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        """What stages at the end have no entry for is 0, so that one way to run a block is one configuration."""
+        runs = list(self.longest_runs)
+        while runs and not runs[-1]:
+            runs.pop()
+        object.__setattr__(self, "longest_runs", tuple(runs))
+
     def longest_run(self, stage: int) -> int:
         """Output pixels a stage computes per step at most."""
         return (self.longest_runs[stage] if stage < len(self.longest_runs) else 0) or self.chunk

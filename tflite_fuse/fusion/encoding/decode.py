@@ -62,8 +62,8 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
     tensors = tuple(_tensor(index, desc) for index, desc in enumerate(found.tensors))
     stages = tuple(_stage(found, tensors, index, constants) for index in range(len(found.stages)))
     block = Block(tensors, stages, _operands(found, Storage.INPUT), _operands(found, Storage.OUTPUT))
-    header = found.header
-    config = BlockConfig(header.tile_height, header.tile_width, header.chunk, _longest_runs(found))
+    header, runs = found.header, tuple(stage.longest_run for stage in found.stages)
+    config = BlockConfig(header.tile_height, header.tile_width, header.chunk, runs)
     check_block(block)
     check_config(config)
     _check_placement(found, block)
@@ -83,14 +83,6 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
 
 
 # ---- Tensors and stages ----
-
-
-def _longest_runs(options: Options) -> tuple[int, ...]:
-    """Those of their own that stages have, up to the last one that has any."""
-    runs = [stage.longest_run for stage in options.stages]
-    while runs and not runs[-1]:
-        runs.pop()
-    return tuple(runs)
 
 
 def _tensor(index: int, desc: TensorDesc) -> BlockTensor:

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, Windows
+from tflite_fuse.fusion.block.limits import MAX_CHUNK
 from tflite_fuse.fusion.block.stages import BlockConfig, Stage, StageKind
 
 FAR = 1 << 60
 """Later than every event, behind every position."""
-
-MOST_READ = 255
-"""Pixels a source hands out at once: what is waited for of a row, so far as a cursor can count."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ def follow_tile(
         asked = _Demand(asked.times[asked.ends > begins], asked.ends[asked.ends > begins])
         result.produced[stage.output] = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         result.capacities[stage.output] = _capacity(asked, result.holds[stage.output])
-        longest = config.longest_run(index) if stage.inputs else MOST_READ
+        longest = config.longest_run(index) if stage.inputs else MAX_CHUNK
         _add_stage(stage, tile, index, asked, longest, clock, demands, result)
     return result
 

@@ -114,7 +114,5 @@ def _widths(block: Block) -> list[int]:
 
 def _with_runs(config: BlockConfig, chunk: int, runs: list[int]) -> BlockConfig:
     """The configuration with other runs; an entry of 0 stays, and what is as long as ``chunk`` needs none."""
-    own = [0 if run in (0, chunk) else min(run, LONGEST_RUN) for run in runs]
-    while own and not own[-1]:
-        own.pop()
-    return replace(config, chunk=chunk, longest_runs=tuple(own))
+    own = tuple(0 if run in (0, chunk) else min(run, LONGEST_RUN) for run in runs)
+    return replace(config, chunk=chunk, longest_runs=own)

@@ -69,6 +69,8 @@ class Speed:
         """The same blocks, stages in runs of their own; in more RAM only where that clearly saves instructions."""
         own, limit = OwnRuns(self.site), self.limit(least)
         found = [own.with_own_runs(chosen)]
+        if self.options.scheme is not Scheme.AUTO:
+            return found[0]
         roomy = (each for each in (chosen, least) if limit - each.arena > limit * self.goal.worth_ram)
         found += [own.with_own_runs(each, limit - each.arena) for each in roomy]
         found = [each for each in found if self._is_fair(each, found[0])]

@@ -15,15 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.fusion.block.enums import StageKind, Storage
+from tflite_fuse.fusion.block.limits import MAX_CHUNK
 from tflite_fuse.proof.block.regions import Program, Tile, looks
 
 Ints = npt.NDArray[np.int64]
 
 NEVER = 1 << 60
 """Oldest pixel of a run that reads nothing."""
-
-_LONGEST_READ = 255
-"""Pixels that a source hands out at once where so many of a row are waited for."""
 
 _DEMAND, _COMPUTE, _SUM = 0, 1, 2
 
@@ -154,8 +152,8 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
 
 
 def longest_run(program: Program, s: int) -> int:
-    """Pixels a stage computes at once, at most."""
-    return _LONGEST_READ if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
+    """Pixels a stage computes at once, at most; a source hands out all of a row that is waited for, if no more."""
+    return MAX_CHUNK if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
 
 
 def begins(program: Program, s: int) -> int:
