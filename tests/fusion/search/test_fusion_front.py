@@ -9,7 +9,7 @@ from random import Random
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.small_graphs import GraphMaker, inverted_residuals, random_graph
@@ -132,6 +132,7 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
 
 
 @settings(max_examples=60, deadline=None)
+@example(97, True, 0.9)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([0.9, 1.0, 1.05, 1.3]))
 def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: int, bands: bool, limit: float) -> None:
     random = Random(seed)

@@ -22,6 +22,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tflite_fuse.fusion.block.axes import IntArray, Ranges, Tilings, Windows, make_tilings
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
@@ -67,8 +68,7 @@ class Sharing:
         shared = np.zeros((len(self.chunks), *self.grid.shape), dtype=np.int64)
         if not self.whole.all():
             rows, columns = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
-            distances = tiled_distances(demand.extent, self.output, rows, columns)
-            shared += 0 if distances is None else self._saved(demand.extent, distances)
+            shared += self._saved(demand.extent, tiled_distances(demand.extent, self.output, rows, columns))
         if self.whole.any():
             shared[:, self.whole] = self._saved(demand.extent, self._in_one_tile(demand))[:, None]
         return shared
@@ -291,8 +291,10 @@ def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray)
 
 def tiled_distances(
     source: BlockTensor, output: BlockTensor, rows: tuple[Ranges, Tilings], columns: tuple[Ranges, Tilings]
-) -> IntArray | None:
-    """The distances of a block in several tiles, [heights, widths]; None where tiles may need nothing of the input.
+) -> IntArray:
+    """The distances of a block in several tiles, [heights, widths].
+
+    Where a tile may need nothing of the input it is all of the output, so that they share nothing.
 
     Bands start lower and lower and so do strips to the right, so the oldest pixel that a tile or a later one needs is
     the tile's own first one, unless the next band starts in the same row: then it is that row's first.
@@ -303,8 +305,6 @@ def tiled_distances(
         rows, columns: what every band and strip needs of the input, and the bands and strips themselves.
     """
     (needed_rows, bands), (needed_columns, strips) = rows, columns
-    if needed_rows.holes or needed_columns.holes:
-        return None
     below = np.append(needed_rows.low[1:], _FAR)
     below[bands.first[1:] - 1] = _FAR
     moves_on = below > needed_rows.low
@@ -316,5 +316,12 @@ def tiled_distances(
         np.maximum.reduceat(np.where(which, lead, -_FAR), bands.first)[:, None] for which in (moves_on, ~moves_on)
     )
     own = np.maximum.reduceat(across, strips.first)[None, :]
+    idle = _idle(needed_rows, bands)[:, None] | _idle(needed_columns, strips)[None, :]
     distances: IntArray = np.maximum(on + own, stays + output.width * output.pixel_bytes)
-    return distances
+    return np.where(idle, output.nbytes, distances)
+
+
+def _idle(ranges: Ranges, tilings: Tilings) -> npt.NDArray[np.bool_]:
+    """Whether some tile of an option needs nothing, [options]."""
+    idle: npt.NDArray[np.bool_] = np.logical_or.reduceat(ranges.low >= ranges.high, tilings.first)
+    return idle
