@@ -19,6 +19,7 @@ from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import MOST_BOXES
 from tflite_fuse.pages.content import page_content
@@ -195,3 +196,13 @@ def test_a_model_of_too_many_operators_is_refused_in_a_sentence() -> None:
     data = long_model(2001)
     with pytest.raises(UsageError, match=r"in\.tflite: has 2,001 operators, and a page shows 2,000 at most"):
         page_of(data, data)
+
+
+def test_tensors_of_one_type_are_one_reason_to_stay_outside_of_blocks() -> None:
+    b = ModelBuilder(seed=0)
+    model = b.build([b.max_pool(b.max_pool(b.input((1, 8, 8, 4)), 2), 2)])
+    real = tuple(replace(tensor, type=TensorType.FLOAT32) for tensor in model.main.tensors)
+    data = serialize_model(replace_main(model, replace(model.main, tensors=real)))
+    found, _ = page_of(data, data)
+    (held,) = found["held"]
+    assert (held["reason"], held["operators"]) == ("a tensor is float32, blocks compute in int8", 2)

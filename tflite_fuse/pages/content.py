@@ -36,7 +36,7 @@ from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.proof import validate
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.printable import printable
-from tflite_fuse.report.sentences import grouped
+from tflite_fuse.report.sentences import grouped, unnamed
 
 PAGE_SCHEMA = "tflite-fuse/page/1"
 
@@ -48,6 +48,8 @@ MOST_SHOWN = 2000
 
 MOST_SEARCHED = 500
 """Operators of a model whose trades are searched for a page: its reader likes to wait for no more."""
+
+_FUSABLE = "it could be fused, which did not pay or was not allowed"
 
 _SHOWN = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
 
@@ -247,10 +249,10 @@ def _held(after: Inspection) -> list[dict[str, Any]]:
     fused = FUSED_OPERATOR.removeprefix("CUSTOM:")
     for row in after.operators:
         if not row.name.startswith(fused):
-            reasons.setdefault(row.blocked or "it could be fused, which did not pay or was not allowed", []).append(row)
+            reasons.setdefault(unnamed(row.blocked or _FUSABLE), []).append(row)
     held: list[dict[str, Any]] = [
         {
-            "reason": printable(reason),
+            "reason": printable(reason if len(rows) > 1 else rows[0].blocked or _FUSABLE),
             "operators": len(rows),
             "names": sorted({printable(row.name.rpartition("_")[0]) for row in rows}),
             "working_set_bytes": max(row.working_set_bytes for row in rows),

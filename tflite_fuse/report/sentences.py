@@ -58,9 +58,13 @@ def grouped(notes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told))
 
 
+def unnamed(why: str) -> str:
+    """A reason without its tensor's name: what sites have in common that are told of together."""
+    return _TENSOR.sub("a tensor", why)
+
+
 def _reason(site: re.Match[str]) -> tuple[str, str]:
-    """What sites have in common that one note tells of: tensors may have other names."""
-    return site["fate"], _TENSOR.sub("a tensor", site["why"])
+    return site["fate"], unnamed(site["why"])
 
 
 def _together(sites: Sequence[re.Match[str]]) -> str:
