@@ -17,19 +17,23 @@
 #define TFLITE_FUSE_WEIGHT_BYTES 1
 #endif
 
-/* Words of windows that are widened whole: what any core has room for, or, where that takes the stack no further than
- * others' kernels, so much that four pixels of 128 values go together. Parts are made of less. */
-enum { WHOLE_WORDS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 256 : TFLITE_FUSE_MAX_PATCH_VALUES };
-enum { PART_SUMS = 64, PART_WORDS = 128 };
+/* Words of windows that are widened whole, and words and sums of parts: what any core has room for, or, where that takes
+ * the stack no further than others' kernels, so much that four pixels of 144 values, 3 x 3 of 16, go together. */
+#if TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP
+enum { WHOLE_WORDS = 288, PART_WORDS = 160, PART_SUMS = 128 };
+#else
+enum { WHOLE_WORDS = TFLITE_FUSE_MAX_PATCH_VALUES, PART_WORDS = 128, PART_SUMS = 64 };
+#endif
 
 /* ---- Pixels ---- */
 
-/* Memory of a call. */
+/* Memory of a call. Rows are copied of windows that are read as one piece, which are small: they lie behind those. */
 typedef union {
+  uint32_t wide[WHOLE_WORDS];
   struct {
+    uint32_t wide[TFLITE_FUSE_MAX_PATCH_VALUES];
     int8_t rows[2][TFLITE_FUSE_MAX_ROW_VALUES];
-    uint32_t wide[WHOLE_WORDS];
-  } whole;
+  } copied;
   struct {
     int32_t sums[PART_SUMS];
     uint32_t wide[PART_WORDS];
@@ -86,8 +90,8 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
     if (depth % 4 == 0) {
       return widen_taps(wide, call, row, pixels);
     }
-    p = row_of(call, row, space->whole.rows[0]);
-    q = row_of(call, row + to_next, space->whole.rows[1]);
+    p = row_of(call, row, space->copied.rows[0]);
+    q = row_of(call, row + to_next, space->copied.rows[1]);
   }
   return widen(wide, p, q, width * depth, pixels);
 }
@@ -95,13 +99,13 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
 /* Widens what one or two pixels see. */
 static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels) {
   const tflite_fuse_call* call = j->call;
-  uint32_t* wide = space->whole.wide;
+  uint32_t* wide = space->wide;
   int32_t ky = call->stage->kernel_height;
   do {
     wide = widen_row(wide, call, space, window, pixels);
     window += call->columns;
   } while (--ky > 0);
-  j->run.wide = space->whole.wide;
+  j->run.wide = space->wide;
   j->run.wide_end = wide;
   tflite_fuse_conv_start(j, j->values, pixels);
 }
@@ -211,7 +215,7 @@ static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t firs
   const bool by_tap = j->depth % 4 == 0;
   const int32_t taps = by_tap ? stage->kernel_width : 1, values = by_tap ? j->depth : stage->kernel_width * j->depth;
   const int32_t columns = (AT_BEST - 1) * stage->stride_width + stage->kernel_width;
-  uint32_t* wide = space->whole.wide;
+  uint32_t* wide = space->wide;
   for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
     if (!by_tap && (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, window, columns))) {
       return false;
@@ -220,7 +224,7 @@ static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t firs
       wide = tflite_fuse_widen_4(wide, window + kx * stage->dilation_width, stage->stride_width, values);
     }
   }
-  tflite_fuse_conv_four(j, space->whole.wide, outputs[0]);
+  tflite_fuse_conv_four(j, space->wide, outputs[0]);
   return true;
 }
 

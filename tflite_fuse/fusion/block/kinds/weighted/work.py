@@ -36,8 +36,11 @@ WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
 _WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
 """Words a quad of one pixel's values takes; two pixels' take four."""
 
-_ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 256}
+_ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 288}
 """Words of windows that are widened whole."""
+
+_PART = {Kernels.DSP: (128, 64), Kernels.PLAIN: (128, 64), Kernels.ROOMY: (160, 128)}
+"""Words and sums of a part of a window that is not."""
 
 _BY_FOUR = (Kernels.DSP, Kernels.ROOMY)
 """Where four pixels are computed together, by two channels."""
@@ -107,8 +110,9 @@ def _conv_groups(
     """So many groups of one, two or four pixels. Windows too large to be widened at once are so part by part."""
     rows, columns = _window(stage)
     values, channels = _values(stage, source), output.channels
-    room = _ROOM[kernels] * 4 // _WORDS[kernels] if pixels == 1 else _ROOM[kernels]
-    again = 1 if values <= room else ceil(channels / (64 if pixels == 1 else 32))
+    in_word = 4 // _WORDS[kernels] if pixels == 1 else 1
+    room, (words, sums) = _ROOM[kernels] * in_word, _PART[kernels]
+    again = 1 if values <= room else ceil(channels / (sums // min(pixels, 2)))
     by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
     pieces = rows * columns if by_tap else rows
     together = 2 if pixels == 4 or kernels is Kernels.DSP else 4
@@ -118,7 +122,7 @@ def _conv_groups(
         "conv groups": 1,
         "conv values": pixels * values * again,
         "conv taps": pieces * again * ceil(pixels / 2),
-        "conv part outputs": 0 if values <= room else pixels * channels * ceil(5 * values / (4 * room)),
+        "conv part outputs": 0 if values <= room else pixels * channels * ceil(values / (words * in_word)),
     }
     return Counter({name: groups * count for name, count in found.items()})
 
