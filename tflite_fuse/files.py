@@ -76,8 +76,10 @@ def require_writable(path: Path | None) -> None:
             raise UsageError(f"{path}: cannot be written (it is no regular file)")
         if path.exists() and not os.access(path, os.W_OK):
             raise UsageError(f"{path}: cannot be written (it is read-only)")
-        if not path.resolve().parent.is_dir():
+        if not (folder := path.resolve().parent).is_dir():
             raise UsageError(f"{path}: cannot be written (No such file or directory)")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UsageError(f"{path}: cannot be written (its folder is read-only)")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
 

@@ -13,6 +13,7 @@ import tflite
 
 from tests.model.rich_model import rich_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
+from tflite_fuse.files import require_writable
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.schema import Metadata, Model, OptionsTable, SubGraph
 
@@ -135,6 +136,15 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
         target.chmod(0o444)
         with pytest.raises(UsageError, match="read-only"):
             save_model(rich_model(), target)
+
+
+def test_a_folder_nothing_can_be_written_to_is_known_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_writable(tmp_path / "new.json")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path or not mode & os.W_OK)
+    with pytest.raises(UsageError, match="its folder is read-only"):
+        require_writable(tmp_path / "new.json")
 
 
 def test_inconsistent_models_are_refused_with_the_place() -> None:
