@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -14,14 +14,19 @@ from tflite_fuse.pipelines.sweep import Row
 SHOWN = ("before_arena_bytes", "arena_bytes", "file_bytes", "compute_factor", "feasible")
 """Metrics in tables for people."""
 
+_SHOWN_AS: dict[str, Callable[[float], str]] = {
+    "compute_factor": "{:,.2f}".format,
+    "feasible": lambda value: "yes" if value else "no",
+}
+
 _STYLE = """:root { color-scheme: light dark; --bad: #c8323f; }
 @media (prefers-color-scheme: dark) { :root { --bad: #ef6a72; } }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem; padding: 0 1rem; }
 div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
 .broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 5rem; } p { margin: 0; }
-@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: .3rem; } h1 { font-size: 1.3rem; }
-  p { max-width: 42vw; } }"""
+@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: 0; } .n { padding-left: .4rem; }
+  h1 { font-size: 1.3rem; } p { max-width: 42vw; } }"""
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
@@ -42,7 +47,7 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
 
 def shown_values(row: Row) -> list[str]:
     """The metrics people are shown; nothing for a broken model."""
-    return [f"{row.metrics[name]:,.6g}" if name == "compute_factor" else f"{row.metrics[name]:,.0f}" for name in SHOWN]
+    return [_SHOWN_AS.get(name, "{:,.0f}".format)(row.metrics[name]) for name in SHOWN]
 
 
 def _csv(rows: Sequence[Row], names: Sequence[str]) -> str:
