@@ -67,6 +67,7 @@ def measure(path: Path, targets: Sequence[Target], steps: int) -> Result:
     fused, rings = with_rings(rewritten)
     before, after = answers(original, fed), answers(fused, fed)
     outputs = [b"".join(each[:count]) for each in before]
+    until_reset = outputs[: steps // 2]  # emulated programs have none
     return Result(
         model=path.stem,
         arena_before=done.report.before.arena_bytes,
@@ -79,7 +80,7 @@ def measure(path: Path, targets: Sequence[Target], steps: int) -> Result:
         outputs=len(set(outputs)),
         variables=len(assigned),
         rings=len(rings),
-        instructions={target.name: instructions_of(rewritten, target, fed, outputs) for target in targets},
+        instructions={target.name: instructions_of(rewritten, target, fed, until_reset) for target in targets},
         cmsis_nn=CMSIS_NN.get((len(assigned), sum(len(before[0][number]) for number in assigned))),
     )
 
