@@ -8,6 +8,7 @@ import pytest
 
 from scripts.bench_split import scaling, show
 from scripts.comparison import PAGE
+from scripts.readme import part
 from tests.conftest import SHARED
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.zoo.architectures import build_architecture_file
@@ -62,7 +63,9 @@ def test_what_more_workers_cost_in_the_published_scheme_is_what_the_page_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scaling(network_of(build_architecture_file(NETWORK)), SHARED / "facts")
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    made = capsys.readouterr().out.splitlines()
+    assert len(made) > 8 and {*made} <= {*part("split", PAGE).splitlines()}, "run scripts/bench_split.py"
+    lines = [line.split() for line in made[1:]]
     rows = {int(line[0]): line for line in lines}
     moved = ", ".join(f"{int(rows[count][1].replace(',', '')) / 1e6:.1f}" for count in (3, 5, 8))
     computing = ", ".join(f"{float(rows[count][2]):.1f}" for count in (3, 5, 8))
