@@ -54,6 +54,7 @@ def test_figures_are_those_of_inspect_and_of_the_file(sample: tuple[bytes, bytes
         told = tflite_fuse.inspect(data).figures
         assert all(figures[name] == getattr(told, name) for name in ("arena_bytes", "head_bytes", "macs", "file_bytes"))
     assert found["sound"] and found["certificate"]["blocks"] == len(found["blocks"]) > 0
+    assert found["blocks"][0]["operators"].startswith(tflite_fuse.inspect(sample[0]).operators[0].name)
     rings = sum(stage["ring_bytes"] for block in found["blocks"] for stage in block["stages"])
     assert 0 < rings < sum(block["whole_bytes"] for block in found["blocks"])
 

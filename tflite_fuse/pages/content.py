@@ -233,6 +233,7 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
         )
     return {
         "name": operator_label(model, index),
+        "operators": _named(model, index),
         "tile_height": schedule.config.tile_height,
         "tile_width": schedule.config.tile_width,
         "chunk": schedule.config.chunk,
@@ -241,6 +242,13 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
         "macs": int(schedule.macs),
         "stages": stages,
     }
+
+
+def _named(model: Model, index: int) -> str:
+    """From which operator of the original to which a block reaches, as its scratch memory is called; "" in files of
+    others."""
+    names = (model.main.tensors[tensor].name or "" for tensor in model.main.operators[index].outputs or ())
+    return printable(next((name.removesuffix("/scratch") for name in names if name.endswith("/scratch")), ""))
 
 
 def _held(after: Inspection) -> list[dict[str, Any]]:
