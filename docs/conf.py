@@ -10,6 +10,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from docutils import nodes  # noqa: E402
+
 import tflite_fuse  # noqa: E402
 from scripts.reference import pages  # noqa: E402
 
@@ -57,6 +59,13 @@ def _links_to_files(app: Any, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)", kept, source[0])
 
 
+def _dashes(app: Any, doctree: nodes.document) -> None:
+    """What stands between a parameter and its meaning is a dash, which ``smartquotes_action`` leaves as two hyphens."""
+    del app
+    for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
+        text.parent.replace(text, nodes.Text(" – "))
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     folder = ROOT / "docs" / "reference"
@@ -66,3 +75,4 @@ def setup(app: Any) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # what did not change is not built again
             path.write_text(text, encoding="utf-8")
     app.connect("source-read", _links_to_files)
+    app.connect("doctree-read", _dashes)
