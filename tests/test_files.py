@@ -13,7 +13,7 @@ import pytest
 
 from tflite_fuse import files
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import read_file, write_atomically
+from tflite_fuse.files import read_file, require_apart, write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +36,7 @@ def test_links_that_lead_to_each_other_are_a_sentence(tmp_path: Path) -> None:
         write_atomically(b"data", tmp_path / "a")
     with pytest.raises(UsageError, match="cannot be read"):
         read_file(tmp_path / "a")
+    require_apart((tmp_path / "a",), (tmp_path / "b", Path("a\0b")))
     assert names(tmp_path) == {"a", "b"}
 
 

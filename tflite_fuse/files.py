@@ -13,7 +13,7 @@ import secrets
 import signal
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -82,6 +82,28 @@ def require_writable(path: Path | None) -> None:
             raise UsageError(f"{path}: cannot be written (its folder is read-only)")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
+
+
+def require_apart(written: Sequence[Path | None], read: Sequence[Path | None] = ()) -> None:
+    """Refuse to write over what is read, or over what is written as well; None is no file.
+
+    Raises:
+        UsageError: names the file.
+    """
+    own = [_place(path) for path in read if path is not None]
+    for path in written:
+        if path is None:
+            continue
+        if (place := _place(path)) in own:
+            raise UsageError(f"{path}: is the input itself or written as well; give another path")
+        own.append(place)
+
+
+def _place(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):  # refused where it is used
+        return path
 
 
 def _reason(error: Exception) -> str:

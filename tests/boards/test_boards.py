@@ -173,3 +173,5 @@ def test_boards_lists_those_with_a_word() -> None:
     names = [each["name"] for each in json.loads(text)["boards"]]
     assert code == 0 and names == ["esp32-c3-devkitm-1", "seeed_xiao_esp32c3"]
     assert "teensy41" in run("boards")[1]
+    code, told = run("boards", "teensy", "zzz")
+    assert code == 2 and "no board has 'teensy' and 'zzz' in its name" in told

@@ -99,6 +99,30 @@ def test_the_command_writes_the_page_and_prints_the_same_object(tmp_path: Path) 
     assert inside and json.loads(inside[1]) == document and document["figures"]["after"]["arena_bytes"] > 0
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert run("report", model, "-o", tmp_path / "none" / "page.html").returncode == 2
+    other = tmp_path / "other.tflite"
+    other.write_bytes(serialize_model(branching_model(seed=1)))
+    assert run("report", model, other, "-o", page).returncode == 1 and "not proven" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "in.tflite", "-o", "in.tflite"),
+        ("report", "in.tflite", "link.tflite", "-o", "./in.tflite"),
+        ("inspect", "in.tflite", "--metrics", "in.tflite"),
+        ("inspect", "in.tflite", "--metrics", "out.json", "--trace", "out.json"),
+        ("rewrite", "in.tflite", "out.tflite", "--metrics", "out.tflite"),
+        ("rewrite", "in.tflite", "in.tflite", "--force", "--metrics", "in.tflite"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads_or_writes(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "in.tflite").write_bytes(BRANCHING)
+    (tmp_path / "link.tflite").symlink_to(tmp_path / "in.tflite")
+    paths = [tmp_path / each if "." in each else each for each in arguments]
+    done = run(*paths)
+    assert done.returncode == 2 and "is the input itself or written as well" in done.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {"in.tflite", "link.tflite"}
+    assert (tmp_path / "in.tflite").read_bytes() == BRANCHING
 
 
 def test_state_is_shown_before_and_after() -> None:

@@ -11,6 +11,7 @@ from tflite_fuse.boards.report import boards_table
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.console import answers_errors, console, print_json
+from tflite_fuse.errors import UsageError
 
 
 @answers_errors
@@ -27,6 +28,8 @@ def boards(
         for board in known_boards()
         if all(word in " ".join((board.name, board.title, board.mcu, board.core)).lower() for word in wanted)
     ]
+    if not found:
+        raise UsageError(f"no board has {' and '.join(map(repr, wanted))} in its name, chip or core")
     if as_json:
         print_json({"schema": "tflite-fuse/boards/1", "boards": [asdict(board) for board in found]})
     else:

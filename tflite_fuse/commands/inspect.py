@@ -23,7 +23,7 @@ from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError
 from tflite_fuse.explorer.node_data import write_node_data
-from tflite_fuse.files import require_writable
+from tflite_fuse.files import require_apart, require_writable
 from tflite_fuse.model.file import load_model, read_source
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
@@ -58,6 +58,7 @@ def inspect(
     if reserve is not None and board is None:
         raise UsageError("--reserve says what a board keeps: name one with --board")
     require_plottable(plot)
+    require_apart((metrics, plot, trace), (model, config))
     for path in (metrics, trace):
         require_writable(path)
     chosen = None if board is None else find_board(board)

@@ -29,6 +29,7 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json
 from tflite_fuse.errors import UsageError
+from tflite_fuse.files import require_apart
 from tflite_fuse.pages.charts import front_chart, require_plottable
 
 
@@ -53,6 +54,7 @@ def pareto(
     """Show every trade of RAM for compute that fused blocks offer for a model."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
+    require_apart((plot,), (model, config))
     require_plottable(plot)
     hop, axis = stream_time_of(stream_time)
     with Status("searching", as_json or as_csv):

@@ -11,7 +11,7 @@ import tflite_fuse
 from tflite_fuse.commands.arguments import JsonFlag, ModelPath, TargetName, refuse_dash
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
-from tflite_fuse.files import require_writable, write_atomically
+from tflite_fuse.files import require_apart, require_writable, write_atomically
 from tflite_fuse.model.file import read_source
 
 
@@ -33,6 +33,7 @@ def report(
     from tflite_fuse.pages.html import page_html
 
     refuse_dash(output)
+    require_apart((output,), (model, rewritten, config))
     require_writable(output)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
@@ -51,3 +52,5 @@ def report(
         print_json(content.json)
     else:
         say(f"{output}: {content.json['verdict']}")
+    if not content.json["sound"]:
+        raise typer.Exit(1)

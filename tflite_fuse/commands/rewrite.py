@@ -37,7 +37,7 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.files import require_writable
+from tflite_fuse.files import require_apart, require_writable
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.pipelines.flat import report_metrics
 from tflite_fuse.report.report import Report
@@ -110,6 +110,8 @@ def rewrite(
     refuse_dash(target)
     if not force and _same_file(source, target):
         raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
+    require_apart((target, metrics))
+    require_apart((metrics,), (source, config))
     require_writable(metrics)
     names = [name.strip() for name in passes.split(",") if name.strip()]
     chosen = None if board is None else find_board(board)

@@ -136,7 +136,7 @@ def showable(data: bytes, name: str) -> Model:
     """A model that a page can be made of. Raises ModelError, UsageError."""
     model = load_model(data, name)
     if (count := len(model.main.operators)) > MOST_SHOWN:
-        raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most; see `inspect`")
+        raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most")
     return model
 
 
