@@ -59,11 +59,16 @@ def _links_to_files(app: Any, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)", kept, source[0])
 
 
-def _dashes(app: Any, doctree: nodes.document) -> None:
-    """What stands between a parameter and its meaning is a dash, which ``smartquotes_action`` leaves as two hyphens."""
+def _typeset(app: Any, doctree: nodes.document) -> None:
+    """Dashes between parameters and their meanings, which ``smartquotes_action`` leaves as two hyphens; in tables
+    figures keep their units."""
     del app
-    for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
-        text.parent.replace(text, nodes.Text(" – "))
+    for text in list(doctree.findall(nodes.Text)):
+        kept = " – " if text == " -- " else str(text)
+        if any(isinstance(above, nodes.entry) for above in (text.parent, text.parent.parent)):
+            kept = re.sub(r"(\d) (B|kB|MB|ms|MHz)\b", "\\1\N{NO-BREAK SPACE}\\2", kept)
+        if kept != text:
+            text.parent.replace(text, nodes.Text(kept))
 
 
 def setup(app: Any) -> None:
@@ -75,4 +80,4 @@ def setup(app: Any) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # what did not change is not built again
             path.write_text(text, encoding="utf-8")
     app.connect("source-read", _links_to_files)
-    app.connect("doctree-read", _dashes)
+    app.connect("doctree-read", _typeset)
