@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from tflite_fuse.claim import Claim
@@ -70,6 +70,64 @@ def rewrite_model(
     if mended.changed:
         # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
         model = mended.model
+    made = _made(model, options, budget, known)
+    _keep_limit(made.after, options)
+    sound = plan_fault(model, block_overlaps(model, known)) is None
+    if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
+        needs = f"an arena of {made.after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
+        return _as_it_was(model, data, before, options, f"rewritten, it would need {needs}")
+    files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
+    seed = crc32(data) if seed is None else seed
+    over = None if made.streamed is None else made.streamed.time
+    heard = hear((model, made.model), files, known, verify, inputs, seed, progress, made.certificate, over)
+    if mended.changed:
+        heard = _beside_what_it_means(heard, mended, verify)
+    reads = outside_notes(outside_inputs(made.model), outside_reads(made.model, known))
+    spent = (*_about_arena(made.arena), *_about_budget(budget, options))
+    notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
+    report = _report(made, before, heard, mended.notes)
+    return made.file, replace(report, notes=notes, reproducible=not budget.braked)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A rewritten model, proven to be what the original asks for.
+
+    Attributes:
+        model: it.
+        file: its bytes.
+        streamed: how the original became a stream, if that was asked for.
+        results: of the passes.
+        certificate: of the proof.
+        arena: its plan, and what it needs beyond.
+        after: its figures.
+    """
+
+    model: Model
+    file: bytes
+    streamed: Streamed | None
+    results: tuple[PassResult, ...]
+    certificate: Certificate
+    arena: Arena
+    after: Figures
+
+    @property
+    def fused(self) -> FuseResult | None:
+        return next((result for result in self.results if isinstance(result, FuseResult)), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        streamed = () if self.streamed is None else self.streamed.notes
+        return (*streamed, *(note for result in self.results for note in result.notes))
+
+
+def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks) -> _Made:
+    """Runs the passes and proves what they made.
+
+    Raises:
+        LimitError: of a stream, the search gave up before all states were in blocks.
+        ModelError, VerificationError: as ``_proven``.
+    """
     streamed = None if options.stream is None else to_stream(model, options.stream)
     meant = model if streamed is None else streamed.model
     rewritten, results = _passed(meant, options, budget, known, states=True)
@@ -79,57 +137,47 @@ def rewrite_model(
             raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
         rewritten, results = _passed(model, options, budget, known, states=False)
     output = serialize_model(rewritten)
-    fused = next((result for result in results if isinstance(result, FuseResult)), None)
-    certificate = _proven(meant, output, () if fused is None else fused.blocks)
+    certificate = _proven(
+        meant, output, [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
+    )
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
     after = figures(rewritten, output, arena, known)
+    return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
+
+
+def _keep_limit(after: Figures, options: FuseOptions) -> None:
     limit = options.goal.max_ram
     if limit is not None and after.arena_bytes > limit:
         raise LimitError(
             f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
             f"the rewritten model needs {after.arena_bytes:,} bytes"
         )
-    sound = plan_fault(model, block_overlaps(model, known)) is None
-    if sound and after.arena_bytes > before.arena_bytes and streamed is None:
-        needs = f"rewritten, it would need an arena of {after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
-        return _as_it_was(model, data, before, options, needs)
-    files = data if sound and not mended.changed else serialize_model(remove_plan(model)), output
-    seed = crc32(data) if seed is None else seed
-    over = None if streamed is None else streamed.time
-    heard = hear((model, rewritten), files, known, verify, inputs, seed, progress, certificate, over)
-    if mended.changed:
-        heard = _beside_what_it_means(heard, mended, verify)
-    stream = None if streamed is None else _about_stream(streamed, rewritten, before, after)
-    outside = outside_inputs(rewritten)
-    report = Report(
+
+
+def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[str]) -> Report:
+    """What there is to tell of a rewrite, notes aside.
+
+    Args:
+        mended: what was mended before anything was compared: part of what is proven.
+    """
+    fused, after, certificate = made.fused, made.after, made.certificate
+    return Report(
         before=before,
         after=after,
         estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
-        optimal=_claims(results),
-        proven=Proven(
-            len(certificate.blocks), certificate.plain, certificate.counts, (*certificate.notes, *mended.notes)
-        ),
+        optimal=_claims(made.results),
+        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, (*certificate.notes, *mended)),
         verified=_verified(heard.oracle),
         unverified=heard.why_not,
         second_witness=_verified(heard.second),
-        notes=(
-            *mended.notes,
-            *(() if streamed is None else streamed.notes),
-            *(note for result in results for note in result.notes),
-            *outside_notes(outside, outside_reads(rewritten, known)),
-            *_about_arena(arena),
-            *_about_budget(budget, options),
-            *heard.notes,
-        ),
+        notes=(),
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
-        outside=outside,
+        outside=outside_inputs(made.model),
         prediction=None if fused is None else fused.prediction,
-        reproducible=not budget.braked,
-        stream=stream,
+        stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
     )
-    return output, report
 
 
 def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, reason: str) -> tuple[bytes, Report]:
