@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tflite_fuse import api
+from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.proof import validate
 from tflite_fuse.runtime.comparing.mutation import MutationScore, mutation_score
@@ -47,7 +48,11 @@ def main() -> None:
     files = [each for path in asked.models for each in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
     for path in files:
         started = time.monotonic()
-        tensors, found = score(path, asked.inputs, asked.weights, asked.seed)
+        try:
+            tensors, found = score(path, asked.inputs, asked.weights, asked.seed)
+        except ModelError as refusal:
+            print(f"| {path.stem} | {refusal} |", flush=True)
+            continue
         share = "" if found.share is None else f"{100 * found.share:.1f} %"
         numbers = f"{tensors} | {found.altered} | {found.caught} | {share} | {found.constant} | {found.silent}"
         print(f"| {path.stem} | {numbers} | {time.monotonic() - started:.0f} |", flush=True)
