@@ -85,15 +85,15 @@ class Chooser:
 
         What blocks in strips share with each other is a chain that often cannot all be placed.
         """
-        least, placed = 0, 0
+        least, placed, tried = 0, 0, 0
         for point in points[:PLACED]:
             if placed >= CANDIDATES and point.ram_bytes >= least:
                 break
+            tried += 1
             for candidate in self._kept([self.site.realise(point)]):
                 least, placed = min(least or candidate.arena, candidate.arena), placed + 1
                 yield candidate
-        plain = [point for point in points[PLACED:] if point.work <= front.unfused.work]
-        yield from self._kept(map(self.site.realise, plain[:1]))
+        yield from self._kept(map(self.site.realise, _plain(points[tried:], front)))
 
     def _easier_to_load(self, least: Candidate) -> Candidate:
         """The least arena where what the runtime needs while it loads is more than what the model needs then.
@@ -107,7 +107,9 @@ class Chooser:
         found = {least.point.blocks: least}
         for part in range(1, LOADED + 1):
             options = replace(self.options, floor=peak + least.loading * part // LOADED)
-            for point in self._allowed(self.site.front(options))[:1]:
+            front = self.site.front(options)
+            points = self._allowed(front)
+            for point in (*points[:1], *_plain(points, front)):
                 candidates = () if point.blocks in found else self._kept([self.site.realise(point)])
                 found.update((point.blocks, candidate) for candidate in candidates)
         return min(found.values(), key=lambda candidate: candidate.arena)
@@ -221,6 +223,11 @@ def _with_shorter_runs(site: Site, least: Candidate, chunk: int) -> Candidate:
     blocks = tuple(replace(block, config=replace(block.config, chunk=chunk)) for block in least.point.blocks)
     shorter = site.realise(replace(least.point, blocks=blocks))
     return shorter if shorter.arena < least.arena else least
+
+
+def _plain(points: Sequence[Point], front: Front) -> list[Point]:
+    """The first point that computes nothing twice, if there is one: its blocks can turn out to need least."""
+    return [point for point in points if point.work <= front.unfused.work][:1]
 
 
 def _skips(front: Front) -> bool:
