@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -9,13 +11,15 @@ import tflite_fuse
 from tests.builders import random_models
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.fusion.instructions.targets import Target, block_instructions
+from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.choose import Chooser
-from tflite_fuse.passes.fusing.own_runs import LONGEST_RUN, OwnRuns
+from tflite_fuse.passes.fusing.own_runs import CHUNKS, LONGEST_RUN, OwnRuns
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.runtime import tflm
@@ -39,6 +43,19 @@ def test_strides_let_runs_before_them_be_longer(mode: InputMode) -> None:
     assert any(max(config.longest_runs, default=0) > config.chunk for config in configs)
 
 
+def test_no_one_length_for_all_takes_fewer_instructions_in_the_same_memory() -> None:
+    least, better = least_and_better(networks.mobile_network(size=64), InputMode.STREAMED, more=1024)
+    assert better is not least
+    for before, after in zip(least.blocks, better.blocks, strict=True):
+        plan, now = before.plan, after.plan
+        for chunk in range(1, 2 * plan.config.chunk + 1):
+            config = replace(plan.config, chunk=chunk, longest_runs=())
+            other = schedule(plan.block, config)
+            if other.scratch_bytes <= plan.schedule.scratch_bytes + 1024 and chunk in CHUNKS:
+                found = [block_instructions([(plan.block, run)], Target.GENERIC) for run in (now.schedule, other)]
+                assert found[0] <= found[1]
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_models())
 def test_never_more_memory_or_instructions(model: Model) -> None:
@@ -51,6 +68,17 @@ def test_never_more_memory_or_instructions(model: Model) -> None:
         assert better.instructions <= least.instructions
         for block in better.blocks:
             assert all(run <= LONGEST_RUN for run in block.plan.config.longest_runs)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_models())
+def test_nothing_needs_less_than_the_least_ram(model: Model) -> None:
+    data = serialize_model(model)
+    default, least = (
+        tflite_fuse.rewrite(data, goal=goal, verify=False).report.after.arena_bytes
+        for goal in (Goal(), Goal(least_ram=True))
+    )
+    assert least <= default
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

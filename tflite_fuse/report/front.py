@@ -42,7 +42,7 @@ class FrontReport:
         claim: what is proven about the point of least RAM.
         target: the core whose predicted instructions are counted; None: multiply-accumulates are.
         error: how far such predictions are off; None without a target.
-        state_bytes: of the RAM of every point, what outlives a run.
+        state_bytes: of the least RAM, what outlives a run; in other cuts it can be a few bytes more.
     """
 
     model: str
@@ -106,7 +106,9 @@ class FrontReport:
         from rich.table import Table
 
         caption = f"RAM is the placed arena. The least RAM is {self.claim}."
-        caption += f"\n{self.state_bytes:,} bytes of it are kept from run to run." if self.state_bytes else ""
+        caption += (
+            f"\n{self.state_bytes:,} bytes of the least RAM are kept from run to run." if self.state_bytes else ""
+        )
         caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
         for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):

@@ -9,13 +9,13 @@ extern "C" {
 #endif
 
 #define MODEL_STEPS 2
-#define MODEL_ARENA_BYTES 304
+#define MODEL_ARENA_BYTES 272
 /* From here on: zeros before the first run, the library's own between runs. */
-#define MODEL_STATE_OFFSET 96
+#define MODEL_STATE_OFFSET 80
 
 /* Input 0: int8 [1, 1, 8, 1], steps_1; value = SCALE * (element - ZERO_POINT) */
 #define MODEL_INPUT_0_BYTES 8
-#define MODEL_INPUT_0_OFFSET 80
+#define MODEL_INPUT_0_OFFSET 64
 #define MODEL_INPUT_0_SCALE 0.003921569f
 #define MODEL_INPUT_0_ZERO_POINT (-128)
 

@@ -54,7 +54,7 @@ def test_a_strip_of_padding_alone_is_no_hole(width: int, border: int, kernel: in
     block = Block(tensors, stages, inputs=(0,), outputs=(1, 2))
     size = min(size, tensors[2].width)
     tiles = Tiles(block, split_block(block), BlockConfig(1, size, 1))
-    assert sum(count for _, count in tiles.classes()) == -(-tensors[2].width // size)
+    assert sum(count for _, count in tiles.classes) == -(-tensors[2].width // size)
     tilings = make_tilings(tensors[2].width, (size,))
     asked = needed(Ranges(tilings.low, tilings.high), AxisWindow(1, border, 1), inner)
     assert covers(asked, tilings, inner).all()

@@ -181,7 +181,9 @@ def test_hops_and_axes_are_checked_where_they_enter() -> None:
 def test_the_front_of_a_stream_is_beside_the_window_and_counts_the_state(cost: str) -> None:
     data = serialize_model(keyword_network(25, 6, 8, 2, 4))
     made, front = rewrite(data, stream_time=2, verify=False).report, pareto(data, stream_time=2, cost=cost)
-    assert made.stream is not None and front.state_bytes == made.stream.state_bytes
+    least = rewrite(data, stream_time=2, verify=False, goal=Goal(least_ram=True)).report
+    assert made.stream is not None and least.stream is not None
+    assert front.state_bytes == least.stream.state_bytes <= made.stream.state_bytes
     assert front.rows[-1].ram_bytes < front.unfused_ram_bytes <= made.before.arena_bytes  # planned
     assert cost != "macs" or front.unfused_work == made.before.macs
     loading = [

@@ -65,8 +65,11 @@ class Schedule:
         return sum(self.stage_macs)
 
 
-def schedule(block: Block, config: BlockConfig) -> Schedule:
+def schedule(block: Block, config: BlockConfig, tiles: Tiles | None = None) -> Schedule:
     """Works out how a block runs.
+
+    Args:
+        tiles: the block's in tiles of this size, if they are known: runs do not change them.
 
     Raises:
         BlockError: the block cannot run like this; the message says which tensor is in the way.
@@ -74,8 +77,8 @@ def schedule(block: Block, config: BlockConfig) -> Schedule:
     check_config(config)
     split = split_block(block)
     _check_runs(split, config)
-    tiles = Tiles(block, split, config)
-    runs = [(_follow(block, split, config, shape), count) for shape, count in tiles.classes()]
+    tiles = tiles or Tiles(block, split, config)
+    runs = [(_follow(block, split, config, shape), count) for shape, count in tiles.classes]
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -108,8 +109,12 @@ class Tiles:
     def _covers(self, index: int) -> bool:
         return self.rows.covers(index) and self.columns.covers(index)
 
-    def classes(self) -> Iterator[tuple[TileShape, int]]:
+    @cached_property
+    def classes(self) -> tuple[tuple[TileShape, int], ...]:
         """Tiles that differ only in where they lie: their shape and how many there are."""
+        return tuple(self._classes())
+
+    def _classes(self) -> Iterator[tuple[TileShape, int]]:
         columns = list(self.columns.classes())
         for row_extents, row_windows, bands in self.rows.classes():
             for column_extents, column_windows, strips in columns:

@@ -8,13 +8,14 @@ of the map take fewer instructions in the same memory. What a block needs is wor
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.instructions.targets import block_instructions
 from tflite_fuse.fusion.schedule.schedule import schedule
-from tflite_fuse.fusion.schedule.tiles import split_block
+from tflite_fuse.fusion.schedule.tiles import Tiles, split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 
@@ -24,15 +25,23 @@ CHUNKS = (1, 2, 4, 8)
 LONGEST_RUN = 16
 """Longer ones save next to nothing, and what a 3 x 3 convolution looks at in them no longer fits one table."""
 
+Ratio = tuple[int, int]
+"""Times, and parts of that."""
+
+LONGER: tuple[Ratio, ...] = ((2, 1), (3, 2))
+A_LITTLE_LONGER: Ratio = (5, 4)
+"""How much longer runs are made."""
+
 SMALL = 1 / 32
-"""Shares of a model's instructions that a block has, and of a block's runs that a stage has, to be looked at."""
+"""Share of a block's runs that a stage has to be looked at by itself."""
 
 WORTH = 1 / 200
-"""Share of a block's predicted instructions that must be saved for it to be run in another way."""
+"""Share of predicted instructions: of a model's that longer runs of a block must be able to save for it to be looked
+at, and of a block's that they must save for it to be run in another way."""
 
 MOST_FOLLOWED = 3_000_000
-"""Runs of stages that are followed at most for all blocks of a model, those with most work first: about three
-seconds."""
+"""Runs of stages that are followed at most for all blocks of a model, those with most work first: some ten seconds. The
+largest models tried follow a sixth of that."""
 
 
 @dataclass
@@ -46,7 +55,8 @@ class OwnRuns:
 
     site: Site
     followed: int = 0
-    _known: dict[tuple[tuple[int, ...], BlockConfig], tuple[int, int]] = field(default_factory=dict)
+    _in_tiles: dict[tuple[int, int, int], tuple[Block, Tiles]] = field(default_factory=dict)  # blocks kept: ids hold
+    _known: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
         """A candidate whose blocks take fewer predicted instructions, or the same one.
@@ -67,39 +77,89 @@ class OwnRuns:
         choices = list(chosen.point.blocks)
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
-        for at in sorted(range(len(choices)), key=lambda at: -needs[at][1]):
-            if self.followed < MOST_FOLLOWED and needs[at][1] > SMALL * chosen.instructions:
+        for at in sorted(range(len(choices)), key=lambda at: -needs[at].instructions):
+            if self.followed < MOST_FOLLOWED and self._can_save(choices[at], plans[at]) > WORTH * chosen.instructions:
                 choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
         return tuple(choices)
 
-    def _best(self, choice: BlockChoice, plan: BlockPlan, needs: tuple[int, int], more: int) -> BlockConfig:
-        widths, now = _widths(plan.block), plan.config
-        most, best, least = needs[0] + more, now, needs[1]
-        strided, longest = any(width > 1 for width in widths), now.chunk * (2 if more else 1)
-        for chunk in (chunk for chunk in CHUNKS if strided and chunk <= longest):
-            config = _with_runs(now, chunk, [chunk * width for width in widths])
-            scratch, instructions = self._needs(choice, plan, config)
-            if scratch <= most and instructions < least:
-                best, least = config, instructions
-        counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
-        for stage in (stage for stage, width in enumerate(widths) if width and counts[stage] > SMALL * sum(counts)):
-            while (run := best.longest_run(stage)) < LONGEST_RUN:
-                runs = [best.longest_run(other) if widths[other] else 0 for other in range(len(widths))]
-                config = _with_runs(best, best.chunk, [*runs[:stage], 2 * run, *runs[stage + 1 :]])
-                scratch, instructions = self._needs(choice, plan, config)
-                if scratch > most or instructions >= least:
-                    break
-                best, least = config, instructions
-        return best if least < needs[1] * (1 - WORTH) else choice.config
+    def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
+        """Instructions that runs as long as any save, whatever memory they take."""
+        longest = _with_runs(plan.config, CHUNKS[-1], [LONGEST_RUN * (width > 0) for width in _widths(plan.block)])
+        return self._needs(choice, plan, plan.config).instructions - self._needs(choice, plan, longest).instructions
 
-    def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> tuple[int, int]:
-        """Bytes of scratch and predicted instructions."""
+    def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
+        """The better end of two climbs from the best of a few starts; the block's own runs where that saves nothing."""
+        most, start, least = needs.scratch + more, plan.config, needs
+        for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
+            found = self._needs(choice, plan, config)
+            if found.scratch <= most and found.instructions < least.instructions:
+                start, least = config, found
+        together = _together(plan)
+        by_stage = [(longer, stages) for stages in together for longer in LONGER]
+        by_length = [(longer, stages) for longer in (*LONGER, A_LITTLE_LONGER) for stages in together]
+        ends = [self._climb(choice, plan, start, most, moves) for moves in (by_stage, by_length)]
+        best = min(ends, key=lambda end: self._needs(choice, plan, end).instructions)
+        saves = self._needs(choice, plan, best).instructions < needs.instructions * (1 - WORTH)
+        return best if saves else choice.config
+
+    def _climb(
+        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[tuple[Ratio, range]]
+    ) -> BlockConfig:
+        """Makes runs longer, move by move, while that saves instructions and ``most`` bytes of scratch do.
+
+        What was too long once is not asked for again by others that run as long and longer.
+        """
+        least, before = self._needs(choice, plan, best), None
+        too_long: list[BlockConfig] = []
+        while before != least:
+            before = least
+            for ratio, stages in moves:
+                while self.followed < MOST_FOLLOWED:
+                    longer = _longer(plan.block, best, [s for s in stages if least.is_cut(best, s)], ratio)
+                    if longer == best or any(_is_as_long(longer, other) for other in too_long):
+                        break
+                    found = self._needs(choice, plan, longer)
+                    too_long += [longer] if found.scratch > most else []
+                    if found.scratch > most or found.instructions >= least.instructions:
+                        break
+                    best, least = longer, found
+        return best
+
+    def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> _Needs:
         key = choice.operators, config
         if key not in self._known:
-            run = plan.schedule if config == plan.config else schedule(plan.block, config)
+            run = plan.schedule if config == plan.config else schedule(plan.block, config, self._tiles(plan))
             self.followed += sum(sum(lengths.values()) for lengths in run.stage_runs)
-            self._known[key] = run.scratch_bytes, block_instructions([(plan.block, run)], self.site.core)
+            instructions = block_instructions([(plan.block, run)], self.site.core)
+            longest = tuple(max(lengths, default=0) for lengths in run.stage_runs)
+            self._known[key] = _Needs(run.scratch_bytes, instructions, longest)
         return self._known[key]
+
+    def _tiles(self, plan: BlockPlan) -> Tiles:
+        block, now = plan.block, plan.config
+        key = id(block), now.tile_height, now.tile_width
+        if key not in self._in_tiles:
+            self._in_tiles[key] = block, Tiles(block, split_block(block), now)
+        return self._in_tiles[key][1]
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """What a block needs as it is run.
+
+    Attributes:
+        scratch: bytes.
+        instructions: predicted.
+        longest: the longest run of each spatial stage.
+    """
+
+    scratch: int
+    instructions: int
+    longest: tuple[int, ...]
+
+    def is_cut(self, config: BlockConfig, stage: int) -> bool:
+        """Whether a stage would perhaps run longer if it might: else a longer run allowed changes nothing."""
+        return self.longest[stage] >= config.longest_run(stage)
 
 
 def _widths(block: Block) -> list[int]:
@@ -112,7 +172,36 @@ def _widths(block: Block) -> list[int]:
     ]
 
 
-def _with_runs(config: BlockConfig, chunk: int, runs: list[int]) -> BlockConfig:
+def _starts(block: Block, now: BlockConfig, longest: int) -> Iterator[BlockConfig]:
+    """Runs as long for all stages, and such that grow with the width of the map."""
+    widths = _widths(block)
+    for chunk in (chunk for chunk in CHUNKS if chunk <= longest):
+        yield _with_runs(now, chunk, [])
+        yield _with_runs(now, chunk, [chunk * width for width in widths])
+
+
+def _together(plan: BlockPlan) -> list[range]:
+    """Stages whose runs become longer together: a stage and all before it, which it asks for more, or one alone."""
+    counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
+    alone = [range(at, at + 1) for at, count in enumerate(counts) if count > SMALL * sum(counts)]
+    return [range(stop) for stop in range(len(counts), 0, -1)] + alone
+
+
+def _longer(block: Block, config: BlockConfig, stages: Sequence[int], ratio: Ratio) -> BlockConfig:
+    """The configuration with runs of some stages so much longer, rounded down."""
+    runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(_widths(block))]
+    for stage in stages:
+        runs[stage] = min(runs[stage] * ratio[0] // ratio[1], LONGEST_RUN)
+    return _with_runs(config, config.chunk, runs)
+
+
+def _is_as_long(config: BlockConfig, other: BlockConfig) -> bool:
+    """Whether no stage runs shorter: then it needs no less memory."""
+    stages = range(max(len(config.longest_runs), len(other.longest_runs)))
+    return all(config.longest_run(stage) >= other.longest_run(stage) for stage in stages)
+
+
+def _with_runs(config: BlockConfig, chunk: int, runs: Sequence[int]) -> BlockConfig:
     """The configuration with other runs; an entry of 0 stays, and what is as long as ``chunk`` needs none."""
     own = tuple(0 if run in (0, chunk) else min(run, LONGEST_RUN) for run in runs)
     return replace(config, chunk=chunk, longest_runs=own)
