@@ -20,11 +20,14 @@ filtered = pytest.mark.skipif(
 )
 
 PROGRAM = """
-import ctypes, os, resource, runpy, signal, socket, subprocess, sys, threading, time
+import ctypes, fcntl, os, resource, runpy, signal, socket, subprocess, sys, threading, time
 log = open(sys.argv[3], "wb")
 sound = runpy.run_path(sys.argv[1])
 assert sound["confine"]() == "", "no filter here"
 folder, libc = sys.argv[2], ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 {0}
 print("done")
 """
@@ -47,6 +50,19 @@ FORBIDDEN = {
     "run a program": "os.execv('/bin/true', ['true'])",
     "start a program": "subprocess.run(['/bin/true'])",
     "signal another": "os.kill(os.getppid(), 0)",
+    "queue a signal for another": "call(129, os.getppid(), 0, ctypes.addressof(ctypes.create_string_buffer(128)))",
+    "queue one for a thread": "call(297, *[os.getppid()] * 2, 0, ctypes.addressof(ctypes.create_string_buffer(128)))",
+    "make another a file's owner": "fcntl.fcntl(log, fcntl.F_SETOWN, os.getppid())",
+    "choose an owner's signal": "fcntl.fcntl(log, 10, signal.SIGKILL)",
+    "make another a pipe's owner": "fcntl.ioctl(os.pipe()[0], 0x8901, os.getppid().to_bytes(4, 'little'))",
+    "type into a terminal": "fcntl.ioctl(0, 0x5412, b'x')",
+    "change another's priority": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+    "change another's cores": "os.sched_setaffinity(os.getppid(), [0])",
+    "leave its session": "os.setsid()",
+    "map shared memory by number": "call(30, 0, 0, 0)",
+    "take from shared semaphores": "call(65, 0, 0, 0)",
+    "make a file in memory": "os.memfd_create('x')",
+    "set the clock": "call(305, 0, 0)",
     "change another's limits": "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1000, 1000))",
     "raise a limit": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) if os.geteuid() else os.fork()",
 }
@@ -71,11 +87,19 @@ def test_it_may_not(what: str, tmp_path: Path) -> None:
 
 
 @filtered
+@pytest.mark.parametrize("number", [425, 435, 437, 438, 440, 448, 452, 463, 470, 1000])
+def test_calls_newer_than_the_filter_are_unknown(number: int, tmp_path: Path) -> None:
+    done = confined(f"call({number}, 0, 0, 0, 0, 0, 0)", tmp_path)
+    assert done.returncode == 1 and "Function not implemented" in done.stderr, done.stderr
+
+
+@filtered
 def test_it_may_read_compute_and_write_where_it_could_before(tmp_path: Path) -> None:
     code = """
 assert open(folder + '/old').read() == 'old'
 thread = threading.Thread(target=time.sleep, args=(0.01,)); thread.start(); thread.join()
 log.write(b'said'); log.flush(); log.truncate(2)
+assert not os.isatty(0) and fcntl.fcntl(log, fcntl.F_GETFD) == fcntl.FD_CLOEXEC
 """
     folder = tmp_path / "folder"
     folder.mkdir()

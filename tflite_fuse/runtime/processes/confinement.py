@@ -36,15 +36,34 @@ _CLONE_THREAD = 0x10000
 
 # Numbers of system calls on x86-64, a fact of its kernel interface.
 _NETWORK = (41, 42, 43, 49, 50, 53, 288)  # socket connect accept bind listen socketpair accept4
-_PROCESSES = (57, 58, 59, 322, 101, 310, 311, 200, 424, 434, 438)  # fork … execveat ptrace process_vm_* tkill pidfd_*
+_PROCESSES = (57, 58, 59, 322, 101, 310, 311, 312, 434, 256, 279)  # fork … execveat ptrace process_vm_* kcmp move_pages
+_SIGNALS = (129, 200, 297, 424)  # rt_sigqueueinfo tkill rt_tgsigqueueinfo pidfd_send_signal
+_PRIORITIES = (109, 112, 141, 142, 144, 203, 251, 314)  # setpgid setsid setpriority sched_set* ioprio_set
 _NAMES = (82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316)  # rename mkdir … creat link unlink …at
-_MARKS = (76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452)  # truncate chmod chown utime, and the like
+_MARKS = (76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280)  # truncate chmod chown utime, and the like
 _ATTRIBUTES = (188, 189, 190, 197, 198, 199)
 _SYSTEM = (103, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 272)
-_NEWER_SYSTEM = (298, 304, 308, 313, 320, 321, 323, 428, 429, 430, 431, 432, 433, 442)
-_SHARED = (29, 64, 68, 240, 248, 249, 250)  # shmget semget msgget mq_open keys
-_UNKNOWN = (425, 435, 437)  # io_uring_setup clone3 openat2: as on an older kernel, so that libraries do without
-_OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _LIMITS = 2, 257, 56, 62, 234, 302
+_NEWER_SYSTEM = (298, 304, 305, 308, 313, 320, 321, 323, 428, 429, 430, 431, 432, 433)
+_SHARED = (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 248, 249, 250)  # shm* sem* msg* mq_* keys
+_MEMORY_FILES = (319,)  # memfd_create: its pages are in no limit
+_REFUSED = (
+    *_NETWORK,
+    *_PROCESSES,
+    *_SIGNALS,
+    *_PRIORITIES,
+    *_NAMES,
+    *_MARKS,
+    *_ATTRIBUTES,
+    *_SYSTEM,
+    *_NEWER_SYSTEM,
+    *_SHARED,
+    *_MEMORY_FILES,
+)
+_UNKNOWN = (425, 435)  # io_uring_setup clone3: as on an older kernel, so that libraries do without
+_NEWER_THAN_KNOWN = 437  # openat2 and whatever kernels learn after it: likewise
+_OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _LIMITS, _FCNTL, _IOCTL = 2, 257, 56, 62, 234, 302, 72, 16
+_SET_OWNER = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY: files that signal somebody
+_ASKING = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONCLEX FIOCLEX
 
 
 def confine() -> str:
@@ -97,29 +116,40 @@ def _filter() -> bytes:
         _instruction(_LOAD, _NUMBER_AT),
         _instruction(_AT_LEAST, _FOREIGN_NUMBERS, 0, 1),
         _instruction(_RETURN, refuse),
+        _instruction(_AT_LEAST, _NEWER_THAN_KNOWN, 0, 1),
+        _instruction(_RETURN, unknown),
     ]
-    for number in (*_NETWORK, *_PROCESSES, *_NAMES, *_MARKS, *_ATTRIBUTES, *_SYSTEM, *_NEWER_SYSTEM, *_SHARED):
+    for number in _REFUSED:
         code += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, refuse)]
     for number in _UNKNOWN:
         code += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, unknown)]
-    code += _unless(_OPEN, 1, _instruction(_ANY_BIT, _WRITING, 1, 0), _ALLOW, refuse)
-    code += _unless(_OPENAT, 2, _instruction(_ANY_BIT, _WRITING, 1, 0), _ALLOW, refuse)
-    code += _unless(_CLONE, 0, _instruction(_ANY_BIT, _CLONE_THREAD, 0, 1), _ALLOW, refuse)
+    not_written, of_a_thread = _instruction(_ANY_BIT, _WRITING, 1, 0), _instruction(_ANY_BIT, _CLONE_THREAD, 0, 1)
+    for number, argument in ((_OPEN, 1), (_OPENAT, 2)):
+        code += _only(number, argument, [not_written], refuse)
+    code += _only(_CLONE, 0, [of_a_thread], refuse)
     for number in (_KILL_CALL, _TGKILL):  # abort() is a signal to oneself
-        code += _unless(number, 0, _instruction(_EQUAL, os.getpid(), 0, 1), _ALLOW, refuse)
-    code += _unless(_LIMITS, 0, _instruction(_EQUAL, 0, 0, 1), _ALLOW, refuse)  # those of another process
+        code += _only(number, 0, [_instruction(_EQUAL, os.getpid(), 0, 1)], refuse)
+    code += _only(_LIMITS, 0, [_instruction(_EQUAL, 0, 0, 1)], refuse)  # those of another process
+    code += _only(_IOCTL, 1, [_instruction(_EQUAL, asked, 0, 1) for asked in _ASKING], refuse)
+    code += _never(_FCNTL, 1, _SET_OWNER, refuse)
     return b"".join([*code, _instruction(_RETURN, _ALLOW)])
 
 
-def _unless(number: int, argument: int, test: bytes, allowed: int, refused: int) -> list[bytes]:
-    """For one call, by one of its arguments: ``test`` falls through to the first answer or skips to the second."""
-    return [
-        _instruction(_EQUAL, number, 0, 4),
-        _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument),
-        test,
-        _instruction(_RETURN, allowed),
-        _instruction(_RETURN, refused),
-    ]
+def _only(number: int, argument: int, tests: list[bytes], refused: int) -> list[bytes]:
+    """For one call, by the low half of one argument: a test that falls through allows it, one that skips asks on."""
+    answers = [line for test in tests for line in (test, _instruction(_RETURN, _ALLOW))]
+    return _of_call(number, argument, [*answers, _instruction(_RETURN, refused)])
+
+
+def _never(number: int, argument: int, values: tuple[int, ...], refused: int) -> list[bytes]:
+    """For one call: refused where the low half of one argument has one of these values."""
+    answers = [line for value in values for line in (_instruction(_EQUAL, value, 0, 1), _instruction(_RETURN, refused))]
+    return _of_call(number, argument, [*answers, _instruction(_RETURN, _ALLOW)])
+
+
+def _of_call(number: int, argument: int, answers: list[bytes]) -> list[bytes]:
+    load = _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
+    return [_instruction(_EQUAL, number, 0, 1 + len(answers)), load, *answers]
 
 
 def _instruction(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
