@@ -7,10 +7,10 @@
     fuzz.py --report                           the table of all counts so far
 
 Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), guided (the same by what they reach, with atheris),
-differential (random models and options, both models run), executor64 and executor32 (damaged blocks through the C
-library, sanitized), worker64 and worker32 (damaged fragments through its worker), link (damaged streams of messages
-through its parser), serial (whatever may come over a serial line), kill and interrupt (rewrite and export ended at
-random moments). Exit code 1 if a defect showed.
+differential (random models and options, both models run), executor64, executor32 and executor32_registers (damaged
+blocks through the C library, sanitized; the last with the larger workspaces of RISC-V), worker64 and worker32 (damaged
+fragments through its worker), link (damaged streams of messages through its parser), serial (whatever may come over a
+serial line), kill and interrupt (rewrite and export ended at random moments). Exit code 1 if a defect showed.
 """
 
 from __future__ import annotations

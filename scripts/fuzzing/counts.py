@@ -18,6 +18,7 @@ GOALS = {
     "differential": 1_000,
     "executor64": 5_000_000,
     "executor32": 5_000_000,
+    "executor32_registers": 1_000_000,
     "link": 1_000_000,
     "serial": 1_000_000,
     "worker64": 1_000_000,

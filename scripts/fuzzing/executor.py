@@ -40,7 +40,13 @@ def _remembering() -> Iterator[tuple[bytes, bytes]]:
                 yield plan_.encoded.options, plan_.encoded.constants
 
 
+_BUILDS = {
+    "executor64": ("-m64",),
+    "executor32": ("-m32",),
+    "executor32_registers": ("-m32", "-DTFLITE_FUSE_MANY_REGISTERS=1"),  # as on RISC-V, whose workspaces are larger
+}
+
 TARGETS = tuple(
-    Target(f"executor{bits}", "executor.c", _seeds, _LONGEST, (f"-m{bits}", "-DTFLITE_FUSE_MAX_WORK=0x80000"))
-    for bits in (64, 32)
+    Target(name, "executor.c", _seeds, _LONGEST, (*flags, "-DTFLITE_FUSE_MAX_WORK=0x80000"))
+    for name, flags in _BUILDS.items()
 )

@@ -34,8 +34,9 @@
 #define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
 #endif
 
-/* Whether loops in plain C may keep some twenty numbers at hand. */
-#if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && !defined(__riscv_32e))
+/* Whether loops in plain C may keep some twenty numbers at hand. A build may say so itself. */
+#if defined(TFLITE_FUSE_MANY_REGISTERS)
+#elif defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && !defined(__riscv_32e))
 #define TFLITE_FUSE_MANY_REGISTERS 1
 #else
 #define TFLITE_FUSE_MANY_REGISTERS 0
