@@ -32,10 +32,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to print: as wide as the terminal, or wide enough for a pipe."""
+    """Where to print: as wide as the terminal, or wide enough for a pipe; names hold no markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
-    return Console(stderr=stderr, width=width, soft_wrap=True, highlight=False)
+    return Console(stderr=stderr, width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def answers_errors(command: F) -> F:
@@ -87,7 +87,7 @@ def fail(message: str, code: int) -> None:
 
 def say(text: str, stderr: bool = False) -> None:
     """One line; nothing a file or a path is named can move the cursor or look like another line."""
-    console(stderr).print(printable(text), markup=False)
+    console(stderr).print(printable(text))
 
 
 def print_json(value: dict[str, Any]) -> None:

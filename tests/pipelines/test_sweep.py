@@ -51,6 +51,23 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def test_brackets_and_colons_in_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    models, sets = tmp_path / "models", tmp_path / "sets.toml"
+    models.mkdir()
+    (models / "[red]a[.tflite").write_bytes(small_model(1))
+    sets.write_text('["[/x]:smile:"]\nleast-ram = true\n["\\u001b[2J"]\n')
+    code, told, _ = run(models, "-o", tmp_path / "out", "--jobs", 1, "--sets", sets, "--effort", "estimate")
+    assert code == 0 and "[red]a[.tflite" in told and "[/x]:smile:" in told
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_pipe_is_a_broken_row_and_nobody_waits_for_it(folder: Path, tmp_path: Path, jobs: int) -> None:
+    os.mkfifo(folder / "pipe.tflite")
+    code, told, _ = run(folder, "-o", tmp_path / "out", "--jobs", jobs, "--effort", "estimate")
+    assert code == 1 and "pipe.tflite: is no file to read whole" in told and "5 rows, 3 broken" in told
+
+
 def test_every_model_has_a_row_under_every_set_and_broken_ones_are_red(folder: Path, tmp_path: Path) -> None:
     sets, out = tmp_path / "sets.toml", tmp_path / "out"
     sets.write_text('[least]\nleast-ram = true\n[tight]\nmax-ram = "1kB"\n')

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.table import Table
-from rich.text import Text
 
 from tflite_fuse.boards.table import Board
 
@@ -17,5 +16,5 @@ def boards_table(boards: Iterable[Board]) -> Table:
         table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash") else "left")
     for board in boards:
         sizes = (f"{size / 1024:,.0f} KiB" for size in (board.ram_bytes, board.flash_bytes))
-        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, Text(board.title))
+        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, board.title)
     return table

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 import tflite_fuse
 from tflite_fuse.boards.table import find_board
@@ -53,7 +52,7 @@ def check(
         for head in _HEADS:
             table.add_column(head, justify="left" if head in ("model", "") else "right")
         for row in rows:
-            table.add_row(*map(Text, _cells(row, ram, flash)), style=None if row["fits"] else "red")
+            table.add_row(*_cells(row, ram, flash), style=None if row["fits"] else "red")
         console().print(table)
     over = sum(not row["fits"] for row in rows)
     if over:

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 import tflite_fuse
 from tflite_fuse.commands.arguments import JsonFlag
@@ -103,7 +102,7 @@ def _table(rows: Sequence[Row]) -> Table:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         if row.broken:
-            table.add_row(Text(row.model), row.options, "broken", style="red")
+            table.add_row(row.model, row.options, "broken", style="red")
         else:
-            table.add_row(Text(row.model), row.options, *shown_values(row))
+            table.add_row(row.model, row.options, *shown_values(row))
     return table

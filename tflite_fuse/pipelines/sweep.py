@@ -80,7 +80,7 @@ def measure(item: Item) -> Row:
     """Does one item; what is wrong with a model becomes its row."""
 
     def row(error: str, metrics: dict[str, float] | None = None) -> Row:
-        return Row(item.key, printable(item.model), item.options, printable(error), metrics or {})
+        return Row(item.key, printable(item.model), printable(item.options), printable(error), metrics or {})
 
     if item.data is None:
         return row(item.fault)
@@ -103,6 +103,8 @@ def items_in(folder: Path, sets: Mapping[str, str], effort: str, version: str = 
         name = path.relative_to(folder).as_posix()
         data, fault = None, ""
         try:
+            if path.exists() and not path.is_file():
+                raise UsageError(f"{path}: is no file to read whole, but a pipe, a socket or a device")
             data = read_file(path)
         except (UsageError, ModelError) as error:
             fault = str(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.table import Table
-from rich.text import Text
 
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.printable import printable
@@ -35,7 +34,7 @@ def inspection_table(inspection: Inspection) -> Table:
         style = "bold red" if row.bottleneck else None
         table.add_row(
             str(row.index),
-            Text(printable(row.name)),
+            printable(row.name),
             "x".join(map(str, row.shape)),
             f"{row.working_set_bytes:,}",
             _bar(row.working_set_bytes, inspection.figures.peak_bytes) + (" <- peak" if row.bottleneck else ""),
