@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.search.front import Point
@@ -11,8 +12,9 @@ from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
+from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal, Share
 
 TRIED = 16
 """Points that are placed one after the other until one of them fits."""
@@ -51,14 +53,13 @@ class Speed:
         if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
             return least
         fitting = [least]
-        for strips in self._strips(least):
+        for cuts in self._cuts(least):
             if fitting[1:] and min(map(_instructions, fitting)) <= (1 + WORTH_SAYING) * sum(self.site.alone):
                 break
-            points = self._by_speed(limit, strips)
+            points = self._by_speed(limit, cuts)
             near = [point for point in points if point.ram_bytes <= limit + limit // NEAR]
             fitting += self._fitting(near, limit, least)
-        fitting = [found for found in self._not_twice_for_little(fitting) if self._is_fair(found, least)]
-        return self._least_that_is_fast(fitting)
+        return self._least_that_is_fast(self._fair(self._not_twice_for_little(fitting), least))
 
     def _least_that_is_fast(self, found: Sequence[Candidate]) -> Candidate:
         """The least arena of those that take about as few instructions as any."""
@@ -73,8 +74,7 @@ class Speed:
             return found[0]
         roomy = (each for each in (chosen, least) if limit - each.arena > limit * self.goal.worth_ram)
         found += [own.with_own_runs(each, limit - each.arena) for each in roomy]
-        found = [each for each in found if self._is_fair(each, found[0])]
-        return self._least_that_is_fast(found)
+        return self._least_that_is_fast(self._fair(found, found[0]))
 
     def limit(self, least: Candidate) -> int:
         """Bytes of arena that may be taken, given the least that meets the goal otherwise."""
@@ -101,6 +101,20 @@ class Speed:
     def _within(self, point: Point, limit: int, least: Candidate) -> list[Candidate]:
         candidate = self.site.realise(point)
         return [candidate] if candidate.arena <= limit and self._allows(candidate, least) else []
+
+    def _fair(self, found: Sequence[Candidate], least: Candidate) -> list[Candidate]:
+        """Candidates that are fair beside the next smaller one that is, too: the last bytes must be worth it as well.
+
+        A window that became a stream did so to take less time: there it is enough to be fair beside the least.
+        """
+        if self.site.share is Share.CALLS:
+            return [each for each in found if self._is_fair(each, least)]
+        smallest, *others = sorted(found, key=lambda each: (each.arena, each.instructions))
+        fair = [smallest]
+        for each in others:
+            if self._is_fair(each, fair[-1]):
+                fair.append(each)
+        return fair
 
     def _is_fair(self, found: Candidate, least: Candidate) -> bool:
         """Whether what a candidate saves is worth the RAM it takes beyond the least; what was asked for always is."""
@@ -130,22 +144,29 @@ class Speed:
         if self.options.scheme is not Scheme.AUTO or not chosen.blocks:
             return None
         limit = self.limit(least)
-        for point in reversed(self._by_speed(limit, strips=self._strips(least)[0])):
+        for point in reversed(self._by_speed(limit, self._cuts(least)[0])):
             if point.ram_bytes <= most and point.work <= (1 - WORTH_SAYING) * chosen.instructions:
                 found = self.site.realise(point)
                 saves = found.instructions <= (1 - WORTH_SAYING) * chosen.instructions
                 return found if saves and chosen.arena < found.arena <= most else None
         return None
 
-    def _strips(self, least: Candidate) -> tuple[bool, ...]:
-        """Whether to look at strips: at once where there are some, else where full width leaves much to save."""
-        wanted = self.options.strips
-        return (wanted,) if any(block.choice.extra_work for block in least.blocks) else (False, True)[: 1 + wanted]
+    def _cuts(self, least: Candidate) -> tuple[_Cuts, ...]:
+        """What to look at: strips and bands at once where there are some, else where full width leaves much to save."""
+        if not self.options.strips:
+            return (_Cuts.NONE,)
+        if any(block.choice.config.tile_height < _height(block) for block in least.blocks):
+            return (_Cuts.BANDS,)
+        recomputes = any(block.choice.extra_work for block in least.blocks)
+        return (_Cuts.STRIPS,) if recomputes else (_Cuts.NONE, _Cuts.STRIPS)
 
-    def _by_speed(self, limit: int, strips: bool) -> list[Point]:
+    def _by_speed(self, limit: int, cuts: _Cuts) -> list[Point]:
         """Points of the front of instructions, the fewest first; blocks much too large for the limit are left out."""
         most = limit + limit // FAR_ABOVE
-        options = replace(self.options, target=self.site.core, most_ram=most, most_compute=None, strips=strips)
+        strips, bands = cuts is not _Cuts.NONE, cuts is _Cuts.BANDS
+        options = replace(
+            self.options, target=self.site.core, most_ram=most, most_compute=None, strips=strips, bands=bands
+        )
         try:
             return list(reversed(self.site.front(options).points))
         except LimitError:  # No such blocks read an input that is to leave the arena.
@@ -155,6 +176,19 @@ class Speed:
         """Whether a candidate keeps the goal's limit on compute, if there is one."""
         limit = self.goal.max_compute
         return limit is None or found.compute <= max(least.compute, limit * self.site.unfused_compute)
+
+
+class _Cuts(Enum):
+    """How the driven tensors of blocks may be cut."""
+
+    NONE = "whole"
+    STRIPS = "strips"
+    BANDS = "strips in bands"
+
+
+def _height(block: InsertedBlock) -> int:
+    """Rows of the tensor a block computes tile by tile."""
+    return block.plan.block.tensors[block.plan.schedule.driven].height
 
 
 def _instructions(candidate: Candidate) -> int:
