@@ -155,7 +155,7 @@ def test_what_goes_to_speed_unasked_is_what_the_page_on_options_says() -> None:
         f"up to {parts[Share.RESIDENT]} of the least arena that computes nothing twice (at least {least} bytes)",
         f"up to {parts[Share.PIXELS]} where the input is streamed",
         f"up to {parts[Share.CALLS]} of a model that `--stream-time` made",
-        f"no percent of RAM for less than {1 / FAIR_PRICE:g} percent of them",
+        f"no percent of RAM beyond the next smaller choice for less than {1 / FAIR_PRICE:g} percent of them",
     ):
         assert sentence in text
     assert f"gives up to {parts[Share.CALLS]} of a stream's arena to speed" in " ".join(
