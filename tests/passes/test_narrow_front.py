@@ -15,7 +15,7 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_least
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_overview
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.zoo.networks import inverted_residual_network
@@ -38,7 +38,8 @@ def alone(graph: LayerGraph, options: SearchOptions) -> NarrowPoint | None:
 def test_the_least_of_schemes_searched_together_is_that_of_each(size: int, tail: bool) -> None:
     graph = graph_from_model(inverted_residual_network(size=size, blocks=4, seed=size))
     asked = [options_of(scheme, tail) for scheme in Scheme]
-    found = list(narrow_least(graph, asked))
+    front, found = narrow_overview(graph, asked[0], asked)
+    assert front == narrow_front(graph, asked[0])
     assert found == [alone(graph, each) for each in asked]
     assert len({point.ram_bytes for point in found if point is not None}) > 1
 
@@ -48,4 +49,6 @@ def test_the_least_of_schemes_searched_together_is_that_of_each(size: int, tail:
 def test_so_it_is_for_random_networks(seed: int) -> None:
     graph = graph_from_model(mixed_graph(random.Random(seed).randint))
     asked = [options_of(scheme) for scheme in Scheme]
-    assert list(narrow_least(graph, asked)) == [alone(graph, each) for each in asked]
+    front, found = narrow_overview(graph, asked[0], asked)
+    assert front == narrow_front(graph, asked[0])
+    assert found == [alone(graph, each) for each in asked]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
-from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.errors import UsageError
 from tflite_fuse.figures import expected_instructions
 from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
@@ -29,7 +28,7 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_least
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_overview
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.passes.pipeline import prepared
@@ -97,7 +96,7 @@ def page_content(
     core = read_options(target=target).target
     first, second = showable(before, names[0]), showable(after, names[1])
     known: KnownBlocks = {}
-    with ThreadPoolExecutor(2) as pool:  # both wait for a runtime to start
+    with ThreadPoolExecutor(1) as pool:  # they wait for a runtime, which is started once for both
         looks = [
             pool.submit(api.look, model, data, name, known)
             for model, data, name in zip((first, second), (before, after), names, strict=True)
@@ -192,15 +191,13 @@ def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     bare = prepared(remove_plan(model))
     graph = graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT))
     published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
-    least = narrow_least(graph, list(map(_searched, published)))
+    points, least = narrow_overview(graph, _searched(Scheme.AUTO), list(map(_searched, published)))
     schemes = [
         {"scheme": scheme.value} | _told(point)
         for scheme, point in zip(published, least, strict=True)
         if point is not None and point.blocks
     ]
-    with suppress(LimitError):
-        return list(map(_told, narrow_front(graph, _searched(Scheme.AUTO)))), schemes
-    return [], schemes
+    return list(map(_told, points)), schemes
 
 
 def _searched(scheme: Scheme) -> SearchOptions:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tflite_fuse.errors import ModelError, TfliteFuseError
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.library.wheel_operator import tflm_kind
-from tflite_fuse.runtime.processes.worker import Array, Worker, WorkerKind, worker
+from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, worker
 from tflite_fuse.runtime.streams import Outside
 
 RUNTIME_NAME = "tflite-micro"
@@ -66,7 +66,7 @@ def runtime_version() -> str | None:
 
 def unconfined() -> str:
     """Which rights a model that runs here keeps although it needs none, in words; empty where it has none."""
-    with worker(WorkerKind()) as any_worker:
+    with worker(idle_kind("tflm")) as any_worker:
         return any_worker.unconfined
 
 

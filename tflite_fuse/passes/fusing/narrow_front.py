@@ -6,13 +6,13 @@ places too. What this front has, the full one has; it may lack points.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.search.cut_graph import cut_graph, longest_block
-from tflite_fuse.fusion.search.edges import least_ram
+from tflite_fuse.fusion.search.edges import CutGraph, least_ram
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
 from tflite_fuse.fusion.search.residency import Residency
@@ -63,19 +63,25 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
     return tuple(map(_point, search_paths(edges, rules.most_work)))
 
 
-def narrow_least(graph: LayerGraph, options: Sequence[SearchOptions]) -> Iterator[NarrowPoint | None]:
-    """The point of least RAM under one set of options after the other, such as several schemes; None where none is.
+def narrow_overview(
+    graph: LayerGraph, options: SearchOptions, schemes: Sequence[SearchOptions]
+) -> tuple[tuple[NarrowPoint, ...], list[NarrowPoint | None]]:
+    """The front under one set of options, and the point of least RAM under each of others, such as published schemes.
 
-    What a block costs is worked out once for all of them.
+    What a block costs is worked out once for all of them, none of which limits compute. Where no block can read an
+    input that is to leave the arena, the front is empty, the least point None.
     """
-    narrowed = [_narrowed(graph, each) for each in options]
-    for each, allowed in zip(options, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
+    everything = (*schemes, options)
+    narrowed = [_narrowed(graph, each) for each in everything]
+    found: list[CutGraph | None] = []
+    for each, allowed in zip(everything, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
         try:
-            edges = cut_graph(graph, allowed, _rules(each)).edges
+            found.append(cut_graph(graph, allowed, _rules(each)).edges)
         except LimitError:
-            yield None
-        else:
-            yield _point(search_paths(edges, most_ram=least_ram(edges))[0])
+            found.append(None)
+    *others, edges = found
+    least = [None if each is None else _point(search_paths(each, most_ram=least_ram(each))[0]) for each in others]
+    return () if edges is None else tuple(map(_point, search_paths(edges))), least
 
 
 def _narrowed(graph: LayerGraph, options: SearchOptions) -> Restriction:

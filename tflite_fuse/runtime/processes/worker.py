@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +51,8 @@ class TensorDetail:
 
 @dataclass(frozen=True)
 class WorkerKind:
-    """What a child process runs. Workers of equal kind can replace each other.
+    """What a child process runs. Workers of equal kind can replace each other, and one without libraries gets some
+    where another is wanted.
 
     Attributes:
         runtime: which runtime.
@@ -249,6 +250,12 @@ def worker(kind: WorkerKind) -> Iterator[Worker]:
     _give_back(borrowed)
 
 
+def idle_kind(runtime: RuntimeName) -> WorkerKind:
+    """The kind of a worker of this runtime that waits for something to do; without libraries where none does."""
+    with _idle_lock:
+        return next((idle.kind for idle in _idle if idle.kind.runtime == runtime), WorkerKind(runtime))
+
+
 def _take(kind: WorkerKind) -> Worker | None:
     with _idle_lock:
         if os.getpid() != _idle_owner:  # a forked process must not speak on its parent's sockets
@@ -256,6 +263,11 @@ def _take(kind: WorkerKind) -> Worker | None:
         for index, idle in enumerate(_idle):
             if idle.kind == kind:
                 return _idle.pop(index)
+        for index, idle in enumerate(_idle):
+            if idle.kind == replace(kind, libraries=(), registerers=()):  # they are loaded with the model
+                found = _idle.pop(index)
+                found.kind = kind
+                return found
     return None
 
 

@@ -218,10 +218,10 @@ def _goes_by_channel(original: Original, step: Step) -> bool:
 def _guess(original: Original, known: Mapping[int, Extent]) -> dict[int, Int64s]:
     """By tensor, the channels a rewrite leaves: of joined tensors the same, of as many as may go a multiple stays."""
     steps = original.steps[: len(original.model.main.operators)]
-    joined = _joined(original, steps)
+    joined, constant = _joined(original, steps), _constant(original, steps, known)
     gone: dict[int, npt.NDArray[np.bool_]] = {}
     for _ in steps:
-        found = _may_go(original, steps, joined, known, gone)
+        found = _may_go(original, steps, joined, constant, gone)
         if found.keys() == gone.keys() and all(np.array_equal(mask, gone[group]) for group, mask in found.items()):
             break
         gone = found
@@ -261,7 +261,7 @@ def _may_go(
     original: Original,
     steps: list[Step],
     joined: Mapping[int, int],
-    known: Mapping[int, Extent],
+    constant: Mapping[int, npt.NDArray[np.bool_]],
     before: Mapping[int, npt.NDArray[np.bool_]],
 ) -> dict[int, npt.NDArray[np.bool_]]:
     found: dict[int, npt.NDArray[np.bool_]] = {}
@@ -274,10 +274,11 @@ def _may_go(
 
     for tensor in (*original.model.main.inputs, *original.model.main.outputs):
         permit(tensor, False)
-    for step in steps:
+    for place, step in enumerate(steps):
         meaning = meaning_of(original, step) if step.name in _MIXING else None
         if meaning is not None and meaning.kind is not StageKind.DEPTHWISE:
-            permit(step.inputs[0], _nothing_to(original, meaning, known, before.get(joined[step.outputs[0]])))
+            ends = constant.get(place)
+            permit(step.inputs[0], ends is not None and _nothing_to(meaning, ends, before.get(joined[step.outputs[0]])))
             permit(step.outputs[0], True)
         elif step.name in _BY_CHANNEL and _goes_by_channel(original, step):
             for tensor in (*_computed(step), *step.outputs):
@@ -288,17 +289,30 @@ def _may_go(
     return found
 
 
+def _constant(original: Original, steps: list[Step], known: Mapping[int, Extent]) -> dict[int, npt.NDArray[np.bool_]]:
+    """Of convolutions by their place, the channels they read that have one value, which can be moved into the bias."""
+    found = {}
+    for place, step in enumerate(steps):
+        meaning = meaning_of(original, step) if step.name in _MIXING else None
+        if meaning is None or meaning.weights is None or meaning.kind is StageKind.DEPTHWISE:
+            continue
+        source = meaning.sources[0]
+        channels = original.tensors[source].dims[-1]
+        if meaning.weights.shape[-1] != channels:
+            continue
+        extent = known.get(source) or whole(channels)
+        constant = extent.least == extent.greatest
+        fits = step.operand(2) >= 0 and sums(original, meaning, extent) is not None
+        if not fits or leaves_image(meaning):
+            constant = constant & (extent.least == affine(original, source)[1])
+        found[place] = constant
+    return found
+
+
 def _nothing_to(
-    original: Original, meaning: Meaning, known: Mapping[int, Extent], gone: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.bool_] | bool:
-    source = meaning.sources[0]
-    channels, weights = original.tensors[source].dims[-1], meaning.weights
-    if weights is None or weights.shape[-1] != channels:
-        return False
+    meaning: Meaning, constant: npt.NDArray[np.bool_], gone: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_]:
+    """The channels that are nothing to a convolution but a number."""
+    weights = np.asarray(meaning.weights)
     unread = ~(weights if gone is None else weights[_stays(gone)]).any((0, 1, 2))
-    extent = known.get(source) or whole(channels)
-    constant = extent.least == extent.greatest
-    fits = meaning.step.operand(2) >= 0 and sums(original, meaning, extent) is not None
-    if not fits or leaves_image(meaning):
-        constant = constant & (extent.least == affine(original, source)[1])
     return np.asarray(unread | constant)
