@@ -95,6 +95,8 @@ def test_a_users_board_is_a_few_lines(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (OWN + 'rma = "1kB"\n', "did you mean 'ram'"),
+        (OWN + 'core = "cortex-m77"\n', "'cortex-m77' is no core that is known; did you mean 'cortex-m7'"),
+        (OWN + 'core = "[/x]"\n', "choose from cortex-m7, .*; or leave it out, and generic stands for it"),
         ('name = "mine"\nmhz = 64\nram = "64KiB"\n', "'flash' is missing"),
         (OWN.replace("64KiB", "much"), "'ram': 'much' is not a size"),
         (OWN.replace('"64KiB"', "0"), "'ram' is above 0"),
@@ -110,6 +112,25 @@ def test_a_wrong_description_is_one_sentence(tmp_path: Path, text: str, message:
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
         find_board(str(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ('core = "Cortex-M7"', Target.CORTEX_M7),
+        ('core = "cortex-m55"', Target.CORTEX_M55),
+        ('core = "cortex-m33"', Target.GENERIC),
+        ('core = "esp32s3"', Target.XTENSA),
+        ('mcu = "STM32H743ZI"', Target.CORTEX_M7),
+        ('mcu = "esp32c3"', Target.ESP32C3),
+        ('mcu = "rp2040"', Target.GENERIC),
+        ('mcu = "one of my own"', Target.GENERIC),
+    ],
+)
+def test_the_core_of_a_users_board_is_what_its_words_say(tmp_path: Path, line: str, target: Target) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{OWN}{line}\n")
+    assert find_board(str(path)).target is target
 
 
 def test_a_missing_description_is_one_sentence(tmp_path: Path) -> None:

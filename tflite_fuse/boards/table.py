@@ -6,7 +6,7 @@ or a radio keeps some. A user's board is a TOML file of these keys:
 
     name = "my_board"
     mcu = "stm32h743"          # optional, as are title, vendor and core
-    core = "cortex-m7"
+    core = "cortex-m7"         # without one that of the mcu; where neither is known, "generic" stands for it
     mhz = 400
     ram = "512KiB"
     flash = "2MiB"
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.instructions.named import BOARDS_FILE, target_of
+from tflite_fuse.fusion.instructions.named import BOARDS_FILE, read_core, target_of
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.toml_file import only, read_toml, size_of
 
@@ -116,7 +116,7 @@ def _described(values: Mapping[str, Any], source: str) -> Board:
         raise UsageError(f"'mhz' is a whole number of megahertz, not {mhz!r}")
     title, vendor, mcu, core = (values.get(key, "") for key in _OPTIONAL)
     ram, flash = (_memory(values[key], repr(key)) for key in ("ram", "flash"))
-    return Board(values["name"], title, vendor, mcu, core, mhz, ram, flash, source)
+    return Board(values["name"], title, vendor, mcu, read_core(core, mcu), mhz, ram, flash, source)
 
 
 def _memory(value: object, key: str) -> int:

@@ -21,7 +21,7 @@ from tflite_fuse.toml_file import nearest
 
 BOARDS_FILE = Path(__file__).resolve().parents[2] / "data" / "boards.csv"
 
-_OF_CORE = {"cortex-m7": Target.CORTEX_M7, "cortex-m4": Target.CORTEX_M4}
+_OF_CORE = {target.value: target for target in Target}
 _OF_MCU = {
     "esp32": Target.XTENSA,
     "esp32s2": Target.XTENSA,
@@ -48,7 +48,31 @@ class Named:
 
 def target_of(core: str, mcu: str) -> Target | None:
     """The measured core that a core or a chip stands for, as the boards' manifests call them; None where none does."""
-    return _OF_CORE.get(core) or _OF_MCU.get(mcu)
+    return _OF_CORE.get(core) or _OF_MCU.get(mcu) or _OF_MCU.get(core)
+
+
+def read_core(core: str, mcu: str) -> str:
+    """A core as the boards' manifests or targets call it, of what somebody wrote of a board.
+
+    Args:
+        core: its name; empty for that of a chip.
+        mcu: the chip, if any. Chips are too many to be known; one that is has the core of the table.
+
+    Raises:
+        UsageError: no core is called so.
+    """
+    names = [row[1] for row in _chips().values() if row[1]]
+    known = {_plain(each): each for each in (*_OF_CORE, *_OF_MCU, *names)}
+    if not core:
+        series = _STM32.match(_plain(mcu))
+        board = _chips().get(_plain(mcu)) or _chips().get(series[0] if series else "")
+        return "" if board is None else board[1] or board[2]
+    if _plain(core) not in known:
+        raise UsageError(
+            f"{core!r} is no core that is known{nearest(core.lower(), [*known.values()])}; choose from "
+            f"{', '.join(known.values())}; or leave it out, and {Target.GENERIC.value} stands for it"
+        )
+    return known[_plain(core)]
 
 
 def read_target(word: str) -> Named:
