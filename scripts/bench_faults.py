@@ -19,9 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.arduino.fake_runtime import build, compiler
+from scripts.bench_split_tcp import worker_program
 from tests.split.cluster.campaign import bad, campaign, table
-from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 WORKERS = range(1, 9)
 
@@ -32,26 +31,11 @@ def main() -> int:
     parser.add_argument("--inferences", type=int, default=1000, help="shared out over 1 to 8 workers")
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
-    sources = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c"
     ends: Counter[tuple[str, str]] = Counter()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        program = folder / "worker"
-        include = f"-I{library_directory()}"
-        build(
-            [
-                compiler("gcc"),
-                "-std=c11",
-                "-O2",
-                include,
-                sources / "worker.c",
-                sources / "host.c",
-                *library_sources(),
-                "-o",
-                program,
-            ]
-        )
+        program = worker_program(folder)
         for workers in WORKERS:
             count = wanted.inferences * workers // len(WORKERS) - wanted.inferences * (workers - 1) // len(WORKERS)
             ends += asyncio.run(campaign(program, folder, workers, count, wanted.seed))

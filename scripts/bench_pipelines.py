@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long reports, estimates and sweeps take: bench_pipelines.py [--part report|metrics|sweep] [--models N].
+"""How long reports, estimates and sweeps take: bench_pipelines.py [--part report|metrics|sweep].
 
 - report: ``tflite-fuse report`` of the largest model of ``--data`` and its default rewrite, by the clock and in CPU.
 - metrics: an estimate of a network of 72 operators, CPU time of one call in a process that has made another before.
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ def timed(arguments: Sequence[Any]) -> tuple[float, float, int]:
     return took, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
-def report(folder: Path, work: Path) -> None:
+def report(folder: Path, work: Path, count: int) -> None:
     """The largest model's page."""
     largest = max(folder.glob("*.tflite"), key=lambda path: path.stat().st_size)
     small, page = work / "small.tflite", work / "page.html"
     tflite_fuse.rewrite(largest, verify=False).save(small)
-    runs = [timed(["report", largest, small, "-o", page]) for _ in range(3)]
+    runs = [timed(["report", largest, small, "-o", page]) for _ in range(count)]
     clock, cpu = (statistics.median(run[at] for run in runs) for at in (0, 1))
     operators = len(tflite_fuse.load(largest).main.operators)
     print(f"report of {largest.stem} ({operators} operators): {clock:.2f} s, {cpu:.2f} s of CPU", end="")
@@ -62,17 +62,18 @@ def report(folder: Path, work: Path) -> None:
 
 def metrics() -> None:
     """An estimate of a network of so many operators."""
-    found = [inverted_residual_network(size=96, blocks=blocks) for blocks in range(8, 40)]
+    found = (inverted_residual_network(size=96, blocks=blocks) for blocks in range(8, 40))
+    small = next(found)
     model = next(each for each in found if len(each.main.operators) >= OPERATORS)
     data = serialize_model(model)
-    tflite_fuse.metrics(serialize_model(found[0]))
+    tflite_fuse.metrics(serialize_model(small))
     start = time.process_time()
     tflite_fuse.metrics(data)
     print(f"estimate of {len(model.main.operators)} operators: {time.process_time() - start:.2f} s of CPU", flush=True)
 
 
-def sweep(count: int, work: Path) -> None:
-    """So many small models in three ways."""
+def sweep(count: int, work: Path, dask: bool) -> None:
+    """So many small models by one process, by two, and by clusters."""
     everything, few = work / "models", work / "few"
     for folder, models in ((everything, count), (few, count // 4)):
         folder.mkdir()
@@ -80,8 +81,10 @@ def sweep(count: int, work: Path) -> None:
             model = inverted_residual_network(size=24 + 4 * (seed % 5), channels=4 + 4 * (seed % 3), seed=seed)
             save_model(model, folder / f"{seed:03}.tflite")
     two, made = ("--jobs", 2), ("--jobs", 2, "--executor", "dask")
-    with dask_cluster() as address:
-        ways = {"one": ("--jobs", 1), "two": two, "Dask": (*made[2:], "--scheduler", address), "Dask made here": made}
+    with dask_cluster() if dask else nullcontext() as address:
+        ways: dict[str, tuple[Any, ...]] = {"one": ("--jobs", 1), "two": two}
+        if address is not None:
+            ways |= {"Dask": (*made[2:], "--scheduler", address), "Dask made here": made}
         seconds: dict[str, float] = {}
         for name, options in ways.items():
             took, cpu, memory = timed(["sweep", everything, "-o", work / name, *options])
@@ -90,8 +93,8 @@ def sweep(count: int, work: Path) -> None:
             print(f"sweep of {count} models, {name}: {took:.1f} s, {spent}", flush=True)
     _, _, memory = timed(["sweep", few, "-o", work / "of few", *two])
     print(f"sweep of {count // 4} models, two: {memory:,} bytes at most")
-    reached = (f"{name} reaches {seconds['two'] / seconds[name]:.2f} of that" for name in ("Dask", "Dask made here"))
-    print(f"two processes are {seconds['one'] / seconds['two']:.2f} times as fast as one, {', '.join(reached)}")
+    reached = [f"{name} reaches {seconds['two'] / seconds[name]:.2f} of that" for name in seconds if "Dask" in name]
+    print(", ".join([f"two processes are {seconds['one'] / seconds['two']:.2f} times as fast as one", *reached]))
 
 
 @contextmanager
@@ -120,14 +123,16 @@ def main() -> None:
     parser.add_argument("--part", choices=("report", "metrics", "sweep"))
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--data", type=Path, default=SHARED, help="where models are (default: shared/models)")
+    parser.add_argument("--without-dask", action="store_true", help="no cluster")
+    parser.add_argument("--runs", type=int, default=3, help="reports of which the middle one counts")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if chosen.part in (None, "report"):
-            report(chosen.data, Path(name))
+            report(chosen.data, Path(name), chosen.runs)
         if chosen.part in (None, "metrics"):
             metrics()
         if chosen.part in (None, "sweep"):
-            sweep(chosen.models, Path(name))
+            sweep(chosen.models, Path(name), not chosen.without_dask)
 
 
 if __name__ == "__main__":

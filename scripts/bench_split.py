@@ -186,14 +186,14 @@ def boards() -> None:
     print(f"{weights:,} B of weights on three: {figures(split_model(model, cluster, options))}")
 
 
-def many(path: Path) -> None:
-    """A plan for 120 workers: how long it takes to make one."""
+def many(path: Path, count: int = 120) -> None:
+    """A plan for many workers: how long it takes to make one."""
     model = build_architecture_file(path)
-    cluster = devices([600.0] * 120, [0.0] * 120, True, 0.2)
+    cluster = devices([600.0] * count, [0.0] * count, True, 0.2)
     began = time.monotonic(), time.process_time()
     found = split_model(model, cluster, SplitOptions())
     wall, busy = time.monotonic() - began[0], time.process_time() - began[1]
-    print(f"120 workers: {wall:.1f} s, {busy:.1f} s of a processor; {figures(found)}")
+    print(f"{count} workers: {wall:.1f} s, {busy:.1f} s of a processor; {figures(found)}")
 
 
 def heterogeneous(path: Path, network: Network, facts: Path) -> None:

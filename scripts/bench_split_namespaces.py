@@ -25,13 +25,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.bench_split_tcp import PROGRAMS, deployed
-from tests.arduino.fake_runtime import build, compiler
+from scripts.bench_split_tcp import deployed, worker_program
 from tests.split.cluster.cases import as_bytes
 from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.sources import library_directory, library_sources
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
@@ -160,13 +158,12 @@ def main() -> int:
     worst = False
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        own = [PROGRAMS / "worker.c", PROGRAMS / "host.c", *library_sources()]
-        build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker"])
+        program = worker_program(folder)
         for count in map(int, chosen.workers.split(",")):
             found = deployed(model, count)
             network = Network(len(found.taking_part), chosen.kilobytes_per_second)
             try:
-                with workers(network, folder / "worker", found, folder) as contacts:
+                with workers(network, program, found, folder) as contacts:
                     outputs, seconds = asyncio.run(run(found, contacts, samples))
             except MissingError as missing:
                 print(f"no network namespaces with limited rates here: {missing}", file=sys.stderr)

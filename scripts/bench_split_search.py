@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How good is what `split` finds? Beside every way through the cuts of small random networks, on simulated devices.
 
-    scripts/bench_split_search.py [--networks 60]
+    scripts/bench_split_search.py [--networks 60] [--first 0]
 
 Networks through which there are more ways than can be tried are left out. A line for each: how many ways, the quickest
 of them and what the search found, in milliseconds.
@@ -66,7 +66,13 @@ def main() -> None:
     """Print a line for each network, then how many and how far."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=60, help="how many to draw")
-    ratios = [found for number in range(parser.parse_args().networks) if (found := ratio(number)) is not None]
+    parser.add_argument("--first", type=int, default=0, help="number of the first of them")
+    chosen = parser.parse_args()
+    numbers = range(chosen.first, chosen.first + chosen.networks)
+    ratios = [found for number in numbers if (found := ratio(number)) is not None]
+    if not ratios:
+        print("0 networks: through each there are more ways than can be tried")
+        return
     quickest = sum(each < 1.0005 for each in ratios)
     mean = float(np.exp(np.mean(np.log(ratios))))
     print(f"{len(ratios)} networks, of {quickest} the quickest way found; mean {mean:.4f}, largest {max(ratios):.3f}")

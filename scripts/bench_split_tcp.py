@@ -68,6 +68,13 @@ async def run(found: Deployment, contacts: dict[int, Contact], samples: list[obj
     return outputs, [sum(column) // len(samples) for column in zip(*counts, strict=True)]
 
 
+def worker_program(folder: Path) -> Path:
+    """A worker in C as a process."""
+    own = [PROGRAMS / "worker.c", PROGRAMS / "host.c", *library_sources()]
+    build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker"])
+    return folder / "worker"
+
+
 def deployed(model: Model, workers: int) -> Deployment:
     """The plan for the least time."""
     split = split_model(model, equal(workers), SplitOptions())
@@ -87,11 +94,10 @@ def main() -> int:
     worst = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        own = [PROGRAMS / "worker.c", PROGRAMS / "host.c", *library_sources()]
-        build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker"])
+        program = worker_program(folder)
         for workers in map(int, chosen.workers.split(",")):
             found = deployed(model, workers)
-            with processes(folder / "worker", found, folder) as (contacts, _):
+            with processes(program, found, folder) as (contacts, _):
                 outputs, counts = asyncio.run(run(found, contacts, list(samples)))
             course = simulated(found)
             told = [len(course.messages), course.payload_bytes, course.frame_bytes]

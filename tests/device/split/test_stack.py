@@ -34,7 +34,9 @@ def test_stack_and_state_are_what_plans_count(tmp_path: Path) -> None:
     with running(found.fragments, tmp_path, TARGET, "-O2 -DMEASURE_STACK") as boards:
         asyncio.run(infer(dict(boards.addresses)))
         told = [(tmp_path / str(number) / "told").read_text().splitlines() for number in boards.addresses]
+    page = " ".join((Path(__file__).parents[3] / "docs" / "split.md").read_text().split())
     for lines in told:
         stack, inferences, state = (int(word) for word in lines[-1].split()[1:])
         assert inferences == 2 and 1000 < stack <= STACK_BYTES
         assert state <= STATE_BYTES
+        assert f"{stack:,} B of stack in an inference of the tests; their state is {state} B" in page

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""What kinds of weights save: bench_weights.py [MODEL ...] [--target NAME].
+
+Every model (default: some of ``shared/models`` beside the project) is rewritten with weights of 8 bits, in pairs and of
+16 bits. A line each: instructions predicted for the core, and how many per cent fewer the latter two take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tflite_fuse
+from tflite_fuse.figures import expected_instructions
+from tflite_fuse.fusion.instructions.named import read_target
+from tflite_fuse.model.file import load_model
+
+SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
+NAMES = ("mlperf_tiny_vww96_int8", "mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8")
+KINDS = ("8bit", "paired", "16bit")
+
+
+def saved(path: Path, target: str) -> tuple[float, list[float]]:
+    """Instructions with weights of 8 bits, and the per cent that the others save."""
+    core = read_target(target).target
+    models = [load_model(tflite_fuse.rewrite(path, weights=kind, target=target, verify=False).model) for kind in KINDS]
+    found = [expected_instructions(model, core, {}) for model in models]
+    return found[0], [100 * (1 - each / found[0]) for each in found[1:]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("models", nargs="*", type=Path, default=[SHARED_MODELS / f"{name}.tflite" for name in NAMES])
+    parser.add_argument("--target", default="cortex-m7")
+    chosen = parser.parse_args(arguments)
+    for path in chosen.models:
+        plain, (paired, wide) = saved(path, chosen.target)
+        print(f"{path.stem}: {plain:,.0f}, paired {paired:.1f} %, 16bit {wide:.1f} %", flush=True)
+
+
+if __name__ == "__main__":
+    main()
