@@ -50,7 +50,9 @@ def timed(arguments: Sequence[Any]) -> tuple[float, float, int]:
 
 def report(folder: Path, work: Path, count: int) -> None:
     """The largest model's page."""
-    largest = max(folder.glob("*.tflite"), key=lambda path: path.stat().st_size)
+    largest = max(folder.glob("*.tflite"), key=lambda path: path.stat().st_size, default=None)
+    if largest is None:
+        raise SystemExit(f"{folder} has no .tflite in it: name a folder with --data")
     small, page = work / "small.tflite", work / "page.html"
     tflite_fuse.rewrite(largest, verify=False).save(small)
     runs = [timed(["report", largest, small, "-o", page]) for _ in range(count)]

@@ -22,7 +22,7 @@ from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import MOST_BOXES
-from tflite_fuse.pages.content import page_content
+from tflite_fuse.pages.content import _verdict, page_content
 from tflite_fuse.zoo import ModelBuilder
 
 BRANCHING = serialize_model(branching_model())
@@ -142,6 +142,12 @@ def test_a_model_that_is_no_rewrite_is_called_so() -> None:
     assert not found["sound"] and "not the same" in found["verdict"] and 'class="bad" id="verdict"' in html
     told = found["certificate"]["findings"] + found["certificate"]["notes"]
     assert len(told) > 1 and all(html.count(f'<p class="quiet">{escape(each)}</p>') == 1 for each in set(told))
+
+
+def test_a_little_less_is_told_in_bytes() -> None:
+    figures = [{"arena_bytes": size} for size in (66884, 66564)]
+    assert _verdict(figures, None, True).endswith("66,564 bytes instead of 66,884: 320 bytes less.")
+    assert _verdict([{"arena_bytes": 1100}, {"arena_bytes": 1000}], None, True).endswith(": 1.1 times less.")
 
 
 def test_names_out_of_a_file_cannot_become_part_of_the_page() -> None:

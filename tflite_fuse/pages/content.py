@@ -157,7 +157,8 @@ def _verdict(figures: list[dict[str, Any]], fault: str | None, proven: bool) -> 
         return "The second model is not proven to compute what the first one does."
     if after >= before:
         return f"The arena stays at {after:,} bytes."
-    return f"The tensor arena needs {after:,} bytes instead of {before:,}: {before / after:.1f} times less."
+    less = f"{before / after:.1f} times" if before > 1.05 * after else f"{before - after:,} bytes"
+    return f"The tensor arena needs {after:,} bytes instead of {before:,}: {less} less."
 
 
 def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
