@@ -93,8 +93,9 @@ def sweep(count: int, work: Path, dask: bool) -> None:
             seconds[name] = took
             spent = f"{cpu:.1f} s of CPU, {memory:,} bytes at most" if name != "Dask" else "its workers not counted"
             print(f"sweep of {count} models, {name}: {took:.1f} s, {spent}", flush=True)
-    _, _, memory = timed(["sweep", few, "-o", work / "of few", *two])
-    print(f"sweep of {count // 4} models, two: {memory:,} bytes at most")
+    if count >= 8:
+        _, _, memory = timed(["sweep", few, "-o", work / "of few", *two])
+        print(f"sweep of {count // 4} models, two: {memory:,} bytes at most")
     reached = [f"{name} reaches {seconds['two'] / seconds[name]:.2f} of that" for name in seconds if "Dask" in name]
     print(", ".join([f"two processes are {seconds['one'] / seconds['two']:.2f} times as fast as one", *reached]))
 

@@ -133,7 +133,7 @@ def test_many_and_unequal_workers(
 ) -> None:
     lines = (SHARED / "facts" / "split_inference_table2.csv").read_text().splitlines(keepends=True)
     (tmp_path / "split_inference_table2.csv").write_text("".join(lines[:2]))
-    model = inverted_residual_network(size=32, blocks=2)
+    model = inverted_residual_network(size=16, blocks=1)
     monkeypatch.setattr(bench_split, "build_architecture_file", lambda path: model)
     bench_split.many(SMALL, 8)
     bench_split.heterogeneous(SMALL, network_of(model), tmp_path)
@@ -198,5 +198,5 @@ def test_reports_estimates_and_sweeps_are_timed(run: Run, tmp_path: Path) -> Non
     save_model(inverted_residual_network(size=16), tmp_path / "one.tflite")
     for part in ("report", "metrics"):
         assert "s of CPU" in run(bench_pipelines, "--part", part, "--data", tmp_path, "--runs", 1)
-    found = run(bench_pipelines, "--part", "sweep", "--models", 4, "--without-dask")
+    found = run(bench_pipelines, "--part", "sweep", "--models", 2, "--without-dask")
     assert found.splitlines()[-1].startswith("two processes are ")
