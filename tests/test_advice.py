@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import tflite_fuse
 from tests.float_models import with_float_borders
-from tests.input_mode_models import MODELS
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.cli import app
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.zoo.networks import inverted_residual_network
 
 FLAGS = {
     "--int8-io": {"int8_io": True},
@@ -26,7 +26,8 @@ OFFER = re.compile(r"with (--[^:]+): ([\d,]+) B")
 
 
 def network() -> Model:
-    return MODELS["inverted residuals"]()
+    """Its picture is large enough that streaming it is worth a line: 15 percent of the arena."""
+    return inverted_residual_network(size=32, blocks=2)
 
 
 def offered(lines: tuple[str, ...]) -> dict[str, int]:
@@ -82,7 +83,7 @@ def test_operators_that_hold_the_head_are_named() -> None:
     assert any(line.startswith("1 LOG_SOFTMAX in no block holds 12,288 B: ") for line in lines)
 
 
-CASES = {"--int8-io": (with_float_borders, 3000), "--input streamed": (lambda model: model, 2300)}
+CASES = {"--int8-io": (with_float_borders, 4200), "--input streamed": (lambda model: model, 3300)}
 
 
 @pytest.mark.parametrize("option", CASES)
