@@ -117,8 +117,9 @@ def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int,
     """How many runs of each length write a tensor."""
     found: Counter[int] = Counter()
     for run, count in tiles:
-        lengths, times = np.unique(np.diff(run.runs[tensor].ends, prepend=run.runs[tensor].begins), return_counts=True)
-        found.update(dict(zip(lengths.tolist(), (times * count).tolist(), strict=True)))
+        times = np.bincount(np.diff(run.runs[tensor].ends, prepend=run.runs[tensor].begins))
+        lengths = np.flatnonzero(times)
+        found.update(dict(zip(lengths.tolist(), (times[lengths] * count).tolist(), strict=True)))
     return dict(found)
 
 

@@ -82,11 +82,15 @@ def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, ke
     """Two pixels at a time, or the one that is left over; before them four at a time where their windows are small."""
     found = Counter[str]()
     most = _most_pixels(stage, source, kernels)
+    groups = Counter[int]()
     for length, times in runs.items():
         left = length % most if most > 2 else length
-        found += _conv_groups(stage, source, output, most, (length - left) // most * times, kernels)
-        found += _conv_groups(stage, source, output, 2, left // 2 * times, kernels)
-        found += _conv_groups(stage, source, output, 1, left % 2 * times, kernels)
+        groups.update({most: (length - left) // most * times})
+        groups.update({2: left // 2 * times})
+        groups.update({1: left % 2 * times})
+    for pixels, number in groups.items():
+        if number:
+            found += _conv_groups(stage, source, output, pixels, number, kernels)
     return found
 
 
