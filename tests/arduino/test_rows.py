@@ -13,7 +13,7 @@ from tests.fusion.witness import plan
 from tflite_fuse.export.text import byte_array
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.zoo import ModelBuilder
 
@@ -27,7 +27,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     b = ModelBuilder(2)
     x = b.conv(b.input((1, 11, 9, 3)), 5, 7)
     model = b.build([b.conv(b.depthwise(x, 9), 4, 9)])
-    block = extract_block(model, range(3))
+    block = extract(model, range(3)).block
     encoded = encode(block, plan(block, BlockConfig(4, 5, 3)))
     arrays = (("options", encoded.options), ("constants", encoded.constants))
     text = [byte_array(f"static const _Alignas(16) unsigned char {name}[{len(data)}]", data) for name, data in arrays]

@@ -18,7 +18,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.fusion.block.stages import Storage
 from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference.stages import run_block_reference
@@ -109,7 +109,7 @@ def outputs(program: Path, inputs: list[np.ndarray]) -> list[list[int]]:
 
 def expected(inputs: list[np.ndarray]) -> list[list[int]]:
     """What the numpy reference makes of the network up to its scores."""
-    block = extract_block(load_model(network()), FUSED_OPERATORS)
+    block = extract(load_model(network()), FUSED_OPERATORS).block
     return [run_block_reference(block, [image])[0].ravel().tolist() for image in inputs]
 
 

@@ -15,7 +15,7 @@ from tests.fusion.raw_models import add_convolution as conv
 from tflite_fuse.api import rewrite
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, StageKind, Storage
-from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
+from tflite_fuse.fusion.lower.extract import extract, fusability
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.proof import validate
@@ -107,7 +107,7 @@ def test_a_stage_nobody_reads_is_left_out() -> None:
     x = raw.tensor((1, 4, 4, 2))
     a = conv(raw, x, (1, 4, 4, 2))
     conv(raw, a, (1, 4, 4, 8))
-    assert len(extract_block(raw.build([x], [a]), [0, 1]).stages) == 1
+    assert len(extract(raw.build([x], [a]), [0, 1]).block.stages) == 1
 
 
 # ---- the order of things
@@ -129,7 +129,7 @@ def test_pieces_that_are_apart_are_refused() -> None:
     x, y = raw.tensor((1, 4, 4, 2)), raw.tensor((1, 4, 4, 2))
     a, b, c = conv(raw, x, (1, 4, 4, 2)), conv(raw, y, (1, 4, 4, 3)), conv(raw, x, (1, 4, 4, 5))
     model = raw.build([x, y], [a, b, c])
-    assert len(extract_block(model, [0, 2]).stages) == 2
+    assert len(extract(model, [0, 2]).block.stages) == 2
     with pytest.raises(BlockError, match=r"^CONV_2D_1 not fused: it is not connected"):
         extract(model, [0, 1, 2])
 
@@ -174,7 +174,7 @@ def test_an_input_is_seen_as_its_pickiest_reader_sees_it() -> None:
     x = raw.tensor((1, 12, 2))
     image = reshape(raw, x, (1, 3, 4, 2))
     y = conv(raw, image, (1, 3, 4, 5), kernel=3)
-    block = extract_block(raw.build([x], [y]), [0, 1])
+    block = extract(raw.build([x], [y]), [0, 1]).block
     assert (block.tensors[0].height, block.tensors[0].width) == (3, 4)
     assert block.tensors[0].name == f"t{x}"
 
@@ -185,7 +185,7 @@ def test_fully_connected_reads_what_no_image_is() -> None:
     weights = raw.constant(edgy_int8(RNG, (5, 24)), [0.01])
     y = raw.tensor((1, 5), 0.3)
     raw.operator("FULLY_CONNECTED", [x, weights], [y], make_options("FullyConnectedOptions"))
-    block = extract_block(raw.build([x], [y]), [0])
+    block = extract(raw.build([x], [y]), [0]).block
     assert (block.tensors[0].height, block.tensors[0].width, block.tensors[0].channels) == (1, 1, 24)
 
 
@@ -197,7 +197,7 @@ def test_pixelwise_operators_accept_reshaped_maps_and_others_do_not() -> None:
     axes = raw.constant(np.array([1], np.int32))
     raw.operator("MEAN", [add(raw, y, y), axes], [mean], make_options("ReducerOptions"))
     model = raw.build([x], [mean])
-    assert kinds(extract_block(model, range(4))) == [StageKind.CONV, StageKind.LOOKUP, StageKind.GLOBAL_AVERAGE]
+    assert kinds(extract(model, range(4)).block) == [StageKind.CONV, StageKind.LOOKUP, StageKind.GLOBAL_AVERAGE]
 
     raw = RawModel()
     x = raw.tensor((1, 4, 6, 2))
@@ -258,7 +258,7 @@ def test_a_pad_before_convolutions_becomes_their_padding() -> None:
     p = pad(raw, x, (1, 0, 2, 1))
     y = conv(raw, p, (1, 7, 8, 3), kernel=3, padding=VALID)
     z = conv(raw, p, (1, 5, 5, 3), kernel=4, stride=2, padding=SAME)
-    block = extract_block(raw.build([x], [y, z]), range(3))
+    block = extract(raw.build([x], [y, z]), range(3)).block
     assert kinds(block) == [StageKind.CONV, StageKind.CONV]
     assert block.stages[0].padding == (1, 2)
     assert block.stages[1].padding == (2, 3)  # its own SAME padding of one row and column on top
@@ -284,8 +284,8 @@ def test_folding_a_pad_changes_no_byte(data: st.DataObject) -> None:
 
     y = conv(raw, p, (1, out(rows), out(columns), 3), kernel=kernel, stride=stride, padding=mode)
     image = edgy_int8(np.random.default_rng(data.draw(st.integers(0, 99))), (1, height, width, 2))
-    folded = extract_block(raw.build([x], [y]), [0, 1])
-    kept = extract_block(raw.build([x], [y, p]), [0, 1])  # as an output of the model the PAD has to stay
+    folded = extract(raw.build([x], [y]), [0, 1]).block
+    kept = extract(raw.build([x], [y, p]), [0, 1]).block  # as an output of the model the PAD has to stay
     assert kinds(kept) == [StageKind.PAD, StageKind.CONV]
     expected = run_block_tensors(kept, [image])[kept.stages[1].output]
     np.testing.assert_array_equal(run_block_reference(folded, [image])[0], expected)
@@ -304,7 +304,7 @@ def test_a_pad_that_is_more_than_padding_stays_a_stage(why: str) -> None:
     if why == "outside":
         outputs.append(log_softmax(raw, p))
     model = raw.build([x], outputs)
-    block = extract_block(model, [i for i in range(len(model.main.operators)) if not (why == "outside" and i == 2)])
+    block = extract(model, [i for i in range(len(model.main.operators)) if not (why == "outside" and i == 2)]).block
     assert kinds(block)[:2] == [StageKind.PAD, StageKind.CONV]
     assert block.stages[1].padding == (0, 0)
     assert (block.tensors[block.stages[0].output].storage is Storage.OUTPUT) == (why == "outside")
@@ -314,4 +314,4 @@ def test_a_pad_of_nothing_only_renames() -> None:
     raw = RawModel()
     x = raw.tensor((1, 6, 6, 2))
     y = max_pool(raw, pad(raw, x, [0] * 4))
-    assert kinds(extract_block(raw.build([x], [y]), [0, 1])) == [StageKind.MAX_POOL]
+    assert kinds(extract(raw.build([x], [y]), [0, 1]).block) == [StageKind.MAX_POOL]

@@ -11,7 +11,7 @@ from tests.fusion.raw_models import SAME, VALID, RawModel
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.axes import stage_windows
 from tflite_fuse.fusion.block.stages import Stage
-from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 
@@ -42,7 +42,7 @@ def transposed(
 
 
 def stage_of(model: Model) -> Stage:
-    (stage,) = extract_block(model, [0]).stages
+    (stage,) = extract(model, [0]).block.stages
     return stage
 
 
@@ -81,4 +81,4 @@ def test_a_transposed_convolution_meets_those_pixels_its_filter_reaches() -> Non
 )
 def test_what_no_stage_computes_is_refused_with_the_reason(model: Model, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
-        extract_block(model, [0])
+        extract(model, [0])

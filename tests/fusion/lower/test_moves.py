@@ -10,7 +10,7 @@ import pytest
 from tests.fusion.raw_models import RawModel, add_convolution
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.moving.channels import ChannelParameters
-from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.preparing.straighten import Straighten
@@ -30,7 +30,7 @@ def test_channels_are_padded_with_the_zero_point_of_the_output() -> None:
     raw = RawModel()
     source, output = raw.tensor((1, 2, 3, 2), zero_point=7), raw.tensor((1, 2, 3, 5), zero_point=7)
     raw.operator("PAD", [source, raw.constant(np.array([[0, 0]] * 3 + [[1, 2]], np.int32))], [output], None)
-    (stage,) = extract_block(raw.build([source], [output]), [0]).stages
+    (stage,) = extract(raw.build([source], [output]), [0]).block.stages
     assert stage.parameters == ChannelParameters((-1, 0, 1, -1, -1), 7)
 
 
@@ -65,7 +65,7 @@ def test_channels_are_padded_with_the_zero_point_of_the_output() -> None:
 )
 def test_what_moves_otherwise_is_refused_with_the_reason(model: Model, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
-        extract_block(model, [0])
+        extract(model, [0])
 
 
 def test_a_split_and_a_chain_through_a_batch_of_two_become_gathers() -> None:

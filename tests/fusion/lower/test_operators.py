@@ -12,7 +12,7 @@ from tests.fusion.raw_models import SAME, VALID, RawModel, add_convolution, edgy
 from tflite_fuse import rewrite
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import StageKind
-from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
+from tflite_fuse.fusion.lower.extract import extract, fusability
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
@@ -37,7 +37,7 @@ def test_global_pools_become_accumulators() -> None:
     x = raw.tensor((1, 4, 6, 3))
     y = raw.tensor((1, 1, 1, 3))
     options = make_options("Pool2DOptions", padding=VALID, stride_h=2, stride_w=3, filter_height=4, filter_width=6)
-    (stage,) = extract_block(one_operator("AVERAGE_POOL_2D", [x], raw, y, options), [0]).stages
+    (stage,) = extract(one_operator("AVERAGE_POOL_2D", [x], raw, y, options), [0]).block.stages
     assert stage.kind is StageKind.GLOBAL_AVERAGE
     assert stage.requantization is None
 
@@ -48,7 +48,7 @@ def test_a_mean_over_rows_alone_is_a_depthwise_sum() -> None:
     axes = raw.constant(np.array([1], np.int32))
     y = raw.tensor((1, 6, 3))
     model = one_operator("MEAN", [x, axes], raw, y, make_options("ReducerOptions"))
-    (stage,) = extract_block(model, [0]).stages
+    (stage,) = extract(model, [0]).block.stages
     assert (stage.kind, stage.kernel_size) == (StageKind.DEPTHWISE, (4, 1))
     assert stage.weights is not None and (stage.weights == 1).all()
 
@@ -61,7 +61,7 @@ def test_one_channel_per_group_is_a_depthwise_convolution_and_more_are_refused()
         options = make_options("Conv2DOptions", padding=SAME, stride_h=1, stride_w=1)
         return one_operator("CONV_2D", [x, weights], raw, raw.tensor((1, 4, 4, 8)), options)
 
-    (stage,) = extract_block(grouped(1), [0]).stages
+    (stage,) = extract(grouped(1), [0]).block.stages
     assert (stage.kind, stage.depth_multiplier) == (StageKind.DEPTHWISE, 2)
     assert "grouped convolution" in (fusability(grouped(2))[0] or "")
 

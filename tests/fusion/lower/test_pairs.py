@@ -9,7 +9,7 @@ from tests.fusion.raw_models import RawModel
 from tests.fusion.raw_models import add_convolution as conv
 from tflite_fuse.fusion.block.stages import StageKind
 from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.lower.extract import extract_block, fusability
+from tflite_fuse.fusion.lower.extract import extract, fusability
 from tflite_fuse.fusion.lower.operators import lower_model
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
@@ -124,7 +124,7 @@ def test_numbers_that_are_not_finite_keep_the_parts_apart() -> None:
 
 
 def test_all_of_them_are_one_stage_of_two_inputs() -> None:
-    block = extract_block(model_of("DIV", before="ABS"), range(5))
+    block = extract(model_of("DIV", before="ABS"), range(5)).block
     (stage,) = block.stages
     assert stage.kind is StageKind.REAL_PAIR and len(set(stage.inputs)) == 2
 

@@ -12,7 +12,7 @@ import tflite_fuse
 from tests.fusion.drawing.recurrent import add_lstm
 from tests.fusion.raw_models import RawModel, add_convolution
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.lower.extract import extract_block
+from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
@@ -40,7 +40,7 @@ def recurrent(**changes: Any) -> Model:
 )
 def test_what_no_block_computes_has_a_reason(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
-        extract_block(recurrent(**changes), [0])
+        extract(recurrent(**changes), [0])
 
 
 def test_a_state_that_others_see_stays_outside() -> None:
@@ -48,7 +48,7 @@ def test_a_state_that_others_see_stays_outside() -> None:
     state = (model.main.operators[0].inputs or ())[18]
     graph = model.main.__class__(**{**vars(model.main), "outputs": (*model.main.outputs, state)})
     with pytest.raises(BlockError, match="used by others, too"):
-        extract_block(model.__class__(**{**vars(model), "subgraphs": (graph,)}), [0])
+        extract(model.__class__(**{**vars(model), "subgraphs": (graph,)}), [0])
 
 
 def _first(raw: RawModel, rng: np.random.Generator) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from tests.fusion.raw_models import RawModel, add_convolution
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, StageKind
 from tflite_fuse.fusion.estimate.block_costs import block_costs
-from tflite_fuse.fusion.lower.extract import extract, extract_block, fusability
+from tflite_fuse.fusion.lower.extract import extract, fusability
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
@@ -47,7 +47,7 @@ def kinds(block: Block) -> list[StageKind]:
 
 
 def whole(model: Model) -> Block:
-    return extract_block(model, range(len(model.main.operators)))
+    return extract(model, range(len(model.main.operators))).block
 
 
 def test_a_hard_swish_of_three_operators_is_one_table() -> None:
@@ -264,6 +264,6 @@ def test_what_a_table_passes_over_is_computed_where_others_read_it() -> None:
     convolved = add_convolution(raw, doubled, SHAPE)
     raw.operator("ADD", [convolved, curved], [output], make_options("AddOptions"))
     model = raw.build([x], [output])
-    block = extract_block(model, range(len(model.main.operators)))
+    block = extract(model, range(len(model.main.operators))).block
     assert len(block.inputs) == 1
     assert [stage.kind for stage in block.stages].count(StageKind.LOOKUP) == 2

@@ -49,11 +49,6 @@ def fusability(model: Model) -> tuple[str | None, ...]:
     return tuple(lowered if isinstance(lowered, str) else None for lowered in lower_model(model))
 
 
-def extract_block(model: Model, operators: Iterable[int]) -> Block:
-    """As ``extract``, the block alone."""
-    return extract(model, operators).block
-
-
 def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None = None) -> Extraction:
     """The block that computes what these operators of the first subgraph compute.
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
 from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
 from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
+from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import receptive_field
-from tflite_fuse.split.cut.plan import Plan, Summed, Task, Transfer
-from tflite_fuse.split.cut.regions import Region, union
+from tflite_fuse.split.cut.plan import Plan, Summed, Task
 from tflite_fuse.split.cut.sums import extended
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.encode import fragment_bytes
@@ -106,16 +104,6 @@ class Accountant:
     def of_plan(self, plan: Plan, cluster: Cluster) -> tuple[Needs, ...]:
         """What each worker needs. Raises BlockError: a piece cannot be a block."""
         return tuple(self.of_worker(plan, cluster, worker) for worker in range(plan.workers))
-
-    def inputs_of(self, task: Task) -> tuple[Transfer, ...]:
-        """What a task needs, as if the coordinator sent it."""
-        network, found = self.network, dict[int, Region]()
-        written = {value for step in task.steps for value in network.nodes[step.node].outputs}
-        for step in task.steps:
-            for value, region in receptive_field(network, step.node, step.region).items():
-                if value not in written:
-                    found[value] = union(found.get(value, ()), region)
-        return tuple(Transfer(value, COORDINATOR, task.worker, region) for value, region in found.items())
 
     def ram_of(self, plan: Plan, worker: int) -> int:
         """The RAM of ``of_worker``, in a fraction of the time."""
