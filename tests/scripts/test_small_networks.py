@@ -19,6 +19,13 @@ def test_new_networks_are_hardly_ever_beaten_and_never_by_much(seed: int) -> Non
     assert row.default <= row.plain_as_long.arena + max(row.plain_as_long.arena // 16, 512)
 
 
+def test_less_memory_that_takes_longer_beats_no_default() -> None:
+    """The default of this network gives 64 bytes for a hundredth of the instructions."""
+    row = compare(small_network(Random(18).randint))
+    assert row.default_larger and not row.default_beaten
+    assert row.one <= row.plain.arena and row.default_instructions < row.plain_as_long.instructions
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_networks_seen_before_are_not_beaten(seed: int) -> None:
     assert not compare(small_network(Random(seed).randint)).beaten
