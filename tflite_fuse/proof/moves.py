@@ -21,16 +21,21 @@ from tflite_fuse.proof.original.values import RENAMING, Original, Step, image_of
 
 Numbers = npt.NDArray[np.int64]
 
-_MOST = 1 << 22
+MOST_VALUES = 1 << 22
+"""Values of a tensor whose way is followed; a number for each takes eight times their memory."""
+_MOST_KEPT, _MOST_LOOKED_UP, _LEAST = 1 << 25, 1 << 26, 1 << 8
+"""Numbers kept of all tensors, and numbers looked up, a few at least for each step: a chain of moves is followed from
+each tensor to its beginning."""
 
 
 def add_gathers(original: Original) -> None:
     """Adds to the original, for every tensor that holds channels of one further up, the GATHER that would make it."""
-    # For each tensor, the tensors further up whose values it holds, and which of them.
-    held: dict[int, dict[int, Numbers]] = {}
+    # For each tensor, the one it is made of, and which of its values it holds.
+    held: dict[int, tuple[int, Numbers]] = {}
+    kept = looked_up = 0
     for step in tuple(original.steps):
         source = step.operand(1 if step.name == "SPLIT" else 0)
-        if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > _MOST:
+        if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > MOST_VALUES:
             continue
         dims = original.tensors[source].dims
         parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
@@ -39,13 +44,28 @@ def add_gathers(original: Original) -> None:
         if parts is None or [part.shape for part in parts] != shapes or not alike:
             continue
         for tensor, part in zip(step.outputs, parts, strict=True):
-            held[tensor] = {source: part} | {far: way.ravel()[part] for far, way in held.get(source, {}).items()}
-            _add(original, step, tensor, held[tensor])
+            kept += part.size
+            if kept > _MOST_KEPT or looked_up > _MOST_LOOKED_UP:
+                return
+            held[tensor] = source, part
+            looked_up += _add(original, step, tensor, held)
 
 
-def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) -> None:
-    output = original.image(tensor)
-    for source, numbers in held.items():
+def _further_up(held: dict[int, tuple[int, Numbers]], tensor: int) -> Iterator[tuple[int, Numbers]]:
+    """The tensors further up whose values a tensor holds, and which of them."""
+    further, numbers = held[tensor]
+    yield further, numbers
+    while further in held:
+        further, way = held[further]
+        numbers = way.ravel()[numbers]
+        yield further, numbers
+
+
+def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int, Numbers]]) -> int:
+    """Numbers looked up on the way."""
+    output, looked_up = original.image(tensor), 0
+    for source, numbers in _further_up(held, tensor):
+        looked_up += max(numbers.size, _LEAST)
         image = image_of(original.tensors[source].dims)
         if image is None or output is None or image[0] * image[1] != output[0] * output[1]:
             _add_other(original, step, source, tensor, numbers)
@@ -62,6 +82,7 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, Numbers]) 
             continue  # what the runtime's GATHER would make is another tensor
         options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
         _add_operator(original, step, "GATHER", (source, _numbers_of(original, channels)), tensor, options)
+    return looked_up
 
 
 def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
@@ -116,16 +137,21 @@ def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
 
 
 def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
-    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape."""
+    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape.
+
+    A tensor of more than ``MOST_VALUES`` holds its own, without a number for any.
+    """
     place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
+    if prod(dims) > MOST_VALUES:
+        return tensor, np.empty(0, np.int64)
     own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
-    if place < 0 or prod(dims) > _MOST:
+    if place < 0:
         return tensor, own
     step = original.steps[place]
     source = step.operand(1 if step.name == "SPLIT" else 0)
     if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
         return tensor, own
-    if prod(original.tensors[source].dims) > _MOST:
+    if prod(original.tensors[source].dims) > MOST_VALUES:
         return tensor, own
     further, numbers = origin(original, source)
     parts = parts_of(original, step, numbers)
@@ -148,11 +174,12 @@ def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] |
         return _gathered(original, step, values)
     if step.name == "TILE":
         times = original.numbers(step.operand(1))
-        sound = len(times) == rank and min(times) > 0 and prod(times) * values.size <= _MOST
+        sound = len(times) == rank and min(times) > 0 and prod(times) * values.size <= MOST_VALUES
         return [np.tile(values, times)] if sound else None
     if step.name == "UNPACK":
         axis = step.number("axis")
-        return list(np.moveaxis(values, axis, 0)) if -rank <= axis < rank else None
+        sound = -rank <= axis < rank and values.shape[axis] == len(step.outputs)
+        return list(np.moveaxis(values, axis, 0)) if sound else None
     if step.name in ("SPLIT", "SPLIT_V"):
         return _split(original, step, values)
     if step.name in ("SLICE", "STRIDED_SLICE"):
@@ -166,6 +193,8 @@ def _gathered(original: Original, step: Step, values: Numbers) -> list[Numbers] 
     if not -values.ndim <= axis < values.ndim or step.number("batch_dims") or not listed:
         return None
     if min(listed) < 0 or max(listed) >= values.shape[axis]:
+        return None
+    if values.size // values.shape[axis] * len(listed) > MOST_VALUES:
         return None
     wanted, first = np.array(listed).reshape(original.tensors[step.operand(1)].dims), axis % values.ndim
     taken = np.moveaxis(values, first, 0)[wanted]

@@ -35,6 +35,9 @@ Mask = npt.NDArray[np.bool_]
 MULTIPLE = 4
 """Channels are kept in such numbers: kernels read words of four bytes."""
 
+MOST_CHANNELS, MOST_IN_ALL = 1 << 16, 1 << 18
+"""Of a tensor, and of all: a few bytes of a file can claim two thousand million, and each is looked at by itself."""
+
 _MIXING = ("CONV_2D", "FULLY_CONNECTED")
 _BY_CHANNEL = frozenset({
     "ABS", "ADD", "AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAX_POOL_2D", "MEAN",
@@ -61,6 +64,9 @@ class ConstantChannels:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        channels = [(1, *tensor.dims)[-1] for tensor in model.main.tensors]
+        if max(channels, default=0) > MOST_CHANNELS or sum(channels) > MOST_IN_ALL:
+            return PassResult(model, False, (_too_many(channels),))
         lowerings = lower_model(model)
         found = _Found(model, lowerings, find_ranges(lowerings), _leaders(model))
         kept = found.kept()
@@ -183,6 +189,13 @@ class _Found:
         if not fits or sees_padding(stage, lowered):
             return np.asarray(unread | (source.is_constant & (source.low == lowered.inputs[0].zero_point)))
         return np.asarray(unread | source.is_constant)
+
+
+def _too_many(channels: Sequence[int]) -> str:
+    most, total = max(channels), sum(channels)
+    what = f"a tensor of {most:,}" if most > MOST_CHANNELS else f"{total:,} in all"
+    limit = MOST_CHANNELS if most > MOST_CHANNELS else MOST_IN_ALL
+    return f"channels that say nothing are not looked for: there is {what}, and {limit:,} are the most"
 
 
 def _computed(model: Model, operator: Operator) -> tuple[int, ...]:

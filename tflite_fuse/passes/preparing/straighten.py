@@ -27,6 +27,8 @@ from tflite_fuse.model.operators import make_options, operator_label
 from tflite_fuse.model.schema import Model, Operator, OptionsTable
 from tflite_fuse.passes.base import PassResult
 
+_MOST_LOOKED_UP = 1 << 25
+"""Values looked up on the way from tensors to where their chains begin."""
 _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
@@ -78,24 +80,33 @@ def _listed(labels: list[str]) -> str:
 
 @dataclass
 class _Ways:
-    """For each tensor that operators move: those further up, nearest first, and where in them its values lie."""
+    """For each tensor that an operator moves: the one before it, and where in that its values lie."""
 
     model: Model
-    found: dict[int, list[tuple[Activation, Indices]]] = field(default_factory=dict)
+    found: dict[int, tuple[Activation, Indices]] = field(default_factory=dict)
+    looked_up: int = 0
 
     def __post_init__(self) -> None:
         for source, parts in moves_in(self.model):
-            for tensor, indices in parts:
-                further = [(start, way.ravel()[indices]) for start, way in self.found.get(source.index, ())]
-                self.found[tensor] = [(source, indices), *further]
+            self.found.update((tensor, (source, indices)) for tensor, indices in parts)
+
+    def _further_up(self, tensor: int) -> list[tuple[Activation, Indices]]:
+        """The tensors further up, nearest first; the nearest alone once long chains have taken their time."""
+        ways: list[tuple[Activation, Indices]] = []
+        while tensor in self.found and self.looked_up <= _MOST_LOOKED_UP:
+            source, indices = self.found[tensor]
+            ways.append((source, indices if not ways else indices.ravel()[ways[-1][1]]))
+            self.looked_up += ways[-1][1].size
+            tensor = source.index
+        return ways
 
     def furthest(self, tensor: int) -> _Way | None:
         """The tensor as what it holds of the one furthest up, None if no one operator makes it of any.
 
         Channels are looked for first, as what is cut or repeated may be a part of them.
         """
+        ways = self._further_up(tensor)
         for find in (_as_channels, _as_part, _as_larger):
-            ways = self.found.get(tensor, [])
             for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
                 try:
                     found = find(source, read_activation(self.model, tensor), indices, steps)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
-from tflite_fuse.fusion.block.operators.movement import MOVES
+from tflite_fuse.fusion.block.operators.movement import MOST_VALUES, MOVES
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation, read_bias, read_filter
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
 from tflite_fuse.fusion.block.operators.view import OperatorView
@@ -145,6 +145,8 @@ def _part(moves: Moves, operator: Operator) -> _Part:
     bias = read_bias(model, view.operand(2), weights.shape[3])
     if options.get("padding") != VALID or options.get("depth_multiplier") != 1 or len(window.dims) != 4:
         raise BlockError("it pads")
+    if window.elements > MOST_VALUES:
+        raise BlockError(f"it reads a window of more than {MOST_VALUES:,} values")
     height, width, channels = window.shape
     place = np.arange(height * width * channels).reshape(height, width, channels)
     seen = place if indices is None else indices.reshape(indices.shape[1:]) if indices.ndim == 4 else indices

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.movement import Indices
+from tflite_fuse.fusion.block.operators.movement import MOST_VALUES, Indices
 from tflite_fuse.fusion.block.operators.operands import Activation, read_activation
 from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
@@ -49,6 +50,8 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
         BlockError: why the variable is no state, as a clause.
     """
     model, operators = moves.model, moves.model.main.operators
+    if any(prod(tensor.dims) > MOST_VALUES for tensor in model.main.tensors):
+        raise BlockError(f"the model has a tensor of more than {MOST_VALUES:,} values")
     if not variable.reads or not variable.assigns:
         raise BlockError(f"it is read {len(variable.reads)} times and assigned {len(variable.assigns)} times")
     if max(variable.reads) > min(variable.assigns):

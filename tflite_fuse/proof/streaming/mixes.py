@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflite_fuse.proof.moves import origin
+from tflite_fuse.proof.moves import MOST_VALUES, origin
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.original.with_weights import depthwise
@@ -62,7 +62,7 @@ def _first_row(original: Original, part: Meaning, image: tuple[int, int, int], c
     """The row of the window that a part's input begins with, None if it is not all from there on of its channels."""
     source, numbers = origin(original, part.sources[0])
     seen = original.image(part.sources[0])
-    if seen is None or image_size(image) != numbers_of(original, source):
+    if seen is None or image_size(image) != numbers_of(original, source) or image_size(image) > MOST_VALUES:
         return None
     whole = np.arange(image_size(image)).reshape(image)
     row = image[0] - seen[0]

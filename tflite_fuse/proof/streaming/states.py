@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph
-from tflite_fuse.proof.moves import add_ends, origin
+from tflite_fuse.proof.moves import MOST_VALUES, add_ends, origin
 from tflite_fuse.proof.original.meaning import Meaning
 from tflite_fuse.proof.original.values import Original, Step
 from tflite_fuse.proof.streaming.recurrent import LSTM, lstm
@@ -95,7 +95,8 @@ def find_states(original: Original) -> States:
     native = list(_native_states(original))
     for each in native:
         _add_step(original, each)
-    if not any(step.name == "VAR_HANDLE" for step in original.steps):
+    variables = any(step.name == "VAR_HANDLE" for step in original.steps)
+    if not variables or any(prod(tensor.dims) > MOST_VALUES for tensor in original.tensors):
         return States(tuple(native), recurrent=lstms)
     places = _places(model, model.main)
     beside = [_places(model, graph) for graph in model.subgraphs[1:]]

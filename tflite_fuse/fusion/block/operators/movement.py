@@ -9,6 +9,7 @@ the last of them holds of the first's input; a channel shuffle is recognised by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ Indices = npt.NDArray[np.int32]
 
 MOST_VALUES = 1 << 22
 """Values of a tensor whose way is followed."""
+MOST_IN_ALL = 1 << 24
+"""Values of all tensors of a model whose way is followed: a thousand RESHAPEs of a large one are a small file."""
 
 
 def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activation, tuple[Indices, ...]]:
@@ -131,6 +134,8 @@ def _gather(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     listed = read_constant(view.model, view.operand(1), TensorType.INT32, "indices")
     if not listed.size or listed.min() < 0 or listed.max() >= values.shape[axis]:
         raise BlockError(f"its indices are not all within the {values.shape[axis]} values of axis {axis}")
+    if values.size // values.shape[axis] * listed.size > MOST_VALUES:
+        raise BlockError(f"it gathers more than {MOST_VALUES:,} values")
     return [np.take(values, listed, axis)]
 
 
@@ -188,13 +193,15 @@ def _split_v(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 def _tile(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     times = _operand(view, 1, "multiples")
-    if len(times) != values.ndim or min(times) < 1 or values.size * int(np.prod(times)) > MOST_VALUES:
+    if len(times) != values.ndim or min(times) < 1 or values.size * prod(times) > MOST_VALUES:
         raise BlockError(f"it repeats {list(values.shape)} {times} times")
     return [np.tile(values, times)]
 
 
 def _unpack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     axis = _axis(view.option("axis", default=0), values.ndim)
+    if values.shape[axis] != count:
+        raise BlockError(f"it has {count} outputs for {values.shape[axis]} parts")
     return [np.take(values, place, axis) for place in range(values.shape[axis])]
 
 
@@ -218,7 +225,11 @@ MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
 
 
 def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indices], ...]]]:
-    """Of each operator of a model's first subgraph that moves values: from where, and what to which tensor."""
+    """Of each operator of a model's first subgraph that moves values: from where, and what to which tensor.
+
+    Those behind the first ``MOST_IN_ALL`` values are left out.
+    """
+    followed = 0
     for operator in model.main.operators:
         name, outputs = operator_name(model, operator), operator.outputs or ()
         if name not in MOVES or not outputs:
@@ -228,4 +239,7 @@ def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indice
             source, parts = moved(name, view, outputs)
         except BlockError:
             continue
+        followed += sum(part.size for part in parts)
+        if followed > MOST_IN_ALL:
+            return
         yield source, tuple(zip(outputs, parts, strict=True))

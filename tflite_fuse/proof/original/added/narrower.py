@@ -25,6 +25,7 @@ from tflite_fuse.proof.original.ranges import Extent, extents, keeps_bytes, leav
 from tflite_fuse.proof.original.values import Original, Step
 
 _MULTIPLE = 4
+_MOST_CHANNELS, _MOST_IN_ALL = 1 << 16, 1 << 18  # a rewrite that looked at more left none out
 _MIXING = ("CONV_2D", "FULLY_CONNECTED")
 _BY_CHANNEL = frozenset({
     "ABS", "ADD", "AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAX_POOL_2D", "MEAN",
@@ -38,6 +39,9 @@ _KINDS = (
 
 def add_narrower(original: Original) -> None:
     """Adds to the original what its operators are without such channels."""
+    channels = [(1, *tensor.dims)[-1] for tensor in original.model.main.tensors]
+    if max(channels, default=0) > _MOST_CHANNELS or sum(channels) > _MOST_IN_ALL:
+        return
     known = extents(original)
     kept = _guess(original, known)
     if not kept:
@@ -238,9 +242,7 @@ def _guess(original: Original, known: Mapping[int, Extent]) -> dict[int, Int64s]
 def _stays(gone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     wanted = -(-max(1, int((~gone).sum())) // _MULTIPLE) * _MULTIPLE
     stays = ~gone
-    for channel in np.flatnonzero(gone):
-        if stays.sum() < wanted:
-            stays[channel] = True
+    stays[np.flatnonzero(gone)[: wanted - int(stays.sum())]] = True
     return stays
 
 
