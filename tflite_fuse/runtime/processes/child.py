@@ -20,12 +20,15 @@ import runpy
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"TFW1"
+_LONGEST_HEADER, _LONGEST_BODY = 1 << 24, 1 << 30
+"""Bytes of a frame: the largest file or arena, and what is said of it."""
 _LOG_FILE = 2
 _LOG_LIMIT = 1 << 20
 _MALLOPT_PERTURB = -6
@@ -46,24 +49,39 @@ def send_frame(connection: socket.socket, header: dict[str, Any], body: Sequence
         connection.sendall(part)
 
 
-def receive_frame(connection: socket.socket) -> tuple[dict[str, Any], bytes] | None:
-    """Read one frame; None if the other side closed the connection between or inside frames."""
-    prefix = _receive_exactly(connection, _PREFIX.size)
+def receive_frame(connection: socket.socket, seconds: float | None = None) -> tuple[dict[str, Any], bytes] | None:
+    """Read one frame; None if the other side closed the connection between or inside frames, or sends no frames.
+
+    Args:
+        connection: to the other side.
+        seconds: all that the frame may take, however it trickles in; TimeoutError once they are over. None for ever.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    prefix = _receive_exactly(connection, _PREFIX.size, end)
     if prefix is None:
         return None
     magic, header_length, body_length = _PREFIX.unpack(prefix)
-    if magic != _MAGIC:
+    if magic != _MAGIC or header_length > _LONGEST_HEADER or body_length > _LONGEST_BODY:
         return None
-    header = _receive_exactly(connection, header_length)
-    body = _receive_exactly(connection, body_length)
-    if header is None or body is None:
+    text = _receive_exactly(connection, header_length, end)
+    body = _receive_exactly(connection, body_length, end)
+    if text is None or body is None:
         return None
-    return json.loads(header), body
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return (header, body) if isinstance(header, dict) else None
 
 
-def _receive_exactly(connection: socket.socket, length: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, length: int, end: float | None) -> bytes | None:
     parts = bytearray()
     while len(parts) < length:
+        if end is not None:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            connection.settimeout(left)
         part = connection.recv(min(length - len(parts), 1 << 20))
         if not part:
             return None

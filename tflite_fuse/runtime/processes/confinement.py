@@ -1,8 +1,9 @@
 """Take a process's rights away, before it loads what a stranger wrote.
 
 Afterwards it computes and answers on the connections it has: it opens no file to write and no socket, starts no
-process, touches no other one, changes no name, owner or mode of a file, and its memory and processor time are bounded.
-What it may still do is read files, and tell its parent.
+process, touches no other one, changes no name, owner or mode of a file and locks none, and its memory is bounded; so is
+its processor time, as long as it does not resist: then its parent ends it. What it may still do is read files, and tell
+its parent. The threads it has are bound by the same.
 
 ``child.py`` runs this file as a script runs another: the standard library is all it imports. System calls are refused
 by a filter (seccomp) that Linux has on x86-64, the one machine TensorFlow Lite Micro's wheel is built for; elsewhere,
@@ -24,7 +25,8 @@ MEMORY = 3 << 30
 LOG = 1 << 24
 """Bytes of a file it may write: what it prints goes to one."""
 
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP, _SET_MODE_FILTER, _OF_ALL_THREADS = 317, 1, 1
 _X86_64 = 0xC000003E
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -42,8 +44,11 @@ _PRIORITIES = (109, 112, 141, 142, 144, 203, 251, 314)  # setpgid setsid setprio
 _NAMES = (82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316)  # rename mkdir … creat link unlink …at
 _MARKS = (76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280)  # truncate chmod chown utime, and the like
 _ATTRIBUTES = (188, 189, 190, 197, 198, 199)
-_SYSTEM = (103, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 272)
+_SYSTEM = (103, 153, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 272)
 _NEWER_SYSTEM = (298, 304, 305, 308, 313, 320, 321, 323, 428, 429, 430, 431, 432, 433)
+_USERS = (105, 106, 113, 114, 116, 117, 119, 122, 123, 126)  # setuid … setgroups capset
+_LOCKS = (73, 300, 301)  # flock fanotify_*: others would wait
+_OLD = (134, 135, 154, 156, 174, 180)  # uselib personality modify_ldt _sysctl create_module nfsservctl
 _SHARED = (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 248, 249, 250)  # shm* sem* msg* mq_* keys
 _MEMORY_FILES = (319,)  # memfd_create: its pages are in no limit
 _REFUSED = (
@@ -56,13 +61,19 @@ _REFUSED = (
     *_ATTRIBUTES,
     *_SYSTEM,
     *_NEWER_SYSTEM,
+    *_USERS,
+    *_LOCKS,
+    *_OLD,
     *_SHARED,
     *_MEMORY_FILES,
 )
-_UNKNOWN = (425, 435)  # io_uring_setup clone3: as on an older kernel, so that libraries do without
+_UNKNOWN = (425, 426, 427, 435)  # io_uring_* clone3: as on an older kernel, so that libraries do without
 _NEWER_THAN_KNOWN = 437  # openat2 and whatever kernels learn after it: likewise
-_OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _LIMITS, _FCNTL, _IOCTL = 2, 257, 56, 62, 234, 302, 72, 16
+_OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _FCNTL, _IOCTL = 2, 257, 56, 62, 234, 72, 16
+_PRCTL, _SET_LIMIT, _LIMITS = 157, 160, 302
+_NAMING = (15, 16, 0x53564D41)  # PR_SET_NAME PR_GET_NAME PR_SET_VMA: what libraries ask for
 _SET_OWNER = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY: files that signal somebody
+_SET_LOCK = (6, 7, 37, 38)  # F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW
 _ASKING = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONCLEX FIOCLEX
 
 
@@ -81,8 +92,11 @@ def confine() -> str:
     code = _filter()
     program = ctypes.create_string_buffer(code, len(code))
     described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
-    if library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) != 0:
-        return f"the kernel takes no filter of system calls ({os.strerror(ctypes.get_errno())})"
+    # Of all threads: one that a library began before would go on with all rights.
+    done = library.syscall(*map(ctypes.c_long, (_SECCOMP, _SET_MODE_FILTER, _OF_ALL_THREADS)), described)
+    if done != 0:
+        reason = os.strerror(ctypes.get_errno()) if done < 0 else f"thread {done} has another one"
+        return f"the kernel takes no filter of system calls ({reason})"
     return ""
 
 
@@ -129,9 +143,11 @@ def _filter() -> bytes:
     code += _only(_CLONE, 0, [of_a_thread], refuse)
     for number in (_KILL_CALL, _TGKILL):  # abort() is a signal to oneself
         code += _only(number, 0, [_instruction(_EQUAL, os.getpid(), 0, 1)], refuse)
-    code += _only(_LIMITS, 0, [_instruction(_EQUAL, 0, 0, 1)], refuse)  # those of another process
+    code += _only(_SET_LIMIT, 0, [_instruction(_EQUAL, resource.RLIMIT_CPU, 0, 1)], refuse)
+    code += _limits(refuse)
+    code += _only(_PRCTL, 0, [_instruction(_EQUAL, asked, 0, 1) for asked in _NAMING], refuse)
     code += _only(_IOCTL, 1, [_instruction(_EQUAL, asked, 0, 1) for asked in _ASKING], refuse)
-    code += _never(_FCNTL, 1, _SET_OWNER, refuse)
+    code += _never(_FCNTL, 1, (*_SET_OWNER, *_SET_LOCK), refuse)
     return b"".join([*code, _instruction(_RETURN, _ALLOW)])
 
 
@@ -145,6 +161,26 @@ def _never(number: int, argument: int, values: tuple[int, ...], refused: int) ->
     """For one call: refused where the low half of one argument has one of these values."""
     answers = [line for value in values for line in (_instruction(_EQUAL, value, 0, 1), _instruction(_RETURN, refused))]
     return _of_call(number, argument, [*answers, _instruction(_RETURN, _ALLOW)])
+
+
+def _limits(refused: int) -> list[bytes]:
+    """For prlimit64, of this process alone: asking for a limit is allowed, changing that of processor time, too."""
+
+    def argument(at: int, high: bool = False) -> bytes:
+        return _instruction(_LOAD, _ARGUMENTS_AT + 8 * at + 4 * high)
+
+    answers = [
+        _instruction(_EQUAL, 0, 0, 7),
+        argument(1),
+        _instruction(_EQUAL, resource.RLIMIT_CPU, 4, 0),
+        argument(2),
+        _instruction(_EQUAL, 0, 0, 3),
+        argument(2, high=True),
+        _instruction(_EQUAL, 0, 0, 1),
+        _instruction(_RETURN, _ALLOW),
+        _instruction(_RETURN, refused),
+    ]
+    return _of_call(_LIMITS, 0, answers)
 
 
 def _of_call(number: int, argument: int, answers: list[bytes]) -> list[bytes]:

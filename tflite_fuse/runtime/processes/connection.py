@@ -11,13 +11,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, TypeVar
 
 from tflite_fuse.runtime.processes.child import receive_frame, send_frame
 from tflite_fuse.runtime.streams import Outside, Stream
+
+Answer = TypeVar("Answer")
 
 _SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
 _LOG_LIMIT = 1 << 20
@@ -30,9 +33,11 @@ _FOR_OTHERS = ("MALLOC_TRIM_THRESHOLD_",)
 """Variables that are not handed on: Dask gives one to its workers that makes a runtime ask the system for memory anew
 with every inference, which takes as long as all the rest."""
 
-# The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path.
+# The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path. That of a
+# command is the one it is started in, whose owner may have put a json.py beside a model.
 _LAUNCHER = (
-    "import json,runpy,sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import json,runpy; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "runpy.run_path(sys.argv.pop(1), None, '__main__')"
 )
 
@@ -65,8 +70,16 @@ class Pixels:
         self._outside = outside
         self.error: BaseException | None = None
 
-    def answer(self, number: int, y: int, x: int, count: int) -> tuple[dict[str, Any], list[bytes]]:
+    def answer(self, wanted: object) -> tuple[dict[str, Any], list[bytes]]:
+        """The pixels of [number, y, x, count]. Raises ValueError for what no source has."""
+        if not isinstance(wanted, list) or len(wanted) != 4 or any(type(each) is not int for each in wanted):
+            raise ValueError(wanted)
+        number, y, x, count = wanted
+        if not 0 <= number < len(self._outside):
+            raise ValueError(wanted)
         stream = self._outside[number]
+        if isinstance(stream, Stream) and not (0 <= y < stream.image[0] and 0 <= x < x + count <= stream.image[1]):
+            raise ValueError(wanted)
         try:
             if isinstance(stream, Stream):
                 return {}, [stream.pixels(y, x, count)]
@@ -115,19 +128,35 @@ class Child:
         body: Sequence[bytes],
         timeout: float,
         doing: str,
+        read: Callable[[dict[str, Any], bytes], Answer],
         pixels: Pixels | None = None,
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> Answer:
         """Send a request and wait for its answer, handing out pixels while the child asks for some.
 
+        Args:
+            header, body: the request.
+            timeout: seconds the child may take, without those that sources take.
+            doing: what it does, in words.
+            read: makes of the answer's header and body what is wanted of them; a child that was taken over may answer
+                anything.
+            pixels: what is handed out.
+
         Raises:
-            ChildError: the runtime refused, or the child died or took longer than ``timeout`` seconds.
+            ChildError: the runtime refused, the child died, answered what is no answer, or took longer than that.
         """
         self._send({**header, "seconds": timeout}, body, timeout)
-        answer = self.receive(timeout, doing)
-        while pixels is not None and "wanted" in answer[0]:
-            self._send(*pixels.answer(*answer[0]["wanted"]), timeout)
-            answer = self.receive(timeout, doing)
-        return answer
+        left = timeout
+        try:
+            while True:
+                asked = time.monotonic()
+                answer = self.receive(timeout, doing, left)
+                left -= time.monotonic() - asked
+                if pixels is None or "wanted" not in answer[0]:
+                    return read(*answer)
+                self._send(*pixels.answer(answer[0]["wanted"]), timeout)
+        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
+            self._end(grace=0.0)
+            raise ChildError("the runtime gave an answer that is none", self._read_log(), crashed=True) from None
 
     def _send(self, header: dict[str, Any], body: Sequence[bytes], timeout: float) -> None:
         self._connection.settimeout(timeout)
@@ -135,11 +164,10 @@ class Child:
         with contextlib.suppress(OSError):
             send_frame(self._connection, header, body)
 
-    def receive(self, timeout: float, doing: str) -> tuple[dict[str, Any], bytes]:
-        """Wait for what the child says next. Raises ChildError as ``ask`` does."""
-        self._connection.settimeout(timeout)
+    def receive(self, timeout: float, doing: str, left: float | None = None) -> tuple[dict[str, Any], bytes]:
+        """Wait for what the child says next, while some of ``timeout`` is left. Raises ChildError as ``ask`` does."""
         try:
-            frame = receive_frame(self._connection)
+            frame = receive_frame(self._connection, timeout if left is None else left)
         except TimeoutError:
             self._end(grace=0.0)
             raise ChildError(f"{doing} took longer than {timeout:g} s", "") from None

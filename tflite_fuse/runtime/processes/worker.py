@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ LOAD_TIMEOUT = 60.0
 
 _FIRST_ARENA = 1 << 24
 _LARGEST_ARENA = 1 << 29
-_MISSING = re.compile(r"missing: (\d+)")
+_MISSING = re.compile(r"missing: (\d{1,18})\b")
 _KEPT = 3
 _TITLES = {"tflm": "TensorFlow Lite Micro", "litert": "LiteRT"}
 _PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
@@ -130,7 +131,7 @@ class Worker:
         arena_size = _FIRST_ARENA
         while True:
             try:
-                header = self._load(model, arena_size, timeout)
+                self.inputs, self.outputs = self._load(model, arena_size, timeout)
                 break
             except ChildError as failure:
                 missing = [int(number) for number in _MISSING.findall(failure.log)]
@@ -140,17 +141,16 @@ class Worker:
                 if not self.healthy:
                     self.close()
                     self._start()
-        self.inputs = tuple(TensorDetail(tuple(d["shape"]), d["dtype"]) for d in header["inputs"])
-        self.outputs = tuple(TensorDetail(tuple(d["shape"]), d["dtype"]) for d in header["outputs"])
 
-    def _load(self, model: bytes, arena_size: int, timeout: float) -> dict[str, Any]:
+    def _load(self, model: bytes, arena_size: int, timeout: float) -> tuple[tuple[TensorDetail, ...], ...]:
+        """Inputs and outputs."""
         request = {
             "request": "load",
             "arena_size": arena_size,
             "libraries": list(self.kind.libraries),
             "registerers": list(self.kind.registerers),
         }
-        return self._child.ask(request, [model], timeout, "loading the model")[0]
+        return self._child.ask(request, [model], timeout, "loading the model", _ends)
 
     def infer(
         self,
@@ -189,17 +189,11 @@ class Worker:
         try:
             parts = [array.tobytes() for array in arrays]
             seconds = self._patience() if timeout is None else timeout
-            header, body = self._child.ask(request, parts, seconds, "running the model", pixels)
+            return self._child.ask(request, parts, seconds, "running the model", _outputs, pixels)
         except ChildError as failure:
             if pixels.error is not None:
                 raise pixels.error from None
             raise ModelError(f"{self.kind.title} cannot run {self.name}: {failure.detail()}") from failure
-        outputs, offset = [], 0
-        for name, shape in header["arrays"]:
-            count = int(np.prod(shape, dtype=np.int64))
-            outputs.append(np.frombuffer(body, np.dtype(name), count, offset).reshape(shape))
-            offset += outputs[-1].nbytes
-        return outputs
 
     def _patience(self) -> float:
         if self._seconds is None:
@@ -221,16 +215,52 @@ class Worker:
     def allocations_text(self) -> str:
         """What TensorFlow Lite Micro prints about the arena of the loaded model. Raises ModelError if it fails."""
         try:
-            header, _ = self._child.ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena")
+            return self._child.ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena", _text)
         except ChildError as failure:
             raise ModelError(
                 f"{self.kind.title} cannot measure the arena of {self.name}: {failure.detail()}"
             ) from failure
-        return str(header["text"])
 
     def close(self) -> None:
         """End the child. Harmless if it has ended."""
         self._child.close()
+
+
+def _ends(header: dict[str, Any], _: bytes) -> tuple[tuple[TensorDetail, ...], ...]:
+    """Inputs and outputs, as the answer to ``load`` has them."""
+    return tuple(
+        tuple(TensorDetail(_shape(each["shape"]), _dtype(each["dtype"]).name) for each in header[kind])
+        for kind in ("inputs", "outputs")
+    )
+
+
+def _outputs(header: dict[str, Any], body: bytes) -> list[Array]:
+    """What a model computed, as the answer to ``infer`` has it."""
+    outputs, offset = list[Array](), 0
+    for name, extents in header["arrays"]:
+        shape = _shape(extents)
+        outputs.append(np.frombuffer(body, _dtype(name), prod(shape), offset).reshape(shape))
+        offset += outputs[-1].nbytes
+    return outputs
+
+
+def _text(header: dict[str, Any], _: bytes) -> str:
+    return str(header["text"])
+
+
+def _shape(extents: Sequence[Any]) -> tuple[int, ...]:
+    """Raises ValueError for what is no shape."""
+    if any(type(extent) is not int or extent < 0 for extent in extents):
+        raise ValueError(extents)
+    return tuple(extents)
+
+
+def _dtype(name: object) -> np.dtype[Any]:
+    """Of numbers; raises ValueError for any other."""
+    dtype = np.dtype(name if isinstance(name, str) and name.isalnum() else "O")
+    if dtype.kind not in "biufc":
+        raise ValueError(name)
+    return dtype
 
 
 _idle: list[Worker] = []
