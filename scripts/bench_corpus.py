@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Rewrite and verify every model of a folder, and print what came of each.
 
-    scripts/bench_corpus.py DIR [--inputs 4] [--time-limit 10] [--model-limit 600]
+    scripts/bench_corpus.py DIR [--inputs 4] [--time-limit SECONDS] [--model-limit 600]
+
+Searches take the work they take by default, unless a time limit is given: then the figures depend on the machine.
 
 Columns: the arena before, after, and with streamed inputs (bytes, head and tail on a 32-bit target); before over after;
 whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
@@ -105,7 +107,7 @@ def _at_most(seconds: int) -> Iterator[None]:
         signal.alarm(0)
 
 
-def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit: float) -> Row:
+def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit: float | None) -> Row:
     """As ``measured``; a model that takes longer is a row that says so."""
     began = monotonic()
     try:
@@ -116,7 +118,7 @@ def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit
     return replace(row, seconds=monotonic() - began)
 
 
-def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
+def measured(path: Path, name: str, inputs: int, time_limit: float | None) -> Row:
     """One model, rewritten twice."""
     try:
         report = tflite_fuse.rewrite(path, inputs=inputs, time_limit=time_limit).report
@@ -129,7 +131,7 @@ def measured(path: Path, name: str, inputs: int, time_limit: float) -> Row:
     return Row(name, report, streamed, ceiling, counts, _why(report), _outside(model))
 
 
-def _streamed(path: Path, inputs: int, time_limit: float) -> int | None:
+def _streamed(path: Path, inputs: int, time_limit: float | None) -> int | None:
     try:
         mode = InputMode.STREAMED.value
         report = tflite_fuse.rewrite(path, input_mode=mode, inputs=inputs, time_limit=time_limit).report
@@ -206,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--inputs", type=int, default=4, help="to verify every model on")
-    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds each search may take")
+    parser.add_argument("--time-limit", type=float, help="seconds each search may take")
     parser.add_argument("--model-limit", type=int, default=600, help="seconds each model may take in all")
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.rglob("*.tflite"))
