@@ -20,6 +20,7 @@ from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.own_pads import OwnPads
+from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.passes.preparing.straighten import Straighten
@@ -69,8 +70,8 @@ def make_passes(
 
 
 def _tidying() -> tuple[Pass, ...]:
-    """What only changes how the same is said: chains straight, transposes sunk, a PAD for each convolution."""
-    return Straighten(), SinkTranspose(), OwnPads()
+    """What only changes how the same is said: int8 moved, not float32, chains straight, transposes sunk, own PADs."""
+    return QuantizeFirst(), Straighten(), SinkTranspose(), OwnPads()
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:

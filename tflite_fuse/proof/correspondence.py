@@ -13,6 +13,7 @@ from tflite_fuse.proof.original.added.groups import add_groups
 from tflite_fuse.proof.original.added.joins import add_joins
 from tflite_fuse.proof.original.added.known import add_known_numbers
 from tflite_fuse.proof.original.added.narrower import add_narrower
+from tflite_fuse.proof.original.added.quantized import add_quantized
 from tflite_fuse.proof.original.added.transposes import add_untransposed
 from tflite_fuse.proof.original.functions import unite_types
 from tflite_fuse.proof.original.values import Original
@@ -53,6 +54,7 @@ class Correspondence:
     def __post_init__(self) -> None:
         self.original = Original(self.before)
         add_known_numbers(self.original)
+        add_quantized(self.original)
         add_untransposed(self.original)
         add_groups(self.original)
         add_gathers(self.original)

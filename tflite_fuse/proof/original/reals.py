@@ -154,6 +154,9 @@ _OF_TWO: dict[str, Callable[[float, float], float]] = {
     "SUB": lambda a, b: a - b,
 }
 
+OF_ONE_VALUE = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
+"""Operators on float32 that compute value by value."""
+
 
 # ---- Float32 that blocks read and write ----
 

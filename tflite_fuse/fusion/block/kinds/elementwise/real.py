@@ -84,6 +84,9 @@ _OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "SUB": np.subtract,
 }
 
+REAL_OPERATORS = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
+"""Operators on float32 that are part of tables."""
+
 _LARGEST = float(np.finfo(np.float32).max)
 
 _ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})

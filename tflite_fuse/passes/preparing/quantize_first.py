@@ -1,0 +1,218 @@
+"""QUANTIZE before what moves float32 values, instead of behind it: then int8 values are moved, which blocks can do.
+
+    QUANTIZE(CONCATENATION(a, b, …))  =  CONCATENATION(QUANTIZE(a), QUANTIZE(b), …)
+
+A QUANTIZE makes of each value what it makes of it anywhere. So do operators by value in front of it, which go the same
+way: RESHAPE, ELU, QUANTIZE becomes ELU, QUANTIZE, RESHAPE. PAD adds zeros, of which a QUANTIZE alone makes what PAD
+adds to int8. A MAX_POOL_2D takes the largest value, and of a larger value a QUANTIZE makes no smaller one, as long as
+nothing is NaN or so large that the runtime's conversion to an integer overflows.
+
+Where every value comes from a DEQUANTIZE, what is left between it and its QUANTIZE is a table of one int8 value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import ClassVar
+
+from tflite_fuse.fusion.block.kinds.elementwise.real import REAL_OPERATORS
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.passes.base import PassResult
+
+_RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
+_MOVING = _RENAMING | {"CONCATENATION", "RESIZE_NEAREST_NEIGHBOR", "TRANSPOSE"}
+_QUANTIZE_ALONE = frozenset({"MAX_POOL_2D", "PAD"})
+"""What nothing but a QUANTIZE may pass: other functions fall, or make something else of zero."""
+
+_LARGEST = float(2**30)
+"""Quotients of value and scale that the runtime's conversion to 32 bits surely holds."""
+
+
+@dataclass(frozen=True)
+class _Site:
+    """An operator that moves values, and those by value behind it, the last of which is a QUANTIZE."""
+
+    mover: int
+    chain: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class QuantizeFirst:
+    """Move each QUANTIZE to int8 before what moves float32 values that came from int8 ones."""
+
+    name: ClassVar[str] = "quantize-first"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        rewritten, notes = model, list[str]()
+        while (site := _Values(rewritten).site()) is not None:
+            labels = [operator_label(rewritten, index) for index in (site.chain[-1], site.mover)]
+            notes.append(f"{labels[0]} moved before {labels[1]}, which then moves int8 instead of float32")
+            rewritten = _moved(rewritten, site)
+        if rewritten is model:
+            return PassResult(model, False, ())
+        if has_plan(rewritten):
+            rewritten = remove_plan(rewritten)
+        return PassResult(prune(rewritten), True, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What is known of a model's float32 tensors.
+
+    Attributes:
+        model: it.
+        readers: by tensor the operators that read it, by their numbers; -1 for who gets the outputs.
+        writer: by tensor the operator that writes it.
+        largest: of tensors whose values are made of int8 ones alone, the largest magnitude, or infinity if unknown.
+    """
+
+    model: Model
+    readers: Mapping[int, list[int]] = field(init=False)
+    writer: Mapping[int, int] = field(init=False)
+    largest: dict[int, float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        readers, writer = defaultdict[int, list[int]](list), dict[int, int]()
+        for tensor in self.model.main.outputs:
+            readers[tensor].append(-1)
+        for index, operator in enumerate(self.model.main.operators):
+            for tensor in set(operator.inputs or ()):
+                readers[tensor].append(index)
+            writer.update((tensor, index) for tensor in operator.outputs or ())
+        object.__setattr__(self, "readers", readers)
+        object.__setattr__(self, "writer", writer)
+        for operator in self.model.main.operators:
+            self._follow(operator)
+
+    def site(self) -> _Site | None:
+        """The first place where a QUANTIZE can be moved; None where there is none."""
+        for index, operator in enumerate(self.model.main.operators):
+            if operator_name(self.model, operator) == "QUANTIZE" and self._makes_int8(operator):
+                site = self._before(index)
+                if site is not None:
+                    return site
+        return None
+
+    def _before(self, quantize: int) -> _Site | None:
+        """What a QUANTIZE can go before, through operators by value that nobody else reads."""
+        operators, chain = self.model.main.operators, [quantize]
+        while True:
+            tensor = self._carried(operators[chain[0]])
+            index = self.writer.get(tensor, -1)
+            if not 0 <= index < chain[0] or self.readers[tensor] != [chain[0]]:
+                return None
+            operator = operators[index]
+            if operator_name(self.model, operator) in REAL_OPERATORS and self._is_by_value(operator):
+                chain.insert(0, index)
+            else:
+                return _Site(index, tuple(chain)) if self._is_passed(operator, operators[quantize], chain) else None
+
+    def _is_passed(self, operator: Operator, quantize: Operator, chain: list[int]) -> bool:
+        """Whether an operator only moves values, so that what follows may come first."""
+        name, inputs = operator_name(self.model, operator), operator.inputs or ()
+        moved = inputs if name == "CONCATENATION" else inputs[:1]
+        if len(operator.outputs or ()) != 1 or not moved or any(each not in self.largest for each in moved):
+            return False
+        if get_options(operator).get("fused_activation_function", 0):
+            return False
+        if name == "MAX_POOL_2D":
+            scale = _scale(self.model.main.tensors[(quantize.outputs or (-1,))[0]])
+            return len(chain) == 1 and self.largest[moved[0]] < _LARGEST * scale
+        return name in _MOVING or (name in _QUANTIZE_ALONE and len(chain) == 1)
+
+    def _follow(self, operator: Operator) -> None:
+        """Notes of an operator's outputs what is known of them."""
+        name, tensors, inputs = operator_name(self.model, operator), self.model.main.tensors, operator.inputs or ()
+        outputs = operator.outputs or ()
+        if len(outputs) != 1 or tensors[outputs[0]].type != TensorType.FLOAT32 or not inputs or inputs[0] < 0:
+            return
+        if name == "DEQUANTIZE":
+            scale = _scale(tensors[inputs[0]])
+            if tensors[inputs[0]].type == TensorType.INT8 and scale and not self._is_constant(inputs[0]):
+                self.largest[outputs[0]] = 256 * scale
+        elif name in _MOVING | _QUANTIZE_ALONE:
+            moved = inputs if name == "CONCATENATION" else inputs[:1]
+            if all(each in self.largest for each in moved):
+                self.largest[outputs[0]] = max(self.largest[each] for each in moved)
+        elif name in REAL_OPERATORS:
+            computed = [each for each in inputs if not self._is_constant(each)]
+            if computed and all(each in self.largest for each in computed):
+                self.largest[outputs[0]] = float("inf")
+
+    def _is_by_value(self, operator: Operator) -> bool:
+        """Whether each value depends on the one in its place, and on constants of one value."""
+        tensors, outputs = self.model.main.tensors, operator.outputs or ()
+        others = [each for each in operator.inputs or () if self._is_constant(each)]
+        alone = len(operator.inputs or ()) - len(others) == 1 and len(outputs) == 1
+        if not alone or any(tensors[each].dims not in ((), (1,)) for each in others):
+            return False
+        return tensors[self._carried(operator)].dims == tensors[outputs[0]].dims
+
+    def _carried(self, operator: Operator) -> int:
+        """The operand of an operator by value that is computed."""
+        return next((each for each in operator.inputs or () if not self._is_constant(each)), -1)
+
+    def _is_constant(self, tensor: int) -> bool:
+        return tensor < 0 or bool(self.model.buffers[self.model.main.tensors[tensor].buffer].data)
+
+    def _makes_int8(self, quantize: Operator) -> bool:
+        inputs, outputs = quantize.inputs or (), quantize.outputs or ()
+        if len(inputs) != 1 or len(outputs) != 1 or inputs[0] < 0:
+            return False
+        source, output = (self.model.main.tensors[each] for each in (inputs[0], outputs[0]))
+        types = source.type == TensorType.FLOAT32 and output.type == TensorType.INT8
+        return types and _scale(output) > 0 and source.dims == output.dims and not output.is_variable
+
+
+def _scale(tensor: Tensor) -> float:
+    """The one scale of a tensor, 0 where it has none that is a positive number."""
+    quantization = tensor.quantization
+    scales = () if quantization is None else quantization.scale or ()
+    return float(scales[0]) if len(scales) == 1 and isfinite(scales[0]) and scales[0] > 0 else 0.0
+
+
+def _moved(model: Model, site: _Site) -> Model:
+    """The model with what is behind a mover in front of it, once for each tensor it moves."""
+    operators = model.main.operators
+    mover, chain = operators[site.mover], [operators[index] for index in site.chain]
+    inputs = mover.inputs or ()
+    count = len(inputs) if operator_name(model, mover) == "CONCATENATION" else 1
+    made, parts = list[Operator](), list[int]()
+    for number, part in enumerate(inputs[:count]):
+        carried, newest = (mover.outputs or (-1,))[0], part
+        for operator in chain:
+            (result,) = operator.outputs or (-1,)
+            like = model.main.tensors[result]
+            shape, name = model.main.tensors[part].dims, f"{like.name}/{number}"
+            model, copy = add_tensor(model, replace(like, shape=shape, shape_signature=None, name=name))
+            operands = tuple(newest if each == carried else each for each in operator.inputs or ())
+            made.append(replace(operator, inputs=operands, outputs=(copy,)))
+            carried, newest = result, copy
+        parts.append(newest)
+    model, code = _code(model, mover)
+    made.append(replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs))
+    return replace_operators(model, list(_replaced(operators, site, made)))
+
+
+def _replaced(operators: tuple[Operator, ...], site: _Site, made: list[Operator]) -> Iterator[Operator]:
+    for index, operator in enumerate(operators):
+        if index == site.mover:
+            yield from made
+        elif index not in site.chain:
+            yield operator
+
+
+def _code(model: Model, mover: Operator) -> tuple[Model, int]:
+    """The operator code of a mover of int8: most kernels for it came with their second version."""
+    name, old = operator_name(model, mover), model.operator_codes[mover.opcode_index]
+    if name in _RENAMING:
+        return model, mover.opcode_index
+    return add_operator_code(model, builtin=name, version=max(old.version, 2))
