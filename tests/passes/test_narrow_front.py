@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,15 +16,24 @@ from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_overview
+from tflite_fuse.passes.fusing import narrow_front as narrow
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_cuts, narrow_front, narrow_overview
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
+from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import inverted_residual_network
 
 
 def options_of(scheme: Scheme, tail: bool = True) -> SearchOptions:
     made = read_options(goal=Goal(least_ram=True), scheme=scheme.value).search()
     return made if tail else SearchOptions(scheme=scheme, input_mode=InputMode.STREAMED)
+
+
+@pytest.fixture(autouse=True)
+def the_same_places_for_all(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the main search adds to the narrow places is another thing than what a scheme alone would."""
+    if "scheme" in request.node.name or "random" in request.node.name:
+        monkeypatch.setattr(narrow, "MOST_WIDENED", 0)
 
 
 def alone(graph: LayerGraph, options: SearchOptions) -> NarrowPoint | None:
@@ -42,6 +52,41 @@ def test_the_least_of_schemes_searched_together_is_that_of_each(size: int, tail:
     assert front == narrow_front(graph, asked[0])
     assert found == [alone(graph, each) for each in asked]
     assert len({point.ram_bytes for point in found if point is not None}) > 1
+
+
+def dipping_graph() -> LayerGraph:
+    """Little is live once between two large maps at the start, then less at each of many places."""
+    b = ModelBuilder(seed=0)
+    x = b.conv(b.input((1, 64, 64, 3)), 16, kernel=3)
+    x = b.conv(b.conv(b.conv(x, 2, kernel=1), 16, kernel=1), 16, kernel=3)
+    x = b.conv(b.conv(x, 8, kernel=3, stride=4), 4, kernel=3, stride=4)
+    for _ in range(40):
+        x = b.conv(b.conv(x, 16, kernel=1), 4, kernel=1)
+    return graph_from_model(b.build([x]))
+
+
+def test_a_deep_tail_does_not_take_the_places_of_the_large_maps() -> None:
+    graph = dipping_graph()
+    cuts = narrow_cuts(graph, 16)
+    assert {0, 2, len(graph.layers)} <= cuts and len(cuts) < 40
+
+
+def test_blocks_end_beside_what_no_block_can_hold_and_what_is_held_together_alone() -> None:
+    graph = dipping_graph()
+    layers, middle = list(graph.layers), 44
+    assert not {middle, middle + 1} <= narrow_cuts(graph, 16)
+    layers[middle] = replace(layers[middle], stage=None, view=False, reason="no")
+    assert {middle, middle + 1} <= narrow_cuts(replace(graph, layers=tuple(layers)), 16)
+    layers[middle] = replace(graph.layers[middle], unit=(middle - 1, middle))
+    assert {middle - 1, middle + 1} <= narrow_cuts(replace(graph, layers=tuple(layers)), 16)
+
+
+def test_places_around_the_bottleneck_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_from_model(inverted_residual_network(size=48, blocks=10, seed=3))
+    monkeypatch.setattr(narrow, "narrow_cuts", lambda graph, alignment: frozenset({0, len(graph.layers)}))
+    wide = narrow_front(graph, options_of(Scheme.AUTO))[0]
+    monkeypatch.setattr(narrow, "MOST_WIDENED", 0)
+    assert wide.ram_bytes < narrow_front(graph, options_of(Scheme.AUTO))[0].ram_bytes
 
 
 @settings(max_examples=8, deadline=None)

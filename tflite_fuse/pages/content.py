@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.figures import expected_instructions
+from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks, blocks_in
@@ -28,7 +30,8 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_overview
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_overview, unbeaten
+from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.passes.pipeline import prepared
@@ -189,16 +192,25 @@ def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     least RAM, where it makes a block. Empty where there is too much to search, or nothing."""
     if len(model.main.operators) > MOST_SEARCHED:
         return [], []
-    bare = prepared(remove_plan(model))
-    graph = graph_from_model(bare, lowerings_for(bare, InputMode.RESIDENT))
     published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
-    points, least = narrow_overview(graph, _searched(Scheme.AUTO), list(map(_searched, published)))
-    schemes = [
-        {"scheme": scheme.value} | _told(point)
-        for scheme, point in zip(published, least, strict=True)
-        if point is not None and point.blocks
-    ]
-    return list(map(_told, points)), schemes
+    searched, known = list(map(_searched, published)), remove_plan(model)
+    found: list[NarrowPoint] = []
+    least: dict[Scheme, NarrowPoint] = {}
+    for ordered in quick_orders(prepared(known)):
+        points, others = narrow_overview(_graph(ordered), _searched(Scheme.AUTO), searched)
+        found += points
+        for scheme, point in zip(published, others, strict=True):
+            if point is not None and (scheme not in least or point.ram_bytes < least[scheme].ram_bytes):
+                least[scheme] = point
+    if predict_tail(model).variables:
+        with suppress(LimitError):
+            found += narrow_front(_graph(prepared(known, states=True)), _searched(Scheme.AUTO))
+    schemes = [{"scheme": scheme.value} | _told(point) for scheme, point in least.items() if point.blocks]
+    return list(map(_told, unbeaten(found))), schemes
+
+
+def _graph(model: Model) -> LayerGraph:
+    return graph_from_model(model, lowerings_for(model, InputMode.RESIDENT))
 
 
 def _searched(scheme: Scheme) -> SearchOptions:

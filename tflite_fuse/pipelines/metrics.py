@@ -1,12 +1,14 @@
 """What a rewrite would reach, as flat numbers, for programs that ask about one model after another.
 
 ``exact`` is a rewrite, proven and not run. ``estimate`` is the search without what makes it exact: blocks begin and end
-at narrow places of the order in the file, nothing is lowered to bytes, placed or written, no runtime is asked.
+at narrow places of the order in the file or of that of least peak, nothing is lowered to bytes, placed or written, no
+runtime is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tflite_fuse.errors import LimitError, UsageError
@@ -15,6 +17,7 @@ from tflite_fuse.fusion.block.layer_graph import WorkUnit
 from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
 from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
 from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.arena import as_it_stands
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.plan_check import why_untouchable
@@ -24,7 +27,8 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front
+from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, unbeaten
+from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
@@ -88,7 +92,7 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed
-    changed = prepared(changed)
+    changed = prepared(changed, states=options.scheme is Scheme.AUTO)
     options = replace(options, cost=WorkUnit.MACS)
     points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
     chosen = _chosen(points, options.goal, macs)
@@ -126,15 +130,17 @@ def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...]
     """The front, and the bytes of inputs that were to leave the arena and cannot."""
     if "fuse" not in options.passes:
         return (), 0
+    orders = quick_orders(model) if "reorder" in options.passes else (remove_plan(model),)
     for mode in dict.fromkeys((options.input_mode, InputMode.RESIDENT)):
-        lowered = lowerings_for(model, mode)
-        try:
-            moved = inputs_to_move(model, mode, lowered)[0]
-            searched = replace(options, input_mode=mode).search(moved)
-            points = narrow_front(graph_from_model(model, lowered), searched)
-        except LimitError:
-            continue
-        return points, 0 if mode is options.input_mode else _kept_inside(model)
+        found: list[NarrowPoint] = []
+        for ordered in orders:
+            with suppress(LimitError):
+                lowered = lowerings_for(ordered, mode)
+                moved = inputs_to_move(ordered, mode, lowered)[0]
+                searched = replace(options, input_mode=mode).search(moved)
+                found += narrow_front(graph_from_model(ordered, lowered), searched)
+        if found:
+            return unbeaten(found), 0 if mode is options.input_mode else _kept_inside(model)
     return (), 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
 
 

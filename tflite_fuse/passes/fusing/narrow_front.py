@@ -6,8 +6,9 @@ places too. What this front has, the full one has; it may lack points.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
@@ -21,6 +22,12 @@ from tflite_fuse.fusion.search.shared_prices import sharing_prices
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
 """Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
+
+WIDENED, MOST_WIDENED = 4, 6
+"""Places to either side of a bottleneck that are looked at, too, and how often."""
+
+SLIGHT = 0.98
+"""Of the RAM there was: what does not bring as much is not followed further."""
 
 _AROUND = 2
 """Cuts to either side of a narrow place that have no less."""
@@ -52,6 +59,8 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
         graph: operators in the order they will run.
         options: what to search; compute is counted in multiply-accumulates.
 
+    Where one block or operator needs the most, places around it are looked at, too, as long as that brings something.
+
     Raises:
         LimitError: no block of the scheme can read an input that is to leave the arena.
         BudgetError: there are more operators, or more work, than is searched.
@@ -59,8 +68,7 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
     rules = _rules(options)
     if options.most_compute is not None:
         rules = replace(rules, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    edges = cut_graph(graph, _narrowed(graph, options), rules).edges
-    return tuple(map(_point, search_paths(edges, rules.most_work)))
+    return tuple(map(_point, search_paths(_searched(graph, options, rules)[0], rules.most_work)))
 
 
 def narrow_overview(
@@ -68,43 +76,100 @@ def narrow_overview(
 ) -> tuple[tuple[NarrowPoint, ...], list[NarrowPoint | None]]:
     """The front under one set of options, and the point of least RAM under each of others, such as published schemes.
 
-    What a block costs is worked out once for all of them, none of which limits compute. Where no block can read an
+    Blocks of the others begin and end at the same places; what a block costs is worked out once for all of them. None
+    of the options limits compute. Where no block can read an
     input that is to leave the arena, the front is empty, the least point None.
     """
-    everything = (*schemes, options)
-    narrowed = [_narrowed(graph, each) for each in everything]
-    found: list[CutGraph | None] = []
-    for each, allowed in zip(everything, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
+    try:
+        edges, places = _searched(graph, options, _rules(options))
+    except LimitError:
+        edges, places = None, narrow_cuts(graph, options.alignment)
+    narrowed = [_narrowed(graph, each, places) for each in schemes]
+    least: list[NarrowPoint | None] = []
+    for each, allowed in zip(schemes, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
         try:
-            found.append(cut_graph(graph, allowed, _rules(each)).edges)
+            found = cut_graph(graph, allowed, _rules(each)).edges
         except LimitError:
-            found.append(None)
-    *others, edges = found
-    least = [None if each is None else _point(search_paths(each, most_ram=least_ram(each))[0]) for each in others]
+            least.append(None)
+        else:
+            least.append(_point(search_paths(found, most_ram=least_ram(found))[0]))
     return () if edges is None else tuple(map(_point, search_paths(edges))), least
 
 
-def _narrowed(graph: LayerGraph, options: SearchOptions) -> Restriction:
-    """What the scheme allows between narrow places."""
+def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
+    """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
+    places = narrow_cuts(graph, options.alignment)
+    edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
+    held = Residency(graph, options.alignment).held
+    floor = max(held(0), held(len(graph.layers)))
+    for _ in range(MOST_WIDENED):
+        before = least_ram(edges)
+        if SLIGHT * before < floor or not (wider := _around_bottleneck(graph, edges) - places):
+            break
+        places |= wider
+        edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
+        if least_ram(edges) > SLIGHT * before:
+            break
+    return edges, places
+
+
+def _narrowed(graph: LayerGraph, options: SearchOptions, places: frozenset[int]) -> Restriction:
+    """What the scheme allows between some places."""
     allowed = restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips)
     if options.scheme is Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
         return allowed
-    cuts, fits = narrow_cuts(graph, options.alignment) | {head_of(graph)}, allowed.allows
+    cuts, fits = places | {head_of(graph)}, allowed.allows
     return replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
+
+
+def _around_bottleneck(graph: LayerGraph, edges: CutGraph) -> frozenset[int]:
+    """The cuts around both ends of what holds the most bytes at least RAM."""
+    legs = search_paths(edges, most_ram=least_ram(edges))[0].legs
+    worst = max(legs, key=lambda leg: int(leg.edge.options.ram[leg.option])).edge
+    near = {cut + by for cut in (worst.source, worst.target) for by in range(-WIDENED, WIDENED + 1)}
+    return frozenset(near).intersection(range(len(graph.layers) + 1))
 
 
 def _rules(options: SearchOptions) -> SearchOptions:
     return replace(options, every_block=False, chunks=(min(options.chunks),), target=None)
 
 
+def unbeaten(points: Iterable[NarrowPoint]) -> tuple[NarrowPoint, ...]:
+    """Of points of several fronts those that none beats in both, RAM ascending."""
+    found: list[NarrowPoint] = []
+    for point in sorted(points, key=lambda each: (each.ram_bytes, each.work)):
+        if not found or point.work < found[-1].work:
+            found.append(point)
+    return tuple(found)
+
+
 def narrow_cuts(graph: LayerGraph, alignment: int) -> frozenset[int]:
-    """Both ends, the places between two operators where no more bytes are live than around, then the next best."""
+    """Both ends, the places between two operators where no more bytes are live than around, then the next best.
+
+    Of too many those go first between which most more is live: the least of all lie together at a network's end, and
+    what is large is at its start. At both ends of operators that no block can hold, and of those it can hold only
+    together, there is always a cut: a block ends there anyhow, or may have to.
+    """
     residency, count = Residency(graph, alignment), len(graph.layers)
     held = [residency.held(cut) for cut in range(count + 1)]
     around = [min(held[max(0, cut - _AROUND) : cut + _AROUND + 1]) for cut in range(count + 1)]
-    inner = sorted(range(1, count), key=lambda cut: (held[cut] > around[cut], held[cut], cut))
-    narrow = sum(held[cut] == around[cut] for cut in inner)
-    return frozenset({0, count, *inner[: min(max(narrow, FEWEST_CUTS), MOST_CUTS)]})
+    layers = graph.layers
+    always = {0, count, *(cut for cut in range(1, count) if layers[cut - 1].fusable != layers[cut].fusable)}
+    always.update(cut for layer in layers if layer.unit is not None for cut in (layer.unit[0], layer.unit[1] + 1))
+    narrow = [cut for cut in range(1, count) if held[cut] == around[cut]]
+    if len(narrow) > MOST_CUTS:
+        inner = sorted(narrow, key=lambda cut: (-_depth(held, cut), held[cut], cut))
+    else:
+        inner = sorted(range(1, count), key=lambda cut: (held[cut] > around[cut], held[cut], cut))
+    return frozenset(always) | frozenset(inner[: min(max(len(narrow), FEWEST_CUTS), MOST_CUTS)])
+
+
+def _depth(held: Sequence[int], cut: int) -> float:
+    """How many times as much as at a cut is live on the lower of the two ways to a cut where less is, or to an end."""
+    least = held[cut]
+    before = takewhile(lambda bytes: bytes >= least, (held[at] for at in range(cut, 0, -1)))
+    after = takewhile(lambda bytes: bytes > least, (held[at] for at in range(cut + 1, len(held) - 1)))
+    return min(max(before), max(after, default=least)) / max(least, 1)
 
 
 def _point(path: Path) -> NarrowPoint:
