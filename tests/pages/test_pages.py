@@ -9,10 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tflite_fuse
 from tests.conftest import shared_models
+from tests.fusion.raw_streams import RawStream
 from tests.pages.browser import browser, shown
 from tests.test_cli import branching_model, run, validate
 from tflite_fuse.data import SAMPLE_MODEL
@@ -134,6 +136,42 @@ def test_state_is_shown_before_and_after() -> None:
     data = serialize_model(b.build([y]))
     found, _ = page_of(data, tflite_fuse.rewrite(data, verify=False).model)
     assert found["figures"]["before"]["state_bytes"] >= 32 and found["figures"]["after"]["state_bytes"] >= 32
+
+
+def stream_model() -> bytes:
+    raw, rng = RawStream(), np.random.default_rng(0)
+    source = raw.tensor((1, 1, 1, 40), 0.1, -5)
+    window = raw.window(source, 30, 30, "STRIDED_SLICE", None)
+    mixed = raw.mixed(window, (31,), rng, "SPLIT")
+    return serialize_model(raw.stream([source], [raw.convolution(mixed, 8, (1, 1), (1, 1), rng)]))
+
+
+def test_the_front_of_a_stream_holds_what_a_rewrite_reaches() -> None:
+    data = stream_model()
+    found, html = page_of(data, tflite_fuse.rewrite(data, verify=False).model)
+    after = found["figures"]["after"]["arena_bytes"]
+    assert after < 0.6 * found["figures"]["before"]["arena_bytes"]
+    assert found["front"][0]["ram_bytes"] < 1.05 * after
+    (block,) = found["blocks"]
+    assert block["whole_bytes"] < block["scratch_bytes"] and "bytes of inner tensors</summary>" not in html
+
+
+def test_on_paper_blocks_are_open(sample: tuple[bytes, bytes], tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(page_of(*sample)[1].replace("<details open>", "<details>"), encoding="utf-8")
+    with browser(tmp_path / "profile") as driver:
+        shown(driver, page, 800, "light")
+        height = "return document.querySelector('details').getBoundingClientRect().height"
+        closed = driver.execute_script(height)
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        assert driver.execute_script(height) > 2 * closed
+
+
+def test_one_operator_is_told_as_one() -> None:
+    b = ModelBuilder(seed=0)
+    data = serialize_model(b.build([b.log_softmax(b.input((1, 10)))]))
+    found, html = page_of(data, data)
+    assert found["certificate"]["operators"] == 1 and "operator found as it was." in " ".join(html.split())
 
 
 def test_a_model_that_is_no_rewrite_is_called_so() -> None:
