@@ -127,3 +127,10 @@ def test_an_interrupt_while_writing_comes_when_the_file_is_whole(number: int, tm
     done = _run(code, tmp_path)
     assert done.stdout == "interrupted\n", done.stderr
     assert names(tmp_path) == {"file"} and (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_pipe_called_like_a_leftover_does_not_keep_a_writer_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".tflite-fuse-0123456789abcdef.tmp")
+    code = "import sys, pathlib, tflite_fuse.files as f; f.write_atomically(b'new', pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=True, timeout=30)
+    assert (tmp_path / "out").read_bytes() == b"new"

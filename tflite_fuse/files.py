@@ -155,7 +155,7 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of processes that were killed."""
     for path in folder.glob(LEFTOVER):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait
             try:
                 if lock_alone(descriptor):
                     path.unlink()

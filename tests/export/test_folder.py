@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -105,6 +106,35 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is a link, and links are not followed"):
             write_folder(folder, {"a.c": "new", "src/a.c": "new"}, force=True)
     assert content(secret) == {"a.c": b"mine"}
+
+
+def test_a_file_where_a_folder_has_to_be_is_told_before_anything_is_touched(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    write_folder(target, {"a.txt": "old", "z.txt": "old"}, force=False)
+    (target / "src").write_text("years of work")
+    before = content(target)
+    with pytest.raises(UsageError, match=r"would lose src/main\.c"):
+        write_folder(target, {"a.txt": "new", "src/main.c": "new", "z.txt": "new"}, force=True)
+    assert content(target) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_looks_like_a_killed_export_moves_no_file_from_elsewhere(kind: str, tmp_path: Path) -> None:
+    target, home = tmp_path / "model", tmp_path / "home"
+    write_folder(target, {"a.txt": "old"}, force=False)
+    home.mkdir()
+    (home / "key").write_text("years of work")
+    stage = target / ".tflite-fuse-0123456789abcdef.tmp"
+    stage.mkdir()
+    if kind == "link":
+        (stage / "journal.json").write_text('{"version": 1, "remove": []}')
+        (stage / "new").symlink_to(home)
+    else:
+        (stage / "new").mkdir()
+        os.mkfifo(stage / "journal.json")
+    write_folder(target, {"a.txt": "new"}, force=True)
+    assert (home / "key").read_text() == "years of work"
+    assert names(target) == {"a.txt", MANIFEST} and not stage.exists()
 
 
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:

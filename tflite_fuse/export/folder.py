@@ -17,6 +17,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -193,6 +194,8 @@ def _is_own(directory: Path, name: str, own: Mapping[str, str], new: bytes | Non
     """Whether nothing is lost with a file: there is none, or it holds what an export wrote or is about to write."""
     path = directory / name
     _refuse_links(directory, path)
+    if any(os.path.lexists(each) and not each.is_dir() for each in path.parents if directory in each.parents):
+        return False  # a file stands where a folder has to be
     if not os.path.lexists(path):
         return True
     if name == MANIFEST:
@@ -227,7 +230,7 @@ def _carry_out(directory: Path, stage: Path, names: Sequence[str], gone: Sequenc
 def _finish_killed(directory: Path) -> None:
     """What an export that was killed had begun to put in place is put there; what it had only staged is removed."""
     for stage in _left_behind(directory):
-        if (stage / _JOURNAL).exists():
+        if _is_real(stage):
             own, new = _listed(directory), stage / _STAGED
             staged = [path for path in new.rglob("*") if path.is_file() and not path.is_symlink()]
             found = {path.relative_to(new).as_posix(): path.read_bytes() for path in staged}
@@ -237,6 +240,14 @@ def _finish_killed(directory: Path) -> None:
             ]
             _carry_out(directory, stage, names, gone)
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _is_real(stage: Path) -> bool:
+    """Whether a stage with a journal is as an export leaves it; a stranger's may be of links or pipes."""
+    journal, new = (
+        os.lstat(stage / name).st_mode if os.path.lexists(stage / name) else 0 for name in (_JOURNAL, _STAGED)
+    )
+    return stat.S_ISREG(journal) and stat.S_ISDIR(new)
 
 
 def _to_remove(journal: Path) -> list[str]:
