@@ -36,7 +36,7 @@ def msf_cnn(data: Data) -> dict[str, Any]:
         "accounting": "plain layer chains: the network's input and its final output are not counted, residual"
         " additions, pooling and classifier are left out. Their compute factor ignores that padding adds up in fused"
         " halos and can thus be too low or too high by a few per cent; ours counts every pixel computed. Our RAM holds"
-        " the executor's own state too. fronts_with_overlap: blocks may also write over inputs they no longer need."
+        " the executor's own state too."
         " Measured: the same layers with global average pooling behind them, as in the networks they are from, so that"
         " the last feature map is not stored; the input is external, overlap is on, RAM is the head.",
         "rows": rows,

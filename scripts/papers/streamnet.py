@@ -40,8 +40,8 @@ def streamnet(data: Data) -> dict[str, Any]:
         " is read; streamed: its rows come through a callback; external: it lies in memory that is not counted;"
         " overlap: a block's output may lie over its input at a safe distance. Theirs: peak memory as printed in their"
         " tables, measured with TinyEngine, which computes depthwise convolutions and additions in place; what it"
-        " counts besides activations is not said there. Measured: the head of the arena at zero recompute with overlap;"
-        " ratio: over StreamNet-2D's figure; image: over the bytes of the input image.",
+        " counts besides activations is not said there. Measured: the head of the arena at zero recompute with"
+        " overlap.",
         "rows": rows,
         "seconds": seconds,
     }

@@ -59,3 +59,14 @@ def test_error_sentences_are_listed_with_what_varies_in_brackets(reference: dict
     assert r"\<name\> is no board that is known: \<hint\>" in text
     assert "the options are of another version: rewrite the model with the tflite-fuse of this library" in text
     assert text.count("\n- ") > 200 and "Exit code 1." in text
+
+
+def test_captions_of_the_comparison_explain_columns_that_are_there() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text()
+    found = re.findall(r"((?:^\|.*\n)+)\n\*(.*)\*$", text, re.M)
+    assert len(found) > 8
+    for table, caption in found:
+        head = table.splitlines()[0]
+        assert not re.search(r"[a-z]_[a-z]", caption), caption
+        for word in ("ratio", "image"):
+            assert not re.search(rf"(^|[;.] ){word}:", caption) or word in head, caption
