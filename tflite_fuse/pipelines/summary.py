@@ -25,8 +25,9 @@ body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 72rem
 div { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #8886; } .n { text-align: right; }
 .broken { color: var(--bad); } td:first-child { overflow-wrap: anywhere; min-width: 5rem; } p { margin: 0; }
-@media (max-width: 30rem) { table { font-size: .75rem; } th, td { padding-right: 0; } .n { padding-left: .4rem; }
-  h1 { font-size: 1.3rem; } p { max-width: 42vw; } }"""
+@media (max-width: 30rem) { body { padding: 0 .6rem; } table { font-size: .7rem; } th, td { padding-right: 0; }
+  .n { padding-left: .35rem; } td:first-child { min-width: 3.6rem; } p { max-width: 42vw; }
+  h1 { font-size: 1.3rem; } }"""
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
