@@ -198,6 +198,20 @@ def test_moves_that_undo_each_other_are_proven() -> None:
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
 
 
+def test_a_function_behind_a_reshape_that_changes_nothing_is_proven() -> None:
+    raw = RawModel()
+    image = raw.tensor((1, 8, 12, 4), 0.3, -7)
+    newest = real(raw, image)
+    raw.operator("DEQUANTIZE", [image], [newest], None)
+    for name, operands in (("RESHAPE", [raw.constant(np.array([1, 8, 12, 4], np.int32))]), ("ABS", [])):
+        result = real(raw, newest)
+        raw.operator(name, [newest, *operands], [result], None)
+        newest = result
+    model = behind(raw, image, newest, 0.1)
+    moved = QuantizeFirst().run(model)
+    assert moved.changed and validate(model, moved.model).proven
+
+
 @pytest.mark.parametrize(("scale", "moved"), [(0.1, True), (1e-12, False)])
 def test_a_maximum_is_passed_where_the_conversion_cannot_overflow(scale: float, moved: bool) -> None:
     raw = RawModel()
@@ -217,6 +231,25 @@ def test_other_functions_stay_behind_a_maximum() -> None:
     curved = real(raw, pooled)
     raw.operator("NEG", [pooled], [curved], None)
     assert not QuantizeFirst().run(behind(raw, image, curved, 0.1)).changed
+
+
+@pytest.mark.parametrize("field", ["joined", "part", "point", "scale", "type"])
+def test_what_is_not_sound_stays(field: str) -> None:
+    model = joined_heads()
+    tensors = list(model.main.tensors)
+    join = next(op for op in model.main.operators if operator_name(model, op) == "CONCATENATION")
+    quantize = next(op for op in model.main.operators if operator_name(model, op) == "QUANTIZE")
+    (part, *_), (joined,), (output,) = join.inputs or (), join.outputs or (), quantize.outputs or ()
+    odd: dict[str, tuple[int, dict[str, object]]] = {
+        "joined": (joined, {"shape": (1, 24, 24, 17)}),
+        "part": (part, {"shape": (1, 12, 24, 8)}),
+        "point": (output, {"quantization": Quantization(scale=(0.1,), zero_point=(128,))}),
+        "scale": (output, {"quantization": Quantization(scale=(float("nan"),), zero_point=(3,))}),
+        "type": (joined, {"type": TensorType.INT32}),
+    }
+    index, fields = odd[field]
+    tensors[index] = replace(tensors[index], **fields)  # type: ignore[arg-type]
+    assert not QuantizeFirst().run(replace_main(model, replace(model.main, tensors=tuple(tensors)))).changed
 
 
 @pytest.mark.parametrize("wrong", ["scale", "shape", "order"])

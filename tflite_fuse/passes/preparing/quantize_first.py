@@ -13,10 +13,12 @@ Where every value comes from a DEQUANTIZE, what is left between it and its QUANT
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, prod
 from typing import ClassVar
+
+import numpy as np
 
 from tflite_fuse.fusion.block.kinds.elementwise.real import REAL_OPERATORS
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
@@ -30,6 +32,9 @@ _RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 _MOVING = _RENAMING | {"CONCATENATION", "RESIZE_NEAREST_NEIGHBOR", "TRANSPOSE"}
 _QUANTIZE_ALONE = frozenset({"MAX_POOL_2D", "PAD"})
 """What nothing but a QUANTIZE may pass: other functions fall, or make something else of zero."""
+
+_POOLING = (("filter", ("height", "width")), ("stride", ("h", "w")))
+_SAME, _VALID = 0, 1
 
 _LARGEST = float(2**30)
 """Quotients of value and scale that the runtime's conversion to 32 bits surely holds."""
@@ -71,7 +76,8 @@ class _Values:
         model: it.
         readers: by tensor the operators that read it, by their numbers; -1 for who gets the outputs.
         writer: by tensor the operator that writes it.
-        largest: of tensors whose values are made of int8 ones alone, the largest magnitude, or infinity if unknown.
+        largest: of tensors whose values are made of int8 ones alone, by operators whose shapes fit, the largest
+            magnitude, or infinity if unknown.
     """
 
     model: Model
@@ -119,9 +125,11 @@ class _Values:
         """Whether an operator only moves values, so that what follows may come first."""
         name, inputs = operator_name(self.model, operator), operator.inputs or ()
         moved = inputs if name == "CONCATENATION" else inputs[:1]
-        if len(operator.outputs or ()) != 1 or not moved or any(each not in self.largest for each in moved):
+        if len(operator.outputs or ()) != 1 or min(inputs, default=-1) < 0:
             return False
-        if get_options(operator).get("fused_activation_function", 0):
+        if any(each not in self.largest for each in moved) or not self._are_real(*moved, *(operator.outputs or ())):
+            return False
+        if get_options(operator).get("fused_activation_function", 0) or not _is_sound(self.model, operator):
             return False
         if name == "MAX_POOL_2D":
             scale = _scale(self.model.main.tensors[(quantize.outputs or (-1,))[0]])
@@ -134,27 +142,34 @@ class _Values:
         outputs = operator.outputs or ()
         if len(outputs) != 1 or tensors[outputs[0]].type != TensorType.FLOAT32 or not inputs or inputs[0] < 0:
             return
+        computed = [each for each in inputs if not self._is_constant(each)]
+        alike = bool(computed) and all(tensors[each].dims == tensors[outputs[0]].dims for each in computed)
         if name == "DEQUANTIZE":
             scale = _scale(tensors[inputs[0]])
-            if tensors[inputs[0]].type == TensorType.INT8 and scale and not self._is_constant(inputs[0]):
+            if tensors[inputs[0]].type == TensorType.INT8 and scale and alike:
                 self.largest[outputs[0]] = 256 * scale
         elif name in _MOVING | _QUANTIZE_ALONE:
             moved = inputs if name == "CONCATENATION" else inputs[:1]
-            if all(each in self.largest for each in moved):
+            if all(each in self.largest for each in moved) and _is_sound(self.model, operator):
                 self.largest[outputs[0]] = max(self.largest[each] for each in moved)
-        elif name in REAL_OPERATORS:
-            computed = [each for each in inputs if not self._is_constant(each)]
-            if computed and all(each in self.largest for each in computed):
-                self.largest[outputs[0]] = float("inf")
+        elif name in REAL_OPERATORS and alike and all(each in self.largest for each in computed):
+            self.largest[outputs[0]] = float("inf")
 
     def _is_by_value(self, operator: Operator) -> bool:
         """Whether each value depends on the one in its place, and on constants of one value."""
         tensors, outputs = self.model.main.tensors, operator.outputs or ()
         others = [each for each in operator.inputs or () if self._is_constant(each)]
         alone = len(operator.inputs or ()) - len(others) == 1 and len(outputs) == 1
-        if not alone or any(tensors[each].dims not in ((), (1,)) for each in others):
+        if not alone or any(each < 0 or tensors[each].dims not in ((), (1,)) for each in others):
+            return False
+        if not self._are_real(*(operator.inputs or ()), *outputs):
             return False
         return tensors[self._carried(operator)].dims == tensors[outputs[0]].dims
+
+    def _are_real(self, *tensors: int) -> bool:
+        """Whether all are float32 and no variables."""
+        found = [self.model.main.tensors[tensor] for tensor in tensors]
+        return all(each.type == TensorType.FLOAT32 and not each.is_variable for each in found)
 
     def _carried(self, operator: Operator) -> int:
         """The operand of an operator by value that is computed."""
@@ -169,14 +184,70 @@ class _Values:
             return False
         source, output = (self.model.main.tensors[each] for each in (inputs[0], outputs[0]))
         types = source.type == TensorType.FLOAT32 and output.type == TensorType.INT8
-        return types and _scale(output) > 0 and source.dims == output.dims and not output.is_variable
+        return types and _scale(output) > 0 and source.dims == output.dims
+
+
+def _is_sound(model: Model, operator: Operator) -> bool:
+    """Whether the shape of what a mover writes is what it makes of the shapes it reads: kernels trust that."""
+    tensors, inputs, name = model.main.tensors, operator.inputs or (), operator_name(model, operator)
+    parts = [tensors[each].dims for each in (inputs if name == "CONCATENATION" else inputs[:1])]
+    source, wanted, options = parts[0], tensors[(operator.outputs or (-1,))[0]].dims, get_options(operator)
+    if any(size < 1 for dims in (*parts, wanted) for size in dims):
+        return False
+    if name in _RENAMING:
+        return prod(source) == prod(wanted)
+    if name == "CONCATENATION":
+        return _joined(parts, options.get("axis", 0)) == wanted
+    if name == "MAX_POOL_2D":
+        return _pooled(source, options) == wanted
+    numbers = _numbers(model, inputs[1]) if len(inputs) == 2 else []
+    if name == "TRANSPOSE":
+        return sorted(numbers) == list(range(len(source))) and tuple(source[axis] for axis in numbers) == wanted
+    if name == "RESIZE_NEAREST_NEIGHBOR":
+        return len(source) == 4 and (source[0], *numbers, source[3]) == wanted
+    around = list(zip(source, numbers[::2], numbers[1::2], strict=False))
+    padded = tuple(size + before + behind for size, before, behind in around)
+    return len(numbers) == 2 * len(source) <= 8 and min(numbers) >= 0 and padded == wanted
+
+
+def _joined(parts: Sequence[tuple[int, ...]], axis: object) -> tuple[int, ...] | None:
+    """The shape of several joined; None where they cannot be."""
+    rank = len(parts[0])
+    if not isinstance(axis, int) or not -rank <= axis < rank or any(len(part) != rank for part in parts):
+        return None
+    axis %= rank
+    others = {(*part[:axis], *part[axis + 1 :]) for part in parts}
+    return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :]) if len(others) == 1 else None
+
+
+def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int, ...] | None:
+    """The shape of maxima over windows; None where there is none."""
+    sizes = [options.get(f"{what}_{way}", 0) for what, ways in _POOLING for way in ways]
+    counts = [size for size in sizes if isinstance(size, int) and size > 0]
+    if len(source) != 4 or len(counts) != 4 or options.get("padding", 0) not in (_SAME, _VALID):
+        return None
+    valid = options.get("padding", 0) == _VALID
+    windows = zip(source[1:3], counts[:2], counts[2:], strict=True)
+    rows, columns = (-(-(size - (window - 1) * valid) // stride) for size, window, stride in windows)
+    return source[0], rows, columns, source[3]
+
+
+def _numbers(model: Model, tensor: int) -> list[int]:
+    """An int32 constant's; none of other tensors."""
+    found = model.main.tensors[tensor]
+    data = model.buffers[found.buffer].data or b""
+    plain = found.type == TensorType.INT32 and len(data) == 4 * prod(found.dims)
+    return np.frombuffer(data, "<i4").tolist() if plain else []
 
 
 def _scale(tensor: Tensor) -> float:
-    """The one scale of a tensor, 0 where it has none that is a positive number."""
+    """The one scale of an int8 tensor, 0 where it has none that is sound."""
     quantization = tensor.quantization
-    scales = () if quantization is None else quantization.scale or ()
-    return float(scales[0]) if len(scales) == 1 and isfinite(scales[0]) and scales[0] > 0 else 0.0
+    if quantization is None or quantization.details is not None or tensor.is_variable:
+        return 0.0
+    scales, points = quantization.scale or (), quantization.zero_point or ()
+    sound = len(scales) == len(points) == 1 and isfinite(scales[0]) and scales[0] > 0 and -128 <= points[0] <= 127
+    return float(scales[0]) if sound else 0.0
 
 
 def _moved(model: Model, site: _Site) -> Model:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
+
+import numpy as np
 
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.original.reals import OF_ONE_VALUE
@@ -23,6 +25,8 @@ _PUT = RENAMING | {"CONCATENATION", "TRANSPOSE", "RESIZE_NEAREST_NEIGHBOR"}
 
 _MOST_SITES = 10_000
 """Looked at at most: models that need more are not proven."""
+
+_MOST_VALUES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,12 @@ _Key = tuple[int, tuple[int, ...]]
 
 def add_quantized(original: Original) -> None:
     """Adds to the original, for every QUANTIZE of float32 behind moved values, those of the values before."""
-    sites, results = dict[_Key, _Site](), dict[_Key, int]()
+    sites, results = dict[_Key, _Site](), dict[_Key, tuple[int, ...]]()
     waiting = list[tuple[int, tuple[Step, ...]]]()
     for step in original.steps:
         if _is_to_int8(original, step):
             waiting.append((step.inputs[0], (step,)))
-            results[_key(*waiting[-1])] = step.outputs[0]
+            results[_key(*waiting[-1])] = step.outputs
     while waiting and len(sites) < _MOST_SITES:
         tensor, functions = waiting.pop()
         if (key := _key(tensor, functions)) not in sites:
@@ -69,9 +73,14 @@ def add_quantized(original: Original) -> None:
         site = sites[key]
         if key not in results:
             results[key] = _add_functions(original, site.functions, site.tensor)
-        parts = [results.get(_key(part, site.before), -1) for part in site.read]
-        if site.mover is not None and min(parts) >= 0:
-            _add_mover(original, site.mover, parts, results[key])
+        parts = [results.get(_key(part, site.before), ()) for part in site.read]
+        if site.mover is not None and all(parts):
+            _add_mover(original, site.mover, [part[-1] for part in parts], results[key][-1])
+            if site.mover.name in RENAMING:
+                between = site.before[: len(site.before) - len(site.functions)]
+                written = (*(step.outputs[0] for step in between), *results[key])
+                for same in zip(parts[0], written, strict=True):
+                    original.unite(*same)
 
 
 def _key(tensor: int, functions: tuple[Step, ...]) -> _Key:
@@ -86,8 +95,6 @@ def _add_mover(original: Original, mover: Step, parts: Sequence[int], result: in
     operator = replace(mover.operator, inputs=(*parts, *mover.inputs[len(parts) :]), outputs=(result,))
     version = mover.code.version if mover.name in RENAMING else max(mover.code.version, 2)
     original.add_step(Step(mover.label, mover.name, operator, replace(mover.code, version=version)))
-    if mover.name in RENAMING:
-        original.unite(parts[0], result)
 
 
 def _is_to_int8(original: Original, step: Step) -> bool:
@@ -132,13 +139,47 @@ def _commutes(original: Original, mover: Step, functions: tuple[Step, ...]) -> b
         return False
     if any(original.content(tensor) or tensors[tensor].is_variable for tensor in (*read, *mover.outputs)):
         return False
-    if mover.number("fused_activation_function"):
+    if mover.number("fused_activation_function") or _shape(original, mover) != tensors[mover.outputs[0]].dims:
         return False
     if mover.name == "MAX_POOL_2D":
         affine = original.activation(functions[-1].outputs[0])
         largest = _magnitude(original, read[0])
         return len(functions) == 1 and affine is not None and largest is not None and largest < affine[0] * 2.0**30
     return mover.name in _PUT or (mover.name == "PAD" and len(functions) == 1)
+
+
+def _shape(original: Original, mover: Step) -> Sequence[int] | None:
+    """The shape that follows from what an operator reads, by moving an array of it; None where it is not known."""
+    shapes = [original.tensors[tensor].dims for tensor in _moved(mover)]
+    if any(prod(shape) < 1 or prod(shape) > _MOST_VALUES for shape in shapes):
+        return None
+    values, rank = np.zeros(shapes[0], np.int8), len(shapes[0])
+    numbers = original.numbers(mover.operand(1)) if len(mover.inputs) == 2 else ()
+    if mover.name in RENAMING:
+        wanted = original.tensors[mover.outputs[0]].dims
+        return wanted if prod(wanted) == values.size and min(wanted, default=1) > 0 else None
+    if mover.name == "CONCATENATION":
+        try:
+            return np.concatenate([np.zeros(shape, np.int8) for shape in shapes], mover.number("axis")).shape
+        except ValueError:  # other axes differ, or there is no such axis
+            return None
+    if mover.name == "TRANSPOSE":
+        return values.transpose(numbers).shape if sorted(numbers) == list(range(rank)) else None
+    if mover.name == "PAD":
+        sound = len(numbers) == 2 * rank <= 8 and 0 <= min(numbers) <= max(numbers) <= _MOST_VALUES
+        padded = tuple(size + sum(numbers[2 * axis : 2 * axis + 2]) for axis, size in enumerate(shapes[0]))
+        return padded if sound else None
+    if rank != 4:
+        return None
+    if mover.name == "RESIZE_NEAREST_NEIGHBOR":
+        return (shapes[0][0], *numbers, shapes[0][3]) if len(numbers) == 2 and min(numbers) > 0 else None
+    windows = [(mover.number(f"filter_{side}"), mover.number(f"stride_{side[0]}")) for side in ("height", "width")]
+    if any(window < 1 or stride < 1 for window, stride in windows) or mover.number("padding") not in (0, 1):
+        return None
+    inside = mover.number("padding")
+    sides = zip(shapes[0][1:3], windows, strict=True)
+    counts = [len(range(0, size - (window - 1) * inside, stride)) for size, (window, stride) in sides]
+    return (shapes[0][0], *counts, shapes[0][3]) if min(counts) > 0 else None
 
 
 def _magnitude(original: Original, tensor: int) -> float | None:
@@ -164,14 +205,15 @@ def _magnitude(original: Original, tensor: int) -> float | None:
     return largest
 
 
-def _add_functions(original: Original, functions: tuple[Step, ...], tensor: int) -> int:
-    """Adds functions of one value of another tensor than theirs; what the last one writes."""
+def _add_functions(original: Original, functions: tuple[Step, ...], tensor: int) -> tuple[int, ...]:
+    """Adds functions of one value of another tensor than theirs; what each of them writes."""
     newest, dims = tensor, original.tensors[tensor].dims
-    moved = _read(original, functions[0])
+    moved, written = _read(original, functions[0]), list[int]()
     for step in functions:
         result = original.add_tensor(replace(original.tensors[step.outputs[0]], shape=dims, shape_signature=None))
         operands = tuple(newest if each == moved else each for each in step.inputs)
         operator = replace(step.operator, inputs=operands, outputs=(result,))
         original.add_step(Step(step.label, step.name, operator, step.code))
         moved, newest = step.outputs[0], result
-    return newest
+        written.append(result)
+    return tuple(written)
