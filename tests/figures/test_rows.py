@@ -127,14 +127,28 @@ def test_what_a_run_says_by_itself_is_what_the_page_on_proofs_says() -> None:
     path = SHARED / "models" / "mlperf_tiny_autoencoder_int8.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
-    _, found = bench_witness.score(path, 256, 40, 0)
-    text = " ".join((PAGE.parent / "proof.md").read_text().split())
-    assert f"{found.caught} of {found.altered} on the autoencoder" in text, "run scripts/bench_witness.py --weights 40"
-    assert found.constant == 1 and "that never vary are listed apart (one here)" in text
+    _, found = bench_witness.score(path, 256, 60, 0)
+    text = " ".join((PAGE.parent / "proof_details.md").read_text().split())
+    assert f"{found.caught} of {found.altered} on the autoencoder" in text, "run scripts/bench_witness.py --weights 60"
+    assert found.constant == 0 and "never vary, none of them in the autoencoder" in text
+
+
+def test_both_pages_on_proofs_say_the_same_of_changes() -> None:
+    short, long = (" ".join((PAGE.parent / name).read_text().split()) for name in ("proof.md", "proof_details.md"))
+    total, all_ = (
+        re.search(r"(\d+) of the (\d+) that alter a value were noticed; (\d+) alter .*?, and (\d+) are in", short),
+        re.search(
+            r"noticed: all of them, (\d+) of (\d+) over nine models, .*? (\d+) alter nothing, and (\d+) are in", long
+        ),
+    )
+    assert total and all_ and total.groups() == all_.groups() and sum(map(int, total.groups()[1:])) == 9 * 60
+    (row,) = re.findall(r"all +(\d+) +(\d+) +(\d+)", long)
+    caught, told, missed = (f"{int(number):,}" for number in row)
+    assert f"{caught} were caught, {missed} missed; the other {told} compute the same" in short
 
 
 def test_the_table_of_changes_that_a_proof_noticed_adds_up() -> None:
-    text = (PAGE.parent / "proof.md").read_text()
+    text = (PAGE.parent / "proof_details.md").read_text()
     rows = [line.rsplit(maxsplit=3) for line in text.split("change                    caught")[1].splitlines()[1:9]]
     numbers = {what: [*map(int, found)] for what, *found in rows if found}
     total = numbers.pop("all")
