@@ -282,11 +282,11 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
     )
 
 
-def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...]]:
-    """Version, tile and runs a block is to be written with, a run for every stage."""
+def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """Version, tile and runs a block is to be written with, a run for every stage, and the stages that run ahead."""
     config, stages = inserted.plan.schedule.config, len(inserted.plan.block.stages)
     runs = (*config.longest_runs, *[0] * (stages - len(config.longest_runs)))
-    return VERSION, config.tile_height, config.tile_width, config.chunk, runs
+    return VERSION, config.tile_height, config.tile_width, config.chunk, runs, tuple(sorted(config.ahead))
 
 
 def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> Certificate:
@@ -303,11 +303,12 @@ def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> C
         raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
     chosen = sorted(map(_as_chosen, inserted))
     found = sorted(
-        (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs) for each in certificate.blocks
+        (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs, each.ahead)
+        for each in certificate.blocks
     )
     if chosen != found:
         raise VerificationError(
-            f"blocks are written as (version, tile height, tile width, run, runs of stages) {found} instead of "
-            f"{chosen}; nothing was written"
+            f"blocks are written as (version, tile height, tile width, run, runs of stages, those ahead) {found} "
+            f"instead of {chosen}; nothing was written"
         )
     return certificate

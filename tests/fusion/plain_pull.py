@@ -19,6 +19,7 @@ class PlainPull:
         self.writer = {stage.output: stage for stage in block.stages[: self.spatial]}
         own = dict(zip(self.writer, config.longest_runs, strict=False))
         self.longest = {t: own.get(t) or self.chunk if s.inputs else 255 for t, s in self.writer.items()}
+        self.ahead = {tensor for number, tensor in enumerate(self.writer) if number in config.ahead}
         self.capacity = dict.fromkeys(self.writer, 0)
         self.pixels = dict.fromkeys(self.writer, 0)
         self.distance = {(i, o): -block.tensors[i].nbytes for i in block.inputs for o in block.outputs}
@@ -85,7 +86,8 @@ class PlainPull:
         (top, _), (left, right) = self.region[tensor]
         while self.produced[tensor] < upto:
             at = self.produced[tensor]
-            run = min(self.longest[tensor], upto - at, right - left - at % (right - left))
+            rest = right - left - at % (right - left)
+            run = min(self.longest[tensor], rest if tensor in self.ahead else min(rest, upto - at))
             row, column = top + at // (right - left), left + at % (right - left)
             for source in stage.inputs:
                 if source in self.writer:

@@ -307,7 +307,8 @@ def random_config(rng: Random, block: Block) -> BlockConfig:
     height = 65535 if whole or rng.random() < 0.4 else rng.randint(1, tensor.height)
     width = 65535 if whole or rng.random() < 0.2 else rng.randint(1, tensor.width)
     chunk = rng.choice([1, 2, 3, 4, 4, 5, 8, 100])
-    return BlockConfig(height, width, chunk, random_runs(rng, block) if rng.random() < 0.5 else ())
+    own = rng.random() < 0.5
+    return BlockConfig(height, width, chunk, random_runs(rng, block) if own else (), random_ahead(rng, block))
 
 
 def random_runs(rng: Random, block: Block) -> tuple[int, ...]:
@@ -315,6 +316,14 @@ def random_runs(rng: Random, block: Block) -> tuple[int, ...]:
     split = split_block(block)
     may = [bool(stage.inputs) and stage.output != split.driven for stage in split.spatial]
     return tuple(rng.choice([0, 0, 1, 2, 3, 5, 8, 17, 255]) if own else 0 for own in may)
+
+
+def random_ahead(rng: Random, block: Block) -> frozenset[int]:
+    """Stages that run ahead, of those that may; in half of all blocks none."""
+    split, share = split_block(block), rng.choice([0.0, 0.0, 0.5, 1.0])
+    bound = (StageKind.SOURCE, StageKind.STATE)
+    may = (n for n, stage in enumerate(split.spatial) if stage.output != split.driven and stage.kind not in bound)
+    return frozenset(number for number in may if rng.random() < share)
 
 
 def one_tile(config: BlockConfig) -> BlockConfig:

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 
 import tflite_fuse
 from tests.builders import random_models
-from tflite_fuse.errors import LimitError
+from tests.fusion.encoding.test_encode import small_block
+from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
 from tflite_fuse.fusion.schedule.schedule import schedule
@@ -24,6 +26,7 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import networks
+from tflite_fuse.zoo.builder import ModelBuilder
 
 
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:
@@ -54,6 +57,31 @@ def test_no_one_length_for_all_takes_fewer_instructions_in_the_same_memory() -> 
             if other.scratch_bytes <= plan.schedule.scratch_bytes + 1024 and chunk in CHUNKS:
                 found = [block_instructions([(plan.block, run)], Target.GENERIC) for run in (now.schedule, other)]
                 assert found[0] <= found[1]
+
+
+def test_stages_run_ahead_where_windows_would_leave_single_pixels() -> None:
+    b = ModelBuilder()
+    x = b.conv(b.input((1, 25, 5, 4)), 32, 3)
+    for _ in range(3):
+        x = b.conv(b.depthwise(x, 3), 32)
+    model = b.build([b.softmax(b.fully_connected(b.mean(x), 4))])
+    least, better = least_and_better(model, InputMode.RESIDENT, more=128)
+    assert better.arena <= least.arena + 128
+    runners = [block.plan for block in better.blocks if block.plan.config.ahead]
+    assert runners
+    for plan in runners:
+        waiting = schedule(plan.block, replace(plan.config, ahead=frozenset()))
+        singles, before = (sum(runs.get(1, 0) for runs in each.stage_runs) for each in (plan.schedule, waiting))
+        assert singles < before
+
+
+def test_what_keeps_time_or_drives_a_block_does_not_run_ahead() -> None:
+    block = small_block()
+    assert schedule(block, BlockConfig(9, 9)).config.ahead == frozenset()
+    with pytest.raises(BlockError, match="Stage 0 cannot run ahead"):
+        schedule(block, BlockConfig(9, 9, ahead=frozenset({0})))
+    with pytest.raises(BlockError, match="Stage -1 cannot run ahead"):
+        schedule(block, BlockConfig(9, 9, ahead=frozenset({-1})))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -138,7 +138,7 @@ def outcome(original: Model, whole: Certificate, mutant: Mutant) -> str:
 
 def runs(certificate: Certificate) -> list[tuple[int, ...]]:
     """How the blocks run, and in which version they were written."""
-    return [(b.version, b.tile_height, b.tile_width, b.chunk, b.longest_runs) for b in certificate.blocks]
+    return [(b.version, b.tile_height, b.tile_width, b.chunk, b.longest_runs, b.ahead) for b in certificate.blocks]
 
 
 def renamed(model: Model, **changes: object) -> Model:

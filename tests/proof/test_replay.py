@@ -102,6 +102,18 @@ def test_longer_runs_in_the_same_rings_are_found() -> None:
     assert found > 5
 
 
+def test_a_stage_that_runs_ahead_or_no_longer_does_is_found() -> None:
+    found = seen = 0
+    for seed in range(60):
+        _, _, options = drawn(seed)
+        for s, stage in enumerate(options.stages):
+            other = run(changed(options, "stages", s, runs_ahead=1 - stage.runs_ahead))
+            found += bool(other.problems)
+            seen += 1
+        assert any("ahead" in problem for problem in run(changed(options, "stages", s, runs_ahead=2)).problems)
+    assert found > seen / 4
+
+
 def test_more_scratch_than_needed_is_found() -> None:
     _, _, options = drawn(3)
     header = options.header._replace(scratch_bytes=options.header.scratch_bytes + 4)

@@ -52,6 +52,7 @@ class BlockProof:
         replaces: labels of the operators of the original it computes.
         version: of its options' format.
         tile_height, tile_width, chunk, longest_runs: how it runs; the last has an entry per stage, 0 for ``chunk``.
+        ahead: stages that compute whole runs, whether all of them are waited for or not.
         counts: what was compared: stages, weights, table entries, runs of pixels replayed and so on.
         values: tensors of the block, and those of the original that hold the same bytes if its stages are sound.
     """
@@ -63,6 +64,7 @@ class BlockProof:
     tile_width: int
     chunk: int
     longest_runs: tuple[int, ...]
+    ahead: tuple[int, ...]
     counts: dict[str, int] = field(default_factory=dict)
     values: tuple[tuple[int, int], ...] = ()
 

@@ -130,10 +130,11 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
     const bool sees_padding_alone = view.right <= 0 || view.top > last_row || view.left >= end;
     if (!sees_padding_alone ||
         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
-      const int32_t until = maker->y < last_row ? maker->x1 : end;
-      const int32_t most = longest_run(block, &block->stages[input->producer]);
+      const tflite_fuse_stage* made_by = &block->stages[input->producer];
+      const int32_t until = maker->y < last_row || made_by->runs_ahead ? maker->x1 : end;
+      const int32_t most = longest_run(block, made_by);
       maker->count = (uint8_t)tflite_fuse_min(most, until - maker->x);
-      *is_last = index + 1 == behind && maker->y == last_row && maker->x + maker->count == end;
+      *is_last = index + 1 == behind && maker->y == last_row && maker->x + maker->count >= end;
       return input->producer;
     }
   }

@@ -227,7 +227,7 @@ static inline bool tflite_fuse_tensor_is_known(const tflite_fuse_tensor* value) 
 /* One step of the block: reads pixels of its inputs, writes pixels of its output. */
 typedef struct tflite_fuse_stage {
   uint8_t kind;
-  uint8_t reserved_0;
+  uint8_t runs_ahead;
   uint16_t flags;
   uint8_t output;
   uint8_t longest_run;
@@ -260,8 +260,8 @@ _Static_assert(sizeof(tflite_fuse_stage) == 80, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
-  return (value->reserved_0 | value->flags | value->first_channel | value->reserved_2 | value->first_row |
-          value->reserved_3 | value->phase) == 0;
+  return (value->flags | value->first_channel | value->reserved_2 | value->first_row | value->reserved_3 | value->phase)
+          == 0;
 }
 
 /* An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED, GLOBAL_AVERAGE: from a sum to an output. */

@@ -73,6 +73,16 @@ def unused_bytes(desc: type[TensorDesc | StageDesc]) -> list[int]:
     return [at for at, byte in enumerate(known) if byte == 0]
 
 
+def test_a_stage_that_runs_ahead_in_a_way_nobody_knows_is_refused() -> None:
+    data = encoded(small_block())
+    found = read_options(data.options)
+    stages = tuple(stage._replace(runs_ahead=2) for stage in found.stages)
+    options = write_options(found._replace(stages=stages), data.constants)
+    with pytest.raises(BlockError, match="runs ahead in a way nobody knows"):
+        decode(options, data.constants)
+    assert "out of range" in message(options)
+
+
 @pytest.mark.parametrize("desc", [TensorDesc, StageDesc])
 def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDesc | StageDesc]) -> None:
     options = encoded(small_block()).options
@@ -80,7 +90,7 @@ def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDe
     row = found.tensors[0] if desc is TensorDesc else found.stages[0]
     start = options.index(LAYOUTS[desc].pack(*row))
     positions = unused_bytes(desc)
-    assert len(positions) == {TensorDesc: 5, StageDesc: 11}[desc]
+    assert len(positions) == {TensorDesc: 5, StageDesc: 10}[desc]
     for at in positions:
         changed = sealed(options[: start + at] + b"\1" + options[start + at + 1 :], encoded(small_block()).constants)
         with pytest.raises(BlockError, match=f"A {desc.__name__} of the fused block has a field"):

@@ -190,6 +190,8 @@ def test_a_depthwise_convolution_by_hand() -> None:
     }
     wide = replace(stage, kernel_size=(5, 5), padding=(2, 2))
     assert counted(wide, tensor, tensor, {1: 1}, Kernels.DSP)["depthwise macs"] == 4 * 200
+    few = [counted(wide, tensor, tensor, {run: 1}, Kernels.ROOMY)["depthwise macs"] for run in (1, 2, 3, 5)]
+    assert few == [2 * 200, 3 * 200, 4 * 200, 6 * 200]
     assert counted(wide, tensor, tensor, {2: 1}, Kernels.HELIUM)["depthwise macs"] == 2 * 200
     assert counted(wide, tensor, tensor, {1: 1}, Kernels.HELIUM)["depthwise single outputs"] == 25
 

@@ -172,12 +172,14 @@ class BlockConfig:
         chunk: output pixels a stage computes per step, ≥ 1.
         longest_runs: of each stage that runs tile by tile the same, 0 where ``chunk`` holds, as for what writes the
             driven tensor; without any it holds for all.
+        ahead: stages that compute as many pixels of a row as they may, asked for or not.
     """
 
     tile_height: int
     tile_width: int
     chunk: int = 4
     longest_runs: tuple[int, ...] = ()
+    ahead: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         """What stages at the end have no entry for is 0, so that one way to run a block is one configuration."""

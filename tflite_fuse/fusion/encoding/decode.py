@@ -63,7 +63,10 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
     stages = tuple(_stage(found, tensors, index, constants) for index in range(len(found.stages)))
     block = Block(tensors, stages, _operands(found, Storage.INPUT), _operands(found, Storage.OUTPUT))
     header, runs = found.header, tuple(stage.longest_run for stage in found.stages)
-    config = BlockConfig(header.tile_height, header.tile_width, header.chunk, runs)
+    ahead = frozenset(number for number, stage in enumerate(found.stages) if stage.runs_ahead)
+    if any(found.stages[number].runs_ahead != 1 for number in ahead):
+        raise BlockError("A stage of the fused block runs ahead in a way nobody knows.")
+    config = BlockConfig(header.tile_height, header.tile_width, header.chunk, runs, ahead)
     check_block(block)
     check_config(config)
     _check_placement(found, block)

@@ -58,9 +58,11 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
     starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
     runs = chain(schedule.config.longest_runs, repeat(0))
     stages = tuple(
-        _describe_stage(block, stage, first, accumulator, found, constants)._replace(longest_run=run)
-        for stage, first, accumulator, found, run in zip(
-            block.stages, starts, schedule.accumulator_offsets, tables, runs, strict=False
+        _describe_stage(block, stage, first, accumulator, found, constants)._replace(
+            longest_run=run, runs_ahead=int(number in schedule.config.ahead)
+        )
+        for number, (stage, first, accumulator, found, run) in enumerate(
+            zip(block.stages, starts, schedule.accumulator_offsets, tables, runs, strict=False)
         )
     )
     options = Options(

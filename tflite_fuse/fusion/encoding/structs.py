@@ -55,6 +55,7 @@ class StageDesc(NamedTuple):
     """One step of the block: reads pixels of its inputs, writes pixels of its output."""
 
     kind: int = 0
+    runs_ahead: int = 0
     flags: int = 0
     output: int = 0
     longest_run: int = 0
@@ -115,7 +116,7 @@ class OffsetTable(NamedTuple):
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
     TensorDesc: Struct("<iiiiBBBxBxHiii"),
-    StageDesc: Struct("<BxHBBHiBxHiiiiiiiiiiiBxHiiii"),
+    StageDesc: Struct("<BBHBBHiBxHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),
     OffsetTable: Struct("<iiiiii"),

@@ -180,9 +180,11 @@ def follow_tile(
         asked = _merge(demands[stage.output])
         begins = _begins(stage, tile)
         asked = _Demand(asked.times[asked.ends > begins], asked.ends[asked.ends > begins])
+        longest = config.longest_run(index) if stage.inputs else MAX_CHUNK
+        if index in config.ahead:
+            asked = _whole_runs(asked, max(1, tile.extents[stage.output][1]), longest)
         result.produced[stage.output] = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         result.capacities[stage.output] = _capacity(asked, result.holds[stage.output])
-        longest = config.longest_run(index) if stage.inputs else MAX_CHUNK
         _add_stage(stage, tile, index, asked, longest, clock, demands, result)
     return result
 
@@ -202,6 +204,12 @@ def _merge(demands: Sequence[_Demand]) -> _Demand:
     times, ends = times[order], np.maximum.accumulate(ends[order])
     new = ends > np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(ends)]
     return _Demand(times[new], ends[new])
+
+
+def _whole_runs(asked: _Demand, width: int, longest: int) -> _Demand:
+    """What is asked for of a stage that computes whole runs: each time up to the end of one, or of the row."""
+    row, column = np.divmod(asked.ends - 1, width)
+    return _merge([_Demand(asked.times, row * width + np.minimum((column // longest + 1) * longest, width))])
 
 
 def _capacity(asked: _Demand, holds: Sequence[Hold]) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_config
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.schedule.events import TileRun, TileShape, follow_tile
 from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
 from tflite_fuse.fusion.schedule.scratch_layout import lay_out
@@ -107,6 +107,10 @@ def _check_runs(split: Split, config: BlockConfig) -> None:
             raise BlockError("What writes the driven tensor, or hands out a source, has no run of its own.")
     if len(config.longest_runs) > len(split.spatial):
         raise BlockError(f"Runs are given for {len(config.longest_runs)} stages of {len(split.spatial)}.")
+    bound = (StageKind.SOURCE, StageKind.STATE)
+    may = {n for n, each in enumerate(split.spatial) if each.output != split.driven and each.kind not in bound}
+    if config.ahead - may:
+        raise BlockError(f"Stage {min(config.ahead - may)} cannot run ahead of who waits for it.")
 
 
 def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) -> TileRun:

@@ -3,21 +3,28 @@
 The search knows one length for all stages of a block. What a pixel more in a run takes is the stage's input under it:
 three bytes of a picture, hundreds behind the last stride. And before the strides lie most of the pixels: a run of one
 pixel at the end of a block asks for two before a stride of 2, for four before another. So runs that grow with the width
-of the map take fewer instructions in the same memory. What a block needs is worked out exactly here, by its schedule.
+of the map take fewer instructions in the same memory. And what a window asks for ends in the middle of a run: a stage
+that runs ahead computes all of it, for a ring a few pixels longer. What a block needs is worked out exactly here, by
+its schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
-from tflite_fuse.fusion.block.stages import Block, BlockConfig
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.instructions.targets import block_instructions
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.fusion.schedule.tiles import Tiles, split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.units import round_up
+
+ALIGNMENT = 16
+"""Tensors take so many bytes or a multiple: a block whose scratch is a few bytes longer may need no more, or these."""
 
 CHUNKS = (1, 2, 4, 8)
 """Runs of the driven tensor that are looked at."""
@@ -35,11 +42,14 @@ A_LITTLE_LONGER: Ratio = (5, 4)
 SMALL = 1 / 32
 """Share of a block's runs that a stage has to be looked at by itself."""
 
+SMALL_EXCESS = 1 / 100
+"""Share of a block's runs by which a stage's are more than they would be if it ran ahead, for it to be looked at."""
+
 WORTH = 1 / 200
 """Share of predicted instructions: of a model's that longer runs of a block must be able to save for it to be looked
 at, and of a block's that they must save for it to be run in another way."""
 
-MOST_FOLLOWED = 3_000_000
+MOST_FOLLOWED = 4_000_000
 """Runs of stages that are followed at most for all blocks of a model, those with most work first: some ten seconds. The
 largest models tried follow a sixth of that."""
 
@@ -88,8 +98,8 @@ class OwnRuns:
         return self._needs(choice, plan, plan.config).instructions - self._needs(choice, plan, longest).instructions
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
-        """The better end of two climbs from the best of a few starts; the block's own runs where that saves nothing."""
-        most, start, least = needs.scratch + more, plan.config, needs
+        """The best end of climbs from the best of a few starts; the block's own runs where that saves nothing."""
+        most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
             found = self._needs(choice, plan, config)
             if found.scratch <= most and found.instructions < least.instructions:
@@ -98,9 +108,27 @@ class OwnRuns:
         by_stage = [(longer, stages) for stages in together for longer in LONGER]
         by_length = [(longer, stages) for longer in (*LONGER, A_LITTLE_LONGER) for stages in together]
         ends = [self._climb(choice, plan, start, most, moves) for moves in (by_stage, by_length)]
+        ends.append(self._ahead(choice, plan, start, most))
         best = min(ends, key=lambda end: self._needs(choice, plan, end).instructions)
+        if best.ahead:
+            best = self._climb(choice, plan, best, most, by_length)
+        best = self._ahead(choice, plan, best, most)
         saves = self._needs(choice, plan, best).instructions < needs.instructions * (1 - WORTH)
         return best if saves else choice.config
+
+    def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
+        """Lets stages run ahead where that saves instructions in ``most`` bytes, first those that save most a byte."""
+        least, found = self._needs(choice, plan, best), []
+        for stage in _able_to_run_ahead(plan.block):
+            if self.followed < MOST_FOLLOWED and stage not in best.ahead and least.is_ragged(best, plan.block, stage):
+                needs = self._needs(choice, plan, _running_ahead(best, stage))
+                saved, more = least.instructions - needs.instructions, needs.scratch - least.scratch
+                found += [(saved / max(more, 1), stage)] if saved > 0 and needs.scratch <= most else []
+        for _, stage in sorted(found, reverse=True):
+            needs = self._needs(choice, plan, _running_ahead(best, stage))
+            if needs.scratch <= most and needs.instructions < least.instructions:
+                best, least = _running_ahead(best, stage), needs
+        return best
 
     def _climb(
         self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[tuple[Ratio, range]]
@@ -132,7 +160,8 @@ class OwnRuns:
             self.followed += sum(sum(lengths.values()) for lengths in run.stage_runs)
             instructions = block_instructions([(plan.block, run)], self.site.core)
             longest = tuple(max(lengths, default=0) for lengths in run.stage_runs)
-            self._known[key] = _Needs(run.scratch_bytes, instructions, longest)
+            numbers = tuple(sum(lengths.values()) for lengths in run.stage_runs)
+            self._known[key] = _Needs(run.scratch_bytes, instructions, longest, numbers)
         return self._known[key]
 
     def _tiles(self, plan: BlockPlan) -> Tiles:
@@ -151,11 +180,19 @@ class _Needs:
         scratch: bytes.
         instructions: predicted.
         longest: the longest run of each spatial stage.
+        runs: of each how many there are.
     """
 
     scratch: int
     instructions: int
     longest: tuple[int, ...]
+    runs: tuple[int, ...]
+
+    def is_ragged(self, config: BlockConfig, block: Block, stage: int) -> bool:
+        """Whether a stage has more runs than rows of whole ones would, by a share that matters."""
+        output = block.tensors[block.stages[stage].output]
+        whole = output.height * ceil(output.width / config.longest_run(stage))
+        return self.runs[stage] - whole > SMALL_EXCESS * sum(self.runs)
 
     def is_cut(self, config: BlockConfig, stage: int) -> bool:
         """Whether a stage would perhaps run longer if it might: else a longer run allowed changes nothing."""
@@ -196,9 +233,19 @@ def _longer(block: Block, config: BlockConfig, stages: Sequence[int], ratio: Rat
 
 
 def _is_as_long(config: BlockConfig, other: BlockConfig) -> bool:
-    """Whether no stage runs shorter: then it needs no less memory."""
+    """Whether no stage runs shorter, or no longer ahead: then it needs no less memory."""
     stages = range(max(len(config.longest_runs), len(other.longest_runs)))
-    return all(config.longest_run(stage) >= other.longest_run(stage) for stage in stages)
+    longer = all(config.longest_run(stage) >= other.longest_run(stage) for stage in stages)
+    return longer and config.ahead >= other.ahead
+
+
+def _able_to_run_ahead(block: Block) -> list[int]:
+    """The stages that may, of those that have runs of their own."""
+    return [s for s, width in enumerate(_widths(block)) if width and block.stages[s].kind is not StageKind.STATE]
+
+
+def _running_ahead(config: BlockConfig, stage: int) -> BlockConfig:
+    return replace(config, ahead=config.ahead | {stage})
 
 
 def _with_runs(config: BlockConfig, chunk: int, runs: Sequence[int]) -> BlockConfig:

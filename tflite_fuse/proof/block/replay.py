@@ -88,6 +88,8 @@ def _split_problems(program: Program) -> Iterator[str]:
         own = s in program.spatial and stage.output != driven and not is_source(program, s)
         if stage.longest_run and not own:
             yield f"stage {s} has a run of its own that nobody keeps to"
+        if stage.runs_ahead > 1 or (stage.runs_ahead and (not own or stage.kind == StageKind.STATE)):
+            yield f"stage {s} runs ahead of who waits for it"
     header = program.header
     if not 1 <= header.tile_height <= 65535 or not 1 <= header.tile_width <= 65535 or not 1 <= header.chunk <= 255:
         yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"

@@ -135,6 +135,9 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     reached = np.maximum.accumulate(tape.end[at]) if len(at) else tape.end[at]
     before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
     before = before[: len(reached)]
+    if program.stages[s].runs_ahead:
+        reached = _to_run_end(reached, max(1, tile.extents[output][1]), longest_run(program, s))
+        before = np.concatenate((np.zeros(1, np.int64), reached[:-1]))[: len(reached)]
     asks = np.flatnonzero(reached > before)
     owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), longest_run(program, s))
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
@@ -149,6 +152,12 @@ def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
     counts = np.zeros(len(at), np.int64)
     counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]
     return tape.replace(at, counts, Tape(what.ravel(), who.ravel(), begin.ravel(), until.ravel()))
+
+
+def _to_run_end(pixels: Ints, width: int, run: int) -> Ints:
+    """The end of the run, of those that fill rows from their start, that the last of so many pixels is in."""
+    rows, rest = np.divmod(pixels - 1, width)
+    return np.where(pixels > 0, rows * width + np.minimum(rest + run - rest % run, width), 0)
 
 
 def longest_run(program: Program, s: int) -> int:

@@ -74,8 +74,9 @@ class BlockTrace:
         counts = {"options": numbers, **self.counts, "runs of pixels": self.schedule.runs}
         names = tuple(dict.fromkeys(self.replaces))
         tile, runs = (header.tile_height, header.tile_width), tuple(stage.longest_run for stage in options.stages)
+        ahead = tuple(number for number, stage in enumerate(options.stages) if stage.runs_ahead)
         values = tuple(self.values.items())
-        return BlockProof(self.label, names, options.version, *tile, header.chunk, runs, counts, values)
+        return BlockProof(self.label, names, options.version, *tile, header.chunk, runs, ahead, counts, values)
 
 
 def trace_block(

@@ -14,7 +14,8 @@
 
 enum { AT_ONCE = TFLITE_FUSE_DEPTHWISE_PIXELS };
 
-/* Channels computed together less one. */
+/* Channels computed together less one. Where two are, few pixels under large windows have code of their own, too: there is
+ * room for it, and computed four by four most of their work would be in vain. */
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
 enum { LAST = 1 };
 #else
@@ -204,13 +205,32 @@ DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
 
 #endif
 
+#if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
+DEFINE_COMPUTE(compute_5_of_1, 5, 1, 5, 1)
+DEFINE_COMPUTE(compute_5_1_of_2, 6, 2, 5, 1)
+DEFINE_COMPUTE(compute_5_2_of_2, 7, 2, 5, 2)
+DEFINE_COMPUTE(compute_7_of_1, 7, 1, 7, 1)
+DEFINE_COMPUTE(compute_7_1_of_2, 8, 2, 7, 1)
+DEFINE_COMPUTE(compute_7_2_of_2, 9, 2, 7, 2)
+#endif
+
 typedef void (*kernel)(const job*);
 
-static kernel kernel_for(const tflite_fuse_stage* stage, int32_t looked_at) {
+/* For `left` pixels, whose windows are `looked_at`. */
+static kernel kernel_for(const tflite_fuse_stage* stage, int32_t left, int32_t looked_at) {
   static const kernel of_4[3][2] = {{compute_3_1, compute_3_2}, {compute_5_1, compute_5_2}, {compute_7_1, compute_7_2}};
   if (looked_at < AT_ONCE) {
     return looked_at == 1 ? compute_3_of_1 : compute_3_1_of_2;
   }
+#if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
+  static const kernel of_few[2][3] = {{compute_5_of_1, compute_5_1_of_2, compute_5_2_of_2},
+                                      {compute_7_of_1, compute_7_1_of_2, compute_7_2_of_2}};
+  if (left <= 2 && stage->kernel_width > 3) {
+    return of_few[(stage->kernel_width - 5) / 2][left == 1 ? 0 : stage->stride_width];
+  }
+#else
+  (void)left;
+#endif
   return of_4[(stage->kernel_width - 3) / 2][stage->stride_width - 1];
 }
 
@@ -252,7 +272,7 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
     for (int32_t p = 0; p < AT_ONCE && p < looked_at; ++p) {
       j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
     }
-    kernel_for(stage, looked_at)(&j);
+    kernel_for(stage, left, looked_at)(&j);
   }
   tflite_fuse_clamp_outputs(call);
 }

@@ -65,7 +65,7 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         return _int16_alone(stage, source, output, runs)
     if is_helium:
         return (_helium_conv if as_conv else _helium_depthwise)(stage, source, output, runs)
-    found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs)
+    found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs, kernels)
     if as_conv and stage.weight_form is WeightForm.SIXTEEN:
         found = _in_int16(found)
     if as_conv and stage.weight_form is WeightForm.PAIRED:
@@ -156,14 +156,18 @@ def _window(stage: Stage) -> tuple[int, int]:
     return (1, 1) if stage.kind is StageKind.FULLY_CONNECTED else stage.kernel_size
 
 
-def _depthwise(stage: Stage, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Pixels that a group lacks take as long as those it has."""
+def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
+    """Pixels that a group lacks take as long as those it has. Where there are registers for kernels of one and of two
+    pixels, these take about as long as one more in a group: they share less of what is loaded.
+    """
     found = Counter[str]()
     (_, width), (_, stride), channels = stage.kernel_size, stage.stride, output.channels
     for length, times in runs.items():
         left_over = length % DEPTHWISE_PIXELS
         few = width == _OWN_KERNEL and 0 < left_over <= 3 - stride
-        computed = (length // DEPTHWISE_PIXELS + (left_over > 0 and not few)) * DEPTHWISE_PIXELS * times
+        has_own = kernels is Kernels.ROOMY and width > _OWN_KERNEL and left_over <= 2
+        in_group = 0 if few or not left_over else left_over + 1 if has_own else DEPTHWISE_PIXELS
+        computed = (length - left_over + in_group) * times
         found["depthwise macs" if stride == 1 else "depthwise apart macs"] += computed * width**2 * channels
         found["depthwise outputs"] += computed * channels
         found["depthwise groups"] += ceil(length / DEPTHWISE_PIXELS) * times
