@@ -320,6 +320,13 @@ def test_a_reader_that_has_seen_enough_is_no_defect(model: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_came_closed_stop_nothing(model: Path, tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m tflite_fuse rewrite {model} {tmp_path / 'out.tflite'} --no-verify {closed}"
+    assert subprocess.run(command, shell=True, cwd=ROOT, check=False).returncode == 0
+    assert load_model(tmp_path / "out.tflite").main.operators
+
+
 def test_a_stream_that_takes_nothing_is_a_sentence(model: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "tflite_fuse", "inspect", str(model)]

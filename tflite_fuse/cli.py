@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import signal
 import sys
 from importlib import import_module
@@ -82,8 +83,22 @@ def _main(
     log_file.set(log)
 
 
+def _open_streams() -> None:
+    """Puts nothing in place of streams that came closed: else the next file opened would get their number, and be
+    printed into."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the least number that is free: this one
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 def main() -> None:
     """Entry point of the ``tflite-fuse`` command."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
