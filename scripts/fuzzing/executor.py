@@ -8,8 +8,10 @@ from random import Random
 
 import tflite_fuse
 from scripts.fuzzing.libfuzzer import Target
+from tests.fusion.packed_blocks import one_column_block
 from tests.fusion.random_blocks import random_block, random_config
 from tests.fusion.witness import plan
+from tflite_fuse.fusion.block.limits import MAX_WINDOW
 from tflite_fuse.fusion.encoding.encode import encode
 from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.model import load_model
@@ -17,14 +19,21 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.zoo.networks import keyword_network, temporal_network
 
 _SEEDS = 60
+_WIDE_SEEDS = 8
 _LONGEST = 8192
 
 
 def _seeds() -> Iterator[bytes]:
-    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, and such that keep a state."""
+    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, windows of one column, whose
+    dilation may have any size, and blocks that keep a state."""
     for number in range(_SEEDS):
         rng = Random(number)
         block = random_block(rng, largest=6)
+        encoded = encode(block, plan(block, random_config(rng, block)))
+        yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
+    for number in range(_WIDE_SEEDS):
+        rng = Random(number)
+        block = one_column_block(rng, MAX_WINDOW, rng.choice([4, 5, 16, 65, 128]))
         encoded = encode(block, plan(block, random_config(rng, block)))
         yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
     for number, (options, constants) in enumerate(_remembering()):

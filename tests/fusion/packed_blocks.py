@@ -105,15 +105,15 @@ def deep_block(rng: Random) -> Block:
     return maker.finish(extra_outputs=False)
 
 
-def one_column_block(rng: Random) -> Block:
-    """A convolution of dilated windows of one column, of more channels than there is room to copy."""
+def one_column_block(rng: Random, dilation: int | None = None, channels: int | None = None) -> Block:
+    """A convolution of dilated windows of one column, of more channels than there is room to copy if none are given."""
     maker = PackedMaker(rng)
     maker.tensors.clear()
     maker.stages.clear()
     rows = rng.randint(1, 2)
-    channels = rng.choice([65, 66, 79] if rows == 2 else [65, 67, 98, 157])
+    channels = channels or rng.choice([65, 66, 79] if rows == 2 else [65, 67, 98, 157])
     maker.newest = maker.add_input((rng.randint(2, 4), rng.randint(1, 6), channels))
     height, width = maker.source.height - rows + 1, maker.source.width
-    stage = Stage(StageKind.CONV, (maker.newest,), -1, -1, (rows, 1), dilation=(1, rng.randint(2, 3)))
+    stage = Stage(StageKind.CONV, (maker.newest,), -1, -1, (rows, 1), dilation=(1, dilation or rng.randint(2, 3)))
     maker._weigh(stage, (height, width, rng.randint(1, 6)))
     return maker.finish(extra_outputs=False)

@@ -37,6 +37,12 @@ typedef struct {
   int32_t first_row, first_column; /* of stages that spread their input out */
 } tflite_fuse_call;
 
+/* Pointers from a tap to the next one of its row. 0 where there is none: the dilation of such a window may have any size,
+ * and a pointer must not be moved that far, not even to be left there. */
+static inline int32_t tflite_fuse_to_next_tap(const tflite_fuse_stage* stage) {
+  return stage->kernel_width > 1 ? stage->dilation_width : 0;
+}
+
 /* What a stage sums up over its whole input before it writes its one output pixel. */
 enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_NOTHING = 0,

@@ -57,7 +57,7 @@ static void copy_windows(job* j, const int8_t* const* window) {
       if (stage->dilation_width == 1 && tflite_fuse_is_whole(j->call, row, width)) {
         copy(free, *row, length);
       } else {
-        copy_row(free, row, width, stage->dilation_width, depth);
+        copy_row(free, row, width, tflite_fuse_to_next_tap(stage), depth);
       }
     }
   }
@@ -72,7 +72,7 @@ static int32_t columns_of(const tflite_fuse_stage* stage, int32_t pixels) {
 static bool list_rows(job* j, const int8_t* const* window) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t depth = j->call->inputs[0]->channels, rows = stage->kernel_height;
-  const int32_t columns = columns_of(stage, j->pixels), apart = stage->dilation_width;
+  const int32_t columns = columns_of(stage, j->pixels), apart = columns > 1 ? stage->dilation_width : 1;
   int8_t* free = j->patch;
   for (int32_t ky = 0; ky < rows; ++ky, window += j->call->columns) {
     const int8_t* row = *window;
@@ -98,7 +98,7 @@ static void list_taps(job* j, const int8_t* const* window) {
     const int8_t* const* row = window;
     for (int32_t ky = stage->kernel_height; ky > 0; --ky, row += j->call->columns) {
       const int8_t* const* tap = row;
-      for (int32_t kx = stage->kernel_width; kx > 0; --kx, tap += stage->dilation_width) {
+      for (int32_t kx = stage->kernel_width; kx > 0; --kx, tap += tflite_fuse_to_next_tap(stage)) {
         *list++ = *tap;
       }
     }

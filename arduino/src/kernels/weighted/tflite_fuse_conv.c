@@ -27,7 +27,7 @@ static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
     int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
     for (int32_t ky = 0; ky < taps_height; ++ky) {
       const int8_t* const* tap = window + ky * call->columns;
-      for (int32_t kx = 0; kx < taps_width; ++kx, tap += stage->dilation_width) {
+      for (int32_t kx = 0; kx < taps_width; ++kx, tap += tflite_fuse_to_next_tap(stage)) {
         const int8_t* x = *tap;
         for (const int8_t* end = x + depth; x != end; ++x) {
           a0 = tflite_fuse_mac(a0, *x, *w0++);

@@ -71,10 +71,11 @@ TFLITE_FUSE_INLINE uint32_t* widen_taps(uint32_t* wide, const tflite_fuse_call* 
                                         int32_t pixels) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels, to_next = stage->stride_width;
+  const int32_t next_tap = tflite_fuse_to_next_tap(stage);
   int32_t kx = stage->kernel_width;
   do {
     wide = widen(wide, tap[0], pixels == 2 ? tap[to_next] : NULL, depth, pixels);
-    tap += stage->dilation_width;
+    tap += next_tap;
   } while (--kx > 0);
   return wide;
 }
@@ -143,11 +144,11 @@ static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t 
 static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
                       const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
-  const int32_t to_next = stage->stride_width;
+  const int32_t to_next = stage->stride_width, next_tap = tflite_fuse_to_next_tap(stage);
   uint32_t *wide = space->part.wide, *const end = wide + PART_WORDS;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += j->call->columns) {
     const int8_t* const* tap = window;
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width) {
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += next_tap) {
       for (int32_t at = 0, count; at < j->depth; at += count) {
         count = tflite_fuse_min(j->depth - at, values_in(end - wide, pixels));
         wide = widen(wide, tap[0] + at, pixels == 2 ? tap[to_next] + at : NULL, count, pixels);

@@ -40,10 +40,11 @@ static void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int
   const tflite_fuse_channel* table = call->table;
   const int8_t* const* window = call->windows[0] + index * stage->stride_width;
   const int8_t* w = call->weights + channel;
+  const int32_t to_next = tflite_fuse_to_next_tap(stage);
   int32_t sum = 0;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
     const int8_t* const* tap = window;
-    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += stage->dilation_width, w += call->output->channels) {
+    for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += to_next, w += call->output->channels) {
       sum = tflite_fuse_mac(sum, (*tap)[input_channel], *w);
     }
   }
