@@ -74,7 +74,8 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
          within(stage->pad_left, least_padding, most_padding) &&
          within(stage->activation_min, INT8_MIN, stage->activation_max) &&
          within(stage->activation_max, INT8_MIN, INT8_MAX) &&
-         stage->weight_layout <= TFLITE_FUSE_LAYOUT_PAIRED_DOWN && stage->runs_ahead <= 1 && tflite_fuse_stage_is_known(stage);
+         stage->weight_layout <= TFLITE_FUSE_LAYOUT_PAIRED_DOWN && stage->runs_ahead <= 1 &&
+         tflite_fuse_stage_is_known(stage);
 }
 
 static bool window_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
