@@ -9,7 +9,6 @@ numbers here are those of that order; only the overlaps of blocks in several til
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +18,10 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_config
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
-from tflite_fuse.fusion.schedule.events import TileRun, TileShape, follow_tile
+from tflite_fuse.fusion.schedule.events import TileRun
 from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
 from tflite_fuse.fusion.schedule.scratch_layout import lay_out
+from tflite_fuse.fusion.schedule.tile_order import TileOrder
 from tflite_fuse.fusion.schedule.tiles import Split, Tiles, other_outputs, split_block
 
 
@@ -65,20 +65,39 @@ class Schedule:
         return sum(self.stage_macs)
 
 
-def schedule(block: Block, config: BlockConfig, tiles: Tiles | None = None) -> Schedule:
+class Orders:
+    """A block in tiles of one size, to be scheduled under several configurations with runs of their own.
+
+    Attributes:
+        tiles: its tiles.
+        by_class: the order in each class of tiles, and how many tiles there are of it.
+    """
+
+    def __init__(self, block: Block, config: BlockConfig) -> None:
+        """Raises BlockError: the block cannot run in tiles of this size; names the tensor in the way."""
+        self.split = split = split_block(block)
+        self.tiles = Tiles(block, split, config)
+        completed, sums = other_outputs(block, split), bool(split.tail)
+        self.by_class = [
+            (TileOrder(split.spatial, shape, split.driven, sums, completed, frozenset(block.outputs)), count)
+            for shape, count in self.tiles.classes
+        ]
+
+
+def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) -> Schedule:
     """Works out how a block runs.
 
     Args:
-        tiles: the block's in tiles of this size, if they are known: runs do not change them.
+        orders: what is known of the block in tiles of this size: runs do not change them.
 
     Raises:
         BlockError: the block cannot run like this; the message says which tensor is in the way.
     """
     check_config(config)
-    split = split_block(block)
+    split = split_block(block) if orders is None else orders.split
     _check_runs(split, config)
-    tiles = tiles or Tiles(block, split, config)
-    runs = [(_follow(block, split, config, shape), count) for shape, count in tiles.classes]
+    orders = orders or Orders(block, config)
+    runs = [(order.under(config), count) for order, count in orders.by_class]
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]
@@ -96,7 +115,7 @@ def schedule(block: Block, config: BlockConfig, tiles: Tiles | None = None) -> S
         stage_pixels=tuple(pixels),
         stage_macs=tuple(macs),
         stage_runs=tuple(_run_lengths(stage.output, runs) for stage in split.spatial),
-        overlaps=overlap_distances(block, split, tiles, runs[0][0]),
+        overlaps=overlap_distances(block, split, orders.tiles, runs[0][0]),
     )
 
 
@@ -113,18 +132,13 @@ def _check_runs(split: Split, config: BlockConfig) -> None:
         raise BlockError(f"Stage {min(config.ahead - may)} cannot run ahead of who waits for it.")
 
 
-def _follow(block: Block, split: Split, config: BlockConfig, tile: TileShape) -> TileRun:
-    return follow_tile(split.spatial, tile, split.driven, bool(split.tail), other_outputs(block, split), config)
-
-
 def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
     """How many runs of each length write a tensor."""
-    found: Counter[int] = Counter()
+    times = np.zeros(max(len(run.lengths[tensor]) for run, _ in tiles), dtype=np.int64)
     for run, count in tiles:
-        times = np.bincount(np.diff(run.runs[tensor].ends, prepend=run.runs[tensor].begins))
-        lengths = np.flatnonzero(times)
-        found.update(dict(zip(lengths.tolist(), (times[lengths] * count).tolist(), strict=True)))
-    return dict(found)
+        times[: len(run.lengths[tensor])] += run.lengths[tensor] * count
+    lengths = np.flatnonzero(times)
+    return dict(zip(lengths.tolist(), times[lengths].tolist(), strict=True))
 
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ from math import ceil
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.instructions.targets import block_instructions
-from tflite_fuse.fusion.schedule.schedule import schedule
-from tflite_fuse.fusion.schedule.tiles import Tiles, split_block
+from tflite_fuse.fusion.schedule.schedule import Orders, schedule
+from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.units import round_up
@@ -65,7 +65,7 @@ class OwnRuns:
 
     site: Site
     followed: int = 0
-    _in_tiles: dict[tuple[int, int, int], tuple[Block, Tiles]] = field(default_factory=dict)  # blocks kept: ids hold
+    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(default_factory=dict)  # blocks kept: ids hold
     _known: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
@@ -156,7 +156,7 @@ class OwnRuns:
     def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> _Needs:
         key = choice.operators, config
         if key not in self._known:
-            run = plan.schedule if config == plan.config else schedule(plan.block, config, self._tiles(plan))
+            run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
             self.followed += sum(sum(lengths.values()) for lengths in run.stage_runs)
             instructions = block_instructions([(plan.block, run)], self.site.core)
             longest = tuple(max(lengths, default=0) for lengths in run.stage_runs)
@@ -164,11 +164,11 @@ class OwnRuns:
             self._known[key] = _Needs(run.scratch_bytes, instructions, longest, numbers)
         return self._known[key]
 
-    def _tiles(self, plan: BlockPlan) -> Tiles:
+    def _orders(self, plan: BlockPlan) -> Orders:
         block, now = plan.block, plan.config
         key = id(block), now.tile_height, now.tile_width
         if key not in self._in_tiles:
-            self._in_tiles[key] = block, Tiles(block, split_block(block), now)
+            self._in_tiles[key] = block, Orders(block, now)
         return self._in_tiles[key][1]
 
 

@@ -1,0 +1,193 @@
+"""The order in which the executor computes the pixels of one tile, worked out without stepping through it.
+
+The executor pulls: a stage about to compute a run of pixels first asks, input by input, for all its windows need, and
+whoever makes those pixels does the same. So the runs of a stage follow from the runs of its readers, and the whole
+order can be built from the driven tensor upwards, one stage at a time, with a few array operations per stage. What
+makes tensors with several readers exact is a common time axis (``events``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tflite_fuse.fusion.block.axes import IntArray, Windows
+from tflite_fuse.fusion.block.limits import MAX_CHUNK
+from tflite_fuse.fusion.block.stages import BlockConfig, Stage, StageKind
+from tflite_fuse.fusion.schedule.events import (
+    FAR,
+    Demand,
+    Followed,
+    Hold,
+    Moments,
+    TileRun,
+    TileShape,
+    insert_events,
+    merge,
+    split_runs,
+)
+
+MOST_KEPT = 1_000_000
+"""Runs that are remembered at most, some 50 bytes each: all of a block of 100 x 100 pixels under hundreds of
+configurations."""
+
+_BEFORE = -1
+"""The events of the driven tensor, which no stage causes; other outputs have the numbers below."""
+
+
+@dataclass
+class TileOrder:
+    """One tile under configurations that are asked one after the other.
+
+    Stages at the end that run as they did under an earlier configuration are not followed again.
+
+    Attributes:
+        stages: the spatial stages of a block in topological order.
+        tile: regions and where windows lie in them.
+        driven: the tensor computed pixel by pixel.
+        sums_driven: whether accumulators read it.
+        completed: other tensors to complete at the end of the tile, in this order.
+        outputs: the tensors whose runs are wanted.
+    """
+
+    stages: Sequence[Stage]
+    tile: TileShape
+    driven: int
+    sums_driven: bool
+    completed: Sequence[int]
+    outputs: frozenset[int]
+    _known: dict[tuple[int, tuple[tuple[int, bool], ...]], Followed] = field(default_factory=dict)
+    _kept: int = 0
+
+    def under(self, config: BlockConfig) -> TileRun:
+        """What happens under a configuration."""
+        ways = tuple(
+            (config.longest_run(index) if stage.inputs else MAX_CHUNK, index in config.ahead)
+            for index, stage in enumerate(self.stages)
+        )
+        keys = [(config.chunk, ways[index:]) for index in range(len(ways) + 1)]
+        followed = next((index for index, key in enumerate(keys) if key in self._known), len(keys))
+        now = self._known[keys[followed]] if followed < len(keys) else self._start(config.chunk)
+        for index in reversed(range(min(followed, len(ways)))):
+            now = self._step(now, index, *ways[index])
+            self._keep(keys[index], now)
+        return now.result()
+
+    def _keep(self, key: tuple[int, tuple[tuple[int, bool], ...]], now: Followed) -> None:
+        self._kept += sum(len(events) for events in now.events.values())
+        if self._kept > MOST_KEPT:
+            self._known.clear()
+            self._kept = 0
+        self._known[key] = now
+
+    def _start(self, chunk: int) -> Followed:
+        """What is asked before any stage asks: the driven tensor run by run, then all other outputs whole."""
+        rows, columns = self.tile.extents[self.driven]
+        whole = np.array([rows * columns], dtype=np.int64)
+        _, visits, counts = split_runs(np.zeros(1, dtype=np.int64), whole, columns, chunk)
+        length = 2 * len(visits)
+        events = {_BEFORE: np.arange(length, dtype=np.int64).reshape(-1, 2)}
+        demands: dict[int, tuple[Moments, ...]] = {self.driven: (Moments(_BEFORE, 0, visits + counts),)}
+        holds = {self.driven: (Moments(_BEFORE, 1, np.append(visits, FAR)),)} if self.sums_driven else {}
+        for number, output in enumerate(self.completed, start=1):
+            rows, columns = self.tile.extents[output]
+            events[_BEFORE - number] = np.full((1, 1), length, dtype=np.int64)
+            asked = Moments(_BEFORE - number, 0, np.array([rows * columns], dtype=np.int64))
+            demands[output] = (*demands.get(output, ()), asked)
+            length += 1
+        return Followed(length, events, demands, holds)
+
+    def _step(self, known: Followed, index: int, longest: int, ahead: bool) -> Followed:
+        """Follows one more stage: cuts what is asked of it into runs and notes what these ask of its inputs."""
+        stage, windows = self.stages[index], self.tile.windows[index]
+        output, width = stage.output, max(1, self.tile.extents[stage.output][1])
+        begins = self._begins(stage)
+        asked = _from(begins, known.asked(output))
+        if ahead:
+            asked = _whole_runs(asked, width, longest)
+        starts = np.concatenate((np.full(1, begins), asked.ends[:-1]))[: len(asked.ends)]
+        owner, position, count = split_runs(starts, asked.ends, width, longest)
+
+        demands = {tensor: moments for tensor, moments in known.demands.items() if tensor != output}
+        holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
+        runs = dict(known.runs)
+        events, new = insert_events(
+            known.length,
+            _still_needed(known.events, demands, holds, runs),
+            asked.times,
+            np.bincount(owner, minlength=len(asked.ends)).astype(np.int64),
+            len(stage.inputs) + 1,
+        )
+        for number, tensor in enumerate(stage.inputs):
+            first, end = _seen(windows[number], self.tile.extents[tensor], *np.divmod(position, width), count)
+            oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
+            demands[tensor] = (*demands.get(tensor, ()), Moments(index, number, end))
+            holds[tensor] = (*holds.get(tensor, ()), Moments(index, -1, oldest))
+        if output in self.outputs:
+            runs[output] = Moments(index, -1, position + count)
+        produced = int(asked.ends[-1]) - begins if len(asked.ends) else 0
+        return Followed(
+            known.length + new.size,
+            {**events, index: new},
+            demands,
+            holds,
+            runs,
+            {**known.capacities, output: _capacity(asked, known.held(output))},
+            {**known.produced, output: produced},
+            {**known.lengths, output: np.bincount(count)},
+        )
+
+    def _begins(self, stage: Stage) -> int:
+        """The first position a stage computes: those before are of earlier runs."""
+        if stage.kind is not StageKind.STATE:
+            return 0
+        return stage.padding[0] * self.tile.extents[stage.output][1] + stage.padding[1]
+
+
+def _still_needed(
+    events: Mapping[int, IntArray],
+    demands: Mapping[int, Sequence[Moments]],
+    holds: Mapping[int, Sequence[Moments]],
+    runs: Mapping[int, Moments],
+) -> dict[int, IntArray]:
+    """The events that somebody refers to."""
+    referred = {each.stage for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
+    referred |= {each.stage for each in runs.values()}
+    return {stage: found for stage, found in events.items() if stage in referred}
+
+
+def _from(begins: int, asked: Demand) -> Demand:
+    """What is asked for behind a position."""
+    if not begins:
+        return asked
+    behind = asked.ends > begins
+    return Demand(asked.times[behind], asked.ends[behind])
+
+
+def _whole_runs(asked: Demand, width: int, longest: int) -> Demand:
+    """What is asked for of a stage that computes whole runs: each time up to the end of one, or of the row."""
+    row, column = np.divmod(asked.ends - 1, width)
+    return merge([Demand(asked.times, row * width + np.minimum((column // longest + 1) * longest, width))])
+
+
+def _capacity(asked: Demand, holds: Sequence[Hold]) -> int:
+    """The most pixels between the end of what was just written and the oldest still needed."""
+    if not holds or not len(asked.ends):
+        return 0
+    oldest = np.min([hold.needs_at(asked.times) for hold in holds], axis=0)
+    return max(0, int(np.max(asked.ends - oldest)))
+
+
+def _seen(
+    windows: Windows, extents: tuple[int, int], row: IntArray, column: IntArray, count: IntArray
+) -> tuple[IntArray, IntArray]:
+    """First position and end of what runs see of an input: (FAR, 0) if it is padding alone."""
+    (height, width), (rows, columns) = extents, windows
+    top, bottom = rows.first(row), rows.end(row + 1)
+    left, right = columns.first(column), columns.end(column + count)
+    seen = (bottom > 0) & (top < height) & (right > 0) & (left < width) & (top < bottom) & (left < right)
+    first = np.maximum(top, 0) * width + np.maximum(left, 0)
+    end = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
+    return np.where(seen, first, FAR), np.where(seen, end, 0)
