@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,8 @@ from tests.fusion.plain_pull import PlainPull
 from tests.fusion.random_blocks import one_tile, random_block, random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
-from tflite_fuse.fusion.schedule.schedule import schedule
+from tflite_fuse.fusion.schedule import tile_order
+from tflite_fuse.fusion.schedule.schedule import Orders, schedule
 
 
 def compare(block: Block, config: BlockConfig) -> None:
@@ -45,3 +47,21 @@ def test_schedule_on_many_seeds(first: int) -> None:
         rng = Random(seed)
         block = random_block(rng, largest=8)
         compare(block, one_tile(random_config(rng, block)))
+
+
+@pytest.mark.parametrize("kept", [tile_order.MOST_KEPT, 100])
+def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_order, "MOST_KEPT", kept)
+    for seed in range(60):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        first = random_config(rng, block)
+        try:
+            orders = Orders(block, first)
+        except BlockError:
+            first = one_tile(first)
+            orders = Orders(block, first)
+        tile = {"tile_height": first.tile_height, "tile_width": first.tile_width}
+        configs = [first, *(replace(random_config(rng, block), **tile) for _ in range(6)), first]
+        for config in configs:
+            assert schedule(block, config, orders) == schedule(block, config)
