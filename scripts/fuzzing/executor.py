@@ -9,7 +9,8 @@ from random import Random
 import tflite_fuse
 from scripts.fuzzing.libfuzzer import Target
 from tests.fusion.packed_blocks import one_column_block
-from tests.fusion.random_blocks import random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import random_config
 from tests.fusion.witness import plan
 from tflite_fuse.fusion.block.limits import MAX_WINDOW
 from tflite_fuse.fusion.encoding.encode import encode

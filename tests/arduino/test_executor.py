@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.random_blocks import BlockMaker, one_tile, random_block, random_config, random_operands
+from tests.fusion.random_blocks import BlockMaker, random_block, random_operands
+from tests.fusion.random_configs import one_tile, random_config
 from tests.fusion.witness import array_source, check, check_random, plan, reference, run
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.limits import STACK_POINTERS

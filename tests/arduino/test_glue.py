@@ -25,7 +25,8 @@ from tests.arduino.fake_runtime import (
     glue_flags,
     play,
 )
-from tests.fusion.random_blocks import random_block, random_config, random_operands
+from tests.fusion.random_blocks import random_block, random_operands
+from tests.fusion.random_configs import random_config
 from tests.fusion.witness import Operands, plan, reference
 from tests.runtime.fused_models import with_version
 from tflite_fuse.fusion.block.stages import Block, StageKind, Storage

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.fusion.encoding.test_fuzz_options import run_sanitized
 from tests.fusion.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
-from tests.fusion.random_blocks import random_config, random_operands
+from tests.fusion.random_blocks import random_operands
+from tests.fusion.random_configs import random_config
 from tests.fusion.witness import check, check_random, plan, reference, run
 from tflite_fuse.fusion.block.enums import WeightLayout
 from tflite_fuse.fusion.block.stages import Int8Array, StageKind

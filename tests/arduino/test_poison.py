@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fusion.plain_pull import PlainPull
-from tests.fusion.random_blocks import one_tile, random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import one_tile, random_config
 from tests.fusion.witness import random_operands
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind
 from tflite_fuse.fusion.schedule.schedule import schedule

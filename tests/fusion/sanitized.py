@@ -19,7 +19,8 @@ import numpy as np
 
 from tests.fusion.drawing.recurrent import recurrent_block
 from tests.fusion.packed_blocks import deep_block, packed_block
-from tests.fusion.random_blocks import one_tile, random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import one_tile, random_config
 from tests.fusion.witness import check, check_random, plan
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.fusion.block.stages import Block, ElementType, StageKind, Storage

@@ -7,7 +7,8 @@ from random import Random
 
 import numpy as np
 
-from tests.fusion.random_blocks import one_tile, random_block, random_config, random_operands
+from tests.fusion.random_blocks import random_block, random_operands
+from tests.fusion.random_configs import one_tile, random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Int8Array, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode

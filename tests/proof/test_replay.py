@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fusion.plain_pull import PlainPull
-from tests.fusion.random_blocks import random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.encoding.encode import encode

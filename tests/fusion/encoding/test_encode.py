@@ -10,7 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.fusion.random_blocks import one_tile, random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import one_tile, random_config
 from tests.fusion.sanitized import damage
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.arithmetic import multiply_by_quantized_multiplier

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.fusion.random_blocks import random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.entry import Kernels
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fusion.plain_pull import PlainPull
-from tests.fusion.random_blocks import one_tile, random_block, random_config
+from tests.fusion.random_blocks import random_block
+from tests.fusion.random_configs import one_tile, random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
 from tflite_fuse.fusion.schedule import tile_order
