@@ -82,6 +82,8 @@ def test_a_board_is_found_by_name_and_knows_the_core_that_is_counted(name: str, 
 def test_an_unknown_name_brings_the_nearest_ones() -> None:
     with pytest.raises(UsageError, match="did you mean nano33ble"):
         find_board("nano33bel")
+    with pytest.raises(UsageError, match=r"did you mean nucleo_h753zi\?"):
+        find_board("STM32H753")
 
 
 def test_a_users_board_is_a_few_lines(tmp_path: Path) -> None:
@@ -89,6 +91,13 @@ def test_a_users_board_is_a_few_lines(tmp_path: Path) -> None:
     path.write_text(OWN)
     found = find_board(str(path))
     assert (found.name, found.ram_bytes, found.flash_bytes, found.target) == ("mine", 65536, 1 << 20, Target.GENERIC)
+
+
+def test_the_board_that_the_page_on_options_describes_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(page.split("```toml\n")[1].split("```")[0])
+    assert (find_board(str(path)).target, find_board(str(path)).ram_bytes) == (Target.CORTEX_M7, 1 << 19)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +166,24 @@ def test_smaller_boards_that_fit_too_are_named() -> None:
     for name in found.also:
         other = find_board(name)
         assert found.fitting.arena_bytes <= other.ram_bytes * 3 / 4 and other.ram_bytes < found.board.ram_bytes
+    assert "which have less RAM (a quarter of it reserved)" in found.others()
+
+
+def test_what_is_reserved_is_reserved_on_smaller_boards_too() -> None:
+    """A radio takes as many bytes on a small board as on a large one."""
+    arena, kept = tflite_fuse.inspect(SAMPLE_MODEL).figures.arena_bytes, 40_000
+    found = fit_board(SAMPLE_MODEL, find_board("teensy41"), kept)
+    assert found.fitting is not None and found.fitting.options is None
+    fits = {each.name for each in known_boards() if arena + kept <= each.ram_bytes < found.board.ram_bytes}
+    assert set(found.also) == {name for name in fits if found.fitting.file_bytes <= find_board(name).flash_bytes}
+    assert set(found.also) != set(fit_board(SAMPLE_MODEL, find_board("teensy41")).also)
+    assert found.others().endswith("which have less RAM (40,000 bytes of it reserved)")
 
 
 def test_a_file_larger_than_the_flash_does_not_fit() -> None:
     assert "larger than its 1,024 of flash" in fit_board(SAMPLE_MODEL, board(1 << 20, 1024), 0).sentence()
+    told = fit_board(SAMPLE_MODEL, board(2048, 1024), 0).sentence()
+    assert "more than 2,048 of 2,048 bytes of RAM" in told and "larger than its 1,024 of flash" in told
 
 
 def test_the_json_keeps_to_its_schema(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ _WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 """Options of ``rewrite`` that are tried, those first that ask least of the application."""
 
+_MOST_NAMED = 5
+"""Boards that are named in one line."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -62,13 +65,16 @@ class BoardVerdict:
         board: the board.
         reserve_bytes: RAM left to everything that is not the tensor arena.
         tried: the model as it is, then rewrites up to the first that fits; those that change nothing are left out.
-        also: names of known boards with less RAM on which the last one fits, too, with as large a share reserved.
+        also: names of known boards with less RAM on which the last one fits, too, a quarter of it reserved, or
+            ``reserve_bytes`` where they were asked for.
+        asked: whether ``reserve_bytes`` were asked for.
     """
 
     board: Board
     reserve_bytes: int
     tried: tuple[Fit, ...]
     also: tuple[str, ...]
+    asked: bool = False
 
     @property
     def fitting(self) -> Fit | None:
@@ -87,11 +93,22 @@ class BoardVerdict:
         if found is not None:
             return f"fits {board.name} {found.how()}: an arena of {found.arena_bytes:,} bytes in {room}"
         least = min(self.tried, key=lambda fit: fit.arena_bytes)
+        spare = least.file_bytes - board.flash_bytes
+        flash = f"the file is {spare:,} bytes larger than its {board.flash_bytes:,} of flash"
         if least.arena_bytes <= self.available_bytes:
-            lacking = f"{least.file_bytes - board.flash_bytes:,} bytes larger than its {board.flash_bytes:,} of flash"
-            return f"does not fit {board.name}: the file is {lacking}"
+            return f"does not fit {board.name}: {flash}"
         lacking = f"{least.arena_bytes - self.available_bytes:,} more than {room}"
-        return f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
+        told = f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
+        return f"{told}, and {flash}" if spare > 0 else told
+
+    def others(self) -> str:
+        """The smallest boards of those that would do as well, in words; "" where there are none."""
+        if not self.also:
+            return ""
+        more = len(self.also) - _MOST_NAMED
+        named = ", ".join(self.also[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        kept = f"{self.reserve_bytes:,} bytes" if self.asked else "a quarter"
+        return f"also fits {named}, which have less RAM ({kept} of it reserved)"
 
     def to_json(self) -> dict[str, Any]:
         """The object under ``board`` that ``inspect --board --json`` prints."""
@@ -120,7 +137,7 @@ def fit_board(
     Args:
         source: path or bytes of a ``.tflite``.
         board: what it is to fit.
-        reserve_bytes: RAM for everything but the tensor arena; None for ``default_reserve``.
+        reserve_bytes: RAM for everything but the tensor arena, on every board; None for ``default_reserve`` of each.
         progress: called with the options about to be tried.
 
     Raises:
@@ -147,16 +164,19 @@ def fit_board(
             continue
         if report.after.arena_bytes < min(each.arena_bytes for each in tried):
             tried.append(fit(options, report.after, report.prediction))
-    return BoardVerdict(board, reserve, tuple(tried), _smaller_boards(board, reserve, tried[-1]))
+    also = _smaller_boards(board, reserve_bytes, tried[-1])
+    return BoardVerdict(board, reserve, tuple(tried), also, reserve_bytes is not None)
 
 
-def _smaller_boards(board: Board, reserve: int, found: Fit) -> tuple[str, ...]:
-    share = 1 - reserve / board.ram_bytes
+def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tuple[str, ...]:
+    def kept(other: Board) -> int:
+        return default_reserve(other) if reserve_bytes is None else reserve_bytes
+
     fitting = [
         other
         for other in known_boards()
         if other.ram_bytes < board.ram_bytes
-        and found.arena_bytes <= other.ram_bytes * share
+        and found.arena_bytes <= other.ram_bytes - kept(other)
         and found.file_bytes <= other.flash_bytes
     ]
     smallest = sorted(fitting, key=lambda other: (other.ram_bytes, other.name))

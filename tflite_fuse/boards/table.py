@@ -86,7 +86,8 @@ def find_board(name: str) -> Board:
     found = boards.get(name.lower())
     if found is not None:
         return found
-    near = get_close_matches(name.lower(), boards, n=3, cutoff=0.4)
+    near = [board.name.lower() for board in known_boards() if len(name) > 3 and name.lower() in board.mcu.lower()][:3]
+    near = near or get_close_matches(name.lower(), boards, n=3, cutoff=0.4)
     near += [each for each in boards if name and name.lower() in each and each not in near][: 3 - len(near)]
     hint = (
         f"did you mean {', '.join(boards[each].name for each in near)}?" if near else "`tflite-fuse boards` lists them"

@@ -32,9 +32,6 @@ from tflite_fuse.pipelines.flat import figures_metrics
 from tflite_fuse.report.sentences import grouped
 from tflite_fuse.report.tables import inspection_table
 
-_MOST_NAMED = 5
-"""Boards that are named in one line."""
-
 
 @answers_errors
 def inspect(
@@ -62,7 +59,7 @@ def inspect(
     for path in (metrics, trace):
         require_writable(path)
     chosen = None if board is None else find_board(board)
-    kept = 0 if chosen is None else reserved(chosen, reserve)
+    kept = None if chosen is None or reserve is None else reserved(chosen, reserve)
     with Status("inspecting", as_json) as progress:
         data = read_source(model)  # once: it may be a pipe
         inspection = tflite_fuse.inspect(data, name=str(model))
@@ -94,8 +91,6 @@ def _say_verdict(verdict: BoardVerdict) -> None:
         say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
         if fit.time is not None:
             say(f"- that takes {fit.time}")
-    if verdict.also:
-        more = len(verdict.also) - _MOST_NAMED
-        named = ", ".join(verdict.also[:_MOST_NAMED])
-        say(f"- also fits {named}{f' and {more} more with less RAM' if more > 0 else ''}")
+    if others := verdict.others():
+        say(f"- {others}")
     say(verdict.sentence())
