@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import random
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,36 @@ def test_user_data(tmp_path: Path, names: tuple[str, str], with_batch: bool) -> 
         assert image.shape == (1, 4, 4, 1)
         assert (image[0] == IMAGES[index]).all()
         assert (gain == GAINS[index]).all()
+
+
+def _signature(*names: str, tensors: tuple[int, ...] = (0, 1), subgraph: int = 0) -> s.SignatureDef:
+    return s.SignatureDef(tuple(map(s.TensorMap, names, tensors)), (), "serving_default", None, subgraph)
+
+
+def test_arrays_may_be_called_what_a_signature_calls_the_inputs(tmp_path: Path) -> None:
+    """A converter calls its tensors ``serving_default_image:0``; who wrote the model knows ``image``."""
+    named = replace(TWO, signature_defs=(_signature("boost", "camera", tensors=(1, 0)),))
+    np.savez(tmp_path / "data.npz", camera=IMAGES, boost=GAINS)
+    samples = load_inputs(tmp_path / "data.npz", named)
+    assert [image.shape for image, _ in samples] == [(1, 4, 4, 1)] * 3 and (samples[2][1] == GAINS[2]).all()
+    np.savez(tmp_path / "data.npz", camera=IMAGES)
+    with pytest.raises(UsageError, match="the model's inputs are image, gain or camera, boost; name the arrays"):
+        load_inputs(tmp_path / "data.npz", named)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        _signature("camera", tensors=(0,)),
+        _signature("camera", "camera"),
+        _signature("camera", "boost", subgraph=1),
+        _signature("camera", "", "boost", tensors=(0, 1, 7)),
+    ],
+)
+def test_signatures_that_do_not_name_each_input_once_are_none(tmp_path: Path, odd: s.SignatureDef) -> None:
+    np.savez(tmp_path / "data.npz", camera=IMAGES, boost=GAINS)
+    with pytest.raises(UsageError, match="the model's inputs are image, gain; name"):
+        load_inputs(tmp_path / "data.npz", replace(TWO, signature_defs=(odd,)))
 
 
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:

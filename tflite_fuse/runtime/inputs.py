@@ -22,6 +22,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.runtime.signatures import signature_input_names
 
 Array = npt.NDArray[Any]
 Field = npt.NDArray[np.float64]
@@ -254,16 +255,16 @@ _RANDOM: tuple[Pattern, ...] = (_uniform, _smooth)
 def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
     """Read a user's samples from an .npz file, or from an .npy file if the model has one input.
 
-    Arrays are named like the model's inputs, or ``arr_0``, ``arr_1``, … in their order (a single array may have any
-    name if the model has one input). The leading dimension counts samples: for a tensor [1, 96, 96, 3] either
-    [samples, 96, 96, 3] or [samples, 1, 96, 96, 3].
+    Arrays are named as the inputs' tensors or a signature call them, or ``arr_0``, ``arr_1``, … in their order (any
+    name will do for the array of a single input). The leading dimension counts samples: for a tensor
+    [1, 96, 96, 3] either [samples, 96, 96, 3] or [samples, 1, 96, 96, 3].
 
     Raises:
         UsageError: the file cannot be read, or an array is missing, unknown, of another shape, type or sample count.
         ModelError: the model has an input that cannot be fed.
     """
     specs = input_specs(model)
-    arrays = _by_input(path, _read_arrays(path), specs)
+    arrays = _by_input(path, _read_arrays(path), specs, signature_input_names(model))
     samples = [_samples(path, spec, array) for spec, array in zip(specs, arrays, strict=True)]
     counts = {spec.name: len(each) for spec, each in zip(specs, samples, strict=True)}
     if len(set(counts.values())) > 1:
@@ -320,17 +321,18 @@ def _check_header(stream: IO[bytes], name: str, size: int) -> None:
         raise ValueError(f"{name} holds objects, or less than its shape says")
 
 
-def _by_input(path: str | Path, arrays: dict[str, Array], specs: tuple[InputSpec, ...]) -> list[Array]:
+def _by_input(
+    path: str | Path, arrays: dict[str, Array], specs: tuple[InputSpec, ...], signatures: tuple[tuple[str, ...], ...]
+) -> list[Array]:
     if len(specs) == len(arrays) == 1:
         return list(arrays.values())
-    names = [spec.name for spec in specs]
-    in_order = [f"arr_{index}" for index in range(len(specs))]
-    for wanted in (names, in_order):
+    known = tuple(spec.name for spec in specs), *signatures
+    for wanted in (*known, [f"arr_{index}" for index in range(len(specs))]):
         if set(arrays) == set(wanted):
             return [arrays[name] for name in wanted]
     raise UsageError(
         f"{path} holds the arrays {', '.join(sorted(arrays)) or '(none)'} "
-        f"but the model's inputs are {', '.join(names)}; "
+        f"but the model's inputs are {' or '.join(', '.join(each) for each in known)}; "
         "name the arrays like the inputs, or arr_0, arr_1, … in their order"
     )
 
