@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tflite_fuse.advice import rewrite_with_advice
 from tflite_fuse.errors import UsageError
-from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal
+from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal, without_replaced
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -79,7 +79,7 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     data, model = _read(source, name)
     if name is None:
         name = _name(source) or "model"
-    return look(model, data, name, {})
+    return without_replaced(model, look(model, data, name, {}))
 
 
 def look(model: Model, data: bytes, name: str, known: KnownBlocks) -> Inspection:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
-from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.fusion.encoding.in_model import (
     KnownBlocks,
     block_overlaps,
@@ -30,9 +31,10 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.placed_front import FACTORS, PlacedFront, PlacedPoint, common_limits
 from tflite_fuse.report.front import FrontReport, FrontRow
-from tflite_fuse.report.inspection import OperatorRow
+from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import Figures
 from tflite_fuse.runtime import tflm
@@ -141,6 +143,26 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
     if len(model.subgraphs) > 1:
         notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
     return tuple(rows), tuple(notes)
+
+
+def without_replaced(model: Model, found: Inspection) -> Inspection:
+    """What was found of a model, with nothing called blocked that a rewrite replaces before it makes blocks.
+
+    A shuffle of channels by way of five dimensions becomes a GATHER, variables of a stream become rings. What blocks
+    cannot hold of the model that is left then is known by the names of its outputs; operators without one, or without a
+    name for it, stay blocked as long as one of these does.
+    """
+    if not any(row.blocked for row in found.operators):
+        return found
+    try:
+        left = prepared(model, states=True)
+    except TfliteFuseError:  # a budget: nothing is replaced then
+        return found
+    tensors, operators = left.main.tensors, left.main.operators
+    names = [(tensors[each.outputs[0]].name or "") if each.outputs else "" for each in operators]
+    blocked = {name for name, reason in zip(names, fusability(left), strict=True) if reason is not None}
+    rows = (row if row.output in blocked else replace(row, blocked=None) for row in found.operators)
+    return replace(found, operators=tuple(rows))
 
 
 def expected_instructions(model: Model, target: Target, known: KnownBlocks | None = None) -> int:

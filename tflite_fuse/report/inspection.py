@@ -24,7 +24,7 @@ class OperatorRow:
         working_set_bytes: bytes that must be live while it runs.
         macs: multiply-accumulates.
         bottleneck: whether its working set is the model's peak.
-        blocked: why it cannot be part of a fused block; None where it can.
+        blocked: why it cannot be part of a fused block; None where it can, or is replaced before blocks are made.
     """
 
     index: int
