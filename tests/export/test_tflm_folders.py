@@ -22,6 +22,8 @@ from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import load_model
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
 
+_BOTH = ("reference", "esp-nn")
+
 
 def exported(model: bytes, folder: Path, format: str) -> Path:
     export_model(model, folder, format)
@@ -87,6 +89,14 @@ def test_a_model_all_of_blocks_needs_the_same_with_all_kernels(format: str) -> N
         for kernels in ("reference", "cmsis-nn", "esp-nn")
     }
     assert len(found) == 1 and len(found.pop()) == 1
+
+
+@pytest.mark.parametrize(("tail", "margin"), [("reshape", False), ("softmax", True)])
+def test_a_margin_is_for_what_espressifs_kernels_compute(tail: str, margin: bool) -> None:
+    """A RESHAPE runs on the reference kernel with ESP-NN, too: there is nothing that versions of it could change."""
+    model = load_model(fused(tail))
+    reference, optimised = (declared_arenas(model, runtime_for("esp-idf", kernels))[-1] for kernels in _BOTH)
+    assert (optimised.margin > 0) == (optimised.nbytes > reference.nbytes) == margin
 
 
 def test_each_kind_of_build_fits_into_arduinos_arena() -> None:

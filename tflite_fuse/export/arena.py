@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
-from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.memory.tflm import esp_nn
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.memory.tflm.kernel_sets import GENERATIONS, Kernels, variants
 from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS, Build, Struct, of_2024
@@ -101,7 +101,7 @@ def declared_arenas(model: Model, runtime: Runtime) -> tuple[Declared, ...]:
 
 def _declared(model: Model, runtime: Runtime, kernels: Kernels) -> Declared:
     arena = arena_for(model, replace(runtime.build, kernels=kernels))
-    certain = kernels.name != "esp-nn" or all(name == FUSED_OPERATOR for name in _operators(model))
+    certain = kernels.name != "esp-nn" or esp_nn.OPERATORS.isdisjoint(_operators(model))
     margin = 0 if certain else round_up(arena.head // _SHARE + 1, 16)
     return Declared(_CORES.get(kernels.core, ""), _CONDITIONS.get(kernels.core, ""), arena, margin)
 

@@ -2,7 +2,7 @@
 
 Rules of our own, from the behaviour of ESP-NN in April 2026. On an ESP32-S3 and an ESP32-P4 its kernels copy weights
 and padded inputs into scratch; on all other cores only SOFTMAX asks for some. Other versions differ: who declares an
-arena adds a margin.
+arena adds a margin, where an operator is one of those that it computes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,26 @@ from tflite_fuse.memory.tflm.kernel_sets import Convolution, Kernels, convolutio
 from tflite_fuse.model.schema import Operator, SubGraph
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.units import round_up
+
+OPERATORS = frozenset(
+    [
+        "ADD",
+        "AVERAGE_POOL_2D",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+        "FULLY_CONNECTED",
+        "HARD_SWISH",
+        "LOGISTIC",
+        "MAX_POOL_2D",
+        "MEAN",
+        "MUL",
+        "RELU",
+        "RELU6",
+        "SOFTMAX",
+    ]
+)
+"""What ESP-NN has functions for, whether the runtime's kernels call them yet or not; any other operator's kernel is
+the reference one, whose needs no version of ESP-NN changes."""
 
 STRUCTS = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "SOFTMAX": 4}
 """Bytes by which what a kernel keeps for itself is larger than that of the reference kernel."""
