@@ -91,7 +91,7 @@ def test_the_arenas_that_exports_declare_are_what_the_library_s_page_says(name: 
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
     found = list(exports(name, tflite_fuse.rewrite(path, verify=False).model, tmp_path))
-    made = as_markdown(found, [], []).splitlines()[-1].split("|")
+    made = as_markdown(found, []).splitlines()[-1].split("|")
     told = next(line for line in part("exports", LIBRARY_PAGE).splitlines() if line.startswith(f"| {name} |"))
     assert told.split("|")[:-2] == made[:-2], "run scripts/bench_exports.py --write"
 
