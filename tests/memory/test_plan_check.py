@@ -19,7 +19,8 @@ from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, read_plan, remove_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.model.edit import set_metadata
+from tflite_fuse.model.edit import add_tensor, set_metadata
+from tflite_fuse.model.schema import Tensor
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import branching_network
 
@@ -138,3 +139,17 @@ def test_a_plan_of_offsets_that_are_no_multiples_of_16_refuses_no_model() -> Non
     strange = serialize_model(replace(odd, operator_codes=(code, *odd.operator_codes[1:])))
     result = tflite_fuse.rewrite(strange, inputs=2)
     assert result.model == strange and "XC_load" in str(result.report.unchanged)
+
+
+def test_a_variable_that_a_plan_places_outlives_the_inference() -> None:
+    """The runtime puts it there, too, and keeps it from nobody."""
+    model = planned()
+    offsets = list(read_plan(model) or ())
+    graph = memory_graph(model)
+    inside = [tensor for tensor, size in enumerate(graph.sizes) if size]
+    end = max(offsets[tensor] + graph.sizes[tensor] for tensor in inside)
+    variable = Tensor((16,), 9, 0, "state", is_variable=True)
+    model, _ = add_tensor(remove_plan(model), variable)
+    assert plan_fault(write_plan(model, [*offsets, (end + 15) // 16 * 16])) is None
+    for tensor in inside:
+        assert "state" in str(plan_fault(write_plan(model, [*offsets, offsets[tensor]])))

@@ -32,7 +32,7 @@ def check_plan(
     Args:
         graph: operators in execution order. Pairs in ``MemoryOp.in_place`` are allowed to share their first byte.
         offsets: bytes from the start of the arena, one per tensor; -1 for tensors kept elsewhere: those of size 0,
-            residents, and tensors that nothing touches.
+            residents (in the arena they keep their bytes for ever), and tensors that nothing touches.
         overlaps: further permissions.
         alignment: every offset must be a multiple of it.
         height: bytes the plan may use; sizes count rounded up to the alignment. None = any number.
@@ -56,6 +56,8 @@ def check_plan(
             arena.require(tensor, f"operator {op.name} has written it")
     for tensor in graph.outputs:
         arena.require(tensor, "the network returns it")
+    for tensor in graph.resident:
+        arena.require(tensor, "the next inference reads it")
 
 
 def _check_places(graph: MemoryGraph, offsets: Sequence[int], alignment: int, height: int | None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tflite_fuse.errors import ModelError
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.model.schema import Model, Operator, SubGraph
@@ -58,6 +61,15 @@ def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
         return name != FUSED_OPERATOR
     touched = [graph.tensors[t] for t in (*(operator.inputs or ()), *(operator.outputs or ())) if t >= 0]
     return name in _EFFECTS or any(tensor.is_variable or tensor.type in _UNSIZED for tensor in touched)
+
+
+def with_placed_variables(graph: MemoryGraph, model: Model, offsets: Sequence[int]) -> MemoryGraph:
+    """The graph with the variables that a plan places: these lie in the arena, too, and outlive the inference."""
+    placed = [t for t, tensor in enumerate(model.main.tensors) if tensor.is_variable and offsets[t] >= 0]
+    sizes = list(graph.sizes)
+    for tensor in placed:
+        sizes[tensor] = tensor_nbytes(model.main.tensors[tensor])
+    return replace(graph, sizes=tuple(sizes), resident=(*graph.resident, *placed))
 
 
 MOST_PARTS = 8192

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
+from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph, with_placed_variables
 from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
@@ -25,7 +25,8 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
 
     Tensors left to the runtime are kept apart by it. An operator may write over its input where some kernel set does
     (which one the file does not say), a fused block where ``overlaps`` allow it at the distance its schedule needs,
-    another custom operator anywhere: it has rules of its own. Subgraphs behind the first are not looked at.
+    another custom operator anywhere: it has rules of its own. A variable stays whole for ever. Subgraphs behind the
+    first are not looked at.
 
     Raises:
         ModelError: a dynamic shape.
@@ -35,6 +36,7 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
     try:
         graph = memory_graph(model)
         offsets = (read_plan(model) or ())[: len(graph.sizes)]
+        graph = with_placed_variables(graph, model, offsets)
         sizes = tuple(0 if at == ONLINE else size for size, at in zip(graph.sizes, offsets, strict=True))
         graph = replace(graph, sizes=sizes)
         for size, at, name in zip(sizes, offsets, graph.names, strict=True):

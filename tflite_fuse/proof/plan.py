@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.memory.from_model import memory_graph, with_placed_variables
 from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
@@ -21,7 +21,7 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
         offsets = read_plan(model)
         if offsets is None:
             return
-        graph = memory_graph(model)
+        graph = with_placed_variables(memory_graph(model), model, offsets)
     except (PlanError, ModelError) as error:
         yield Finding("arena plan", str(error))
         return
