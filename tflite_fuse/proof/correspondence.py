@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tflite_fuse.memory.overlap import Overlap
-from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.schema import Model, Quantization, Tensor
 from tflite_fuse.proof.certificate import BlockProof, Finding
 from tflite_fuse.proof.moves import add_gathers
 from tflite_fuse.proof.original.added.groups import add_groups
@@ -98,6 +98,24 @@ class Correspondence:
             if (made or mine.name in names) and same_fields(mine, theirs):
                 return True
         return False
+
+
+def reads_alike(a: Tensor, b: Tensor, *, shaped: bool = True) -> bool:
+    """Whether an operator that reads the same bytes in two tensors sees the same: their scales and shapes, too.
+
+    Args:
+        shaped: whether it looks at shapes.
+    """
+    return _as_read(a, shaped) == _as_read(b, shaped)
+
+
+def _as_read(tensor: Tensor, shaped: bool) -> Tensor:
+    quantization = None if tensor.quantization is None else replace(tensor.quantization, min=None, max=None)
+    quantization = None if quantization == Quantization() else quantization
+    shape = tensor.dims if shaped else None
+    return replace(
+        tensor, buffer=0, name=None, shape=shape, shape_signature=None, has_rank=False, quantization=quantization
+    )
 
 
 def same_fields(a: Tensor, b: Tensor) -> bool:

@@ -17,7 +17,7 @@ from tflite_fuse.proof.block.options import DamagedError, Options, checksum, rea
 from tflite_fuse.proof.block.replay import ScheduleProof
 from tflite_fuse.proof.block.state import state_size
 from tflite_fuse.proof.block.trace import schedule_alone, trace_block
-from tflite_fuse.proof.correspondence import Correspondence, same_fields
+from tflite_fuse.proof.correspondence import Correspondence, reads_alike, same_fields
 from tflite_fuse.proof.original.values import RENAMING, Step
 from tflite_fuse.proof.streaming.effects import droppable, dropped_graphs, uninitialized
 
@@ -60,12 +60,19 @@ class _Walk:
             known.check_tensors(label, operator.outputs or ())
         elif name == FUSED_OPERATOR:
             _Block(known, label, operator).check()
-        elif name in RENAMING and len(operator.outputs or ()) == 1 and (operator.inputs or (-1,))[0] in known.values:
+        elif name in RENAMING and self._keeps_bytes(operator):
             known.plain += 1
             known.values[(operator.outputs or (-1,))[0]] = known.values[(operator.inputs or (-1,))[0]]
             known.check_tensors(label, operator.outputs or ())
         else:
             known.found(label, "no operator of the original does the same with the same operands")
+
+    def _keeps_bytes(self, operator: Operator) -> bool:
+        """Whether an operator that gives bytes another shape reads known ones, and gives them no other type."""
+        tensors, reads, writes = self.known.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
+        if len(writes) != 1 or reads[0] not in self.known.values:
+            return False
+        return tensors[reads[0]].type == tensors[writes[0]].type
 
     def finish(self) -> None:
         """Nothing with effects may be left, but for what blocks keep the state of."""
@@ -121,8 +128,9 @@ class _Walk:
         if _without_operands(operator) != _without_operands(step.operator) or counts[0] != counts[1]:
             return False
         fresh: dict[int, int] = {}
-        read = zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True)
-        if not all(self._same_operand(a, b, fresh) for a, b in read):
+        read = enumerate(zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True))
+        one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # of its input it sees the values alone, row after row
+        if not all(self._same_operand(a, b, fresh, shaped=place != one_row) for place, (a, b) in read):
             return False
         tensors, originals = self.known.after.main.tensors, self.known.original.tensors
         if not all(same_fields(tensors[a], originals[b]) for a, b in zip(mine[1], theirs[1], strict=True)):
@@ -131,13 +139,13 @@ class _Walk:
         self.known.values.update(zip(mine[1], theirs[1], strict=True))
         return True
 
-    def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int]) -> bool:
+    def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int], *, shaped: bool) -> bool:
         known = self.known
         if mine < 0 or theirs < 0:
             return mine == theirs
         tensor, other = known.after.main.tensors[mine], known.original.tensors[theirs]
         if mine in known.values:
-            return known.same(mine, theirs) and tensor.type == other.type
+            return known.same(mine, theirs) and reads_alike(tensor, other, shaped=shaped)
         content = known.after.buffers[tensor.buffer].data or b""
         if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
