@@ -17,7 +17,7 @@ from tflite_fuse.proof.certificate import BlockProof, Certificate, Finding, merg
 from tflite_fuse.proof.correspondence import Correspondence
 from tflite_fuse.proof.operators import match_operators
 from tflite_fuse.proof.plan import plan_findings
-from tflite_fuse.proof.structure import buffer_findings, structure_findings
+from tflite_fuse.proof.structure import buffer_findings, structure_findings, writing_findings
 
 __all__ = ["BlockProof", "Certificate", "Finding", "validate"]
 
@@ -38,7 +38,8 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     match_outer_outputs(known)
     match_operators(known)
     check_outputs(known)
-    findings = (*known.findings, *structure_findings(known), *buffer_findings(known), *plan_findings(known))
+    beside = (writing_findings, structure_findings, buffer_findings, plan_findings)
+    findings = (*known.findings, *(finding for look in beside for finding in look(known)))
     same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
     narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)
     notes = tuple(dict.fromkeys(known.notes))

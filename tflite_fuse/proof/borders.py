@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs, with_inputs_inside
 from tflite_fuse.model.schema import Tensor
@@ -30,6 +32,8 @@ def match_inputs(known: Correspondence) -> None:
     if len(inside[0].inputs) != len(inside[1].inputs):
         known.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
         return
+    if _once_each(inside[0].inputs) != _once_each(inside[1].inputs):
+        known.found("inputs", "which positions are one tensor differs")
     for position, (a, b) in enumerate(zip(inside[0].inputs, inside[1].inputs, strict=True)):
         entry = new.get(position)
         if position in old:
@@ -44,6 +48,12 @@ def match_inputs(known: Correspondence) -> None:
             known.values[b] = value
             known.check_tensors(f"input {position}", [b])
             known.check_type(f"input {position}", b, value)
+
+
+def _once_each(inputs: Sequence[int]) -> list[int]:
+    """The first position of each input's tensor."""
+    firsts: dict[int, int] = {}
+    return [firsts.setdefault(tensor, position) for position, tensor in enumerate(inputs)]
 
 
 def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME
 from tflite_fuse.model.outside import OUTSIDE_METADATA
-from tflite_fuse.model.schema import Model, Operator, SignatureDef, SubGraph, Tensor
+from tflite_fuse.model.schema import Model, Operator, SignatureDef, SubGraph, Tensor, TensorMap
 from tflite_fuse.proof.certificate import Finding
 from tflite_fuse.proof.correspondence import Correspondence
 
 _OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA)
+
+
+def writing_findings(known: Correspondence) -> Iterator[Finding]:
+    """What is computed or set anew has memory of its own: in a buffer with data the runtime would write over constants.
+
+    So it is in both models: of an original that writes over its constants nobody can tell what it computes.
+    """
+    for whose, model in ((" of the original", known.before), ("", known.after)):
+        for number, graph in enumerate(model.subgraphs):
+            where = f"subgraph {number}{whose}"
+            written = [tensor for operator in graph.operators for tensor in operator.outputs or ()]
+            for tensor in sorted(set(graph.inputs).intersection(written)):
+                yield Finding(where, f"input {graph.tensors[tensor].name} is written by an operator")
+            kept = [tensor for tensor, each in enumerate(graph.tensors) if each.is_variable]
+            for tensor in sorted({*graph.inputs, *written, *kept}):
+                if model.buffers[graph.tensors[tensor].buffer].data:
+                    yield Finding(where, f"tensor {graph.tensors[tensor].name} is written and a constant at once")
 
 
 def structure_findings(known: Correspondence) -> Iterator[Finding]:
@@ -81,14 +98,22 @@ def _signature_findings(known: Correspondence) -> Iterator[Finding]:
 def _entry_findings(known: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
     """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
     for what in ("inputs", "outputs"):
-        theirs = {entry.name: entry.tensor_index for entry in getattr(a, what) or ()}
-        mine = {entry.name: entry.tensor_index for entry in getattr(b, what) or ()}
-        gone = {known.replaced.get(theirs[name], theirs[name]) for name in theirs.keys() - mine.keys()}
+        theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
+        gone = {known.replaced.get(tensor, tensor) for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
         if mine.keys() - theirs.keys() or not gone <= set(known.outside.values()):
             yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
         for name in mine.keys() & theirs.keys():
-            if not known.same(mine[name], known.replaced.get(theirs[name], theirs[name])):
+            wanted = [known.replaced.get(tensor, tensor) for tensor in theirs[name]]
+            if len(mine[name]) != len(wanted) or not all(map(known.same, mine[name], wanted)):
                 yield Finding("signatures", f"{name} among the {what} of {a.signature_key} is another tensor")
+
+
+def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
+    """The tensors of each name of a signature; a sound one has one for each."""
+    found: dict[str, list[int]] = {}
+    for entry in entries or ():
+        found.setdefault(entry.name or "", []).append(entry.tensor_index)
+    return found
 
 
 def buffer_findings(known: Correspondence) -> Iterator[Finding]:
