@@ -153,6 +153,27 @@ def stateful() -> tuple[Model, int]:
     return model.build([x], [z]), state
 
 
+def test_a_copy_of_a_variable_is_not_made_later() -> None:
+    """Between the two an operator may write the variable."""
+    model = RawModel()
+    x, y, copy, z = (model.tensor(shape, 0.05) for shape in ((1, 4), (1, 4), (1, 12), (1, 12)))
+    state = model.tensor((1, 12), 0.05, is_variable=True)
+    constants = [weights(model, 4, 4), weights(model, 4, 3), model.constant(np.zeros(4, np.int32), [0.0005])]
+    model.operator("RESHAPE", [state, model.constant(np.array((1, 12), np.int32))], [copy], None)
+    rank = OptionsTable(6, ((0, (1).to_bytes(4, "little")),))
+    model.operator("SVDF", [x, *constants, state], [y], rank)
+    model.operator("ADD", [copy, copy], [z], make_options("AddOptions"))
+    original = model.build([x], [y, z])
+    reshape, svdf, add = original.main.operators
+    late = len(original.main.tensors)
+    graph = replace(
+        original.main,
+        tensors=(*original.main.tensors, original.main.tensors[copy]),
+        operators=(reshape, svdf, replace(reshape, outputs=(late,)), replace(add, inputs=(late, late))),
+    )
+    assert any("RESHAPE_2" in each for each in findings(original, replace_main(original, graph)))
+
+
 def test_a_plan_puts_nothing_over_a_variable() -> None:
     original, state = stateful()
     (x,), (z,) = original.main.inputs, original.main.outputs

@@ -68,11 +68,12 @@ class _Walk:
             known.found(label, "no operator of the original does the same with the same operands")
 
     def _keeps_bytes(self, operator: Operator) -> bool:
-        """Whether an operator that gives bytes another shape reads known ones, and gives them no other type."""
+        """Whether an operator that gives bytes another shape reads known ones, which stay, and keeps their type."""
         tensors, reads, writes = self.known.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
         if len(writes) != 1 or reads[0] not in self.known.values:
             return False
-        return tensors[reads[0]].type == tensors[writes[0]].type
+        source = tensors[reads[0]]
+        return source.type == tensors[writes[0]].type and not source.is_variable
 
     def finish(self) -> None:
         """Nothing with effects may be left, but for what blocks keep the state of."""

@@ -90,9 +90,11 @@ class Original:
             self.add_step(Step(operator_label(model, index), operator_name(model, operator), operator, code))
         self.in_file = dict(self.writer)
         for step in self.steps:
-            if step.name in RENAMING and len(step.outputs) == 1 and step.operand(0) >= 0:
-                self.unite(step.inputs[0], step.outputs[0])
-            if step.name in ("PAD", "PADV2") and not any(self.numbers(step.operand(1)) or (1,)):
+            if len(step.outputs) != 1 or step.operand(0) < 0 or self.tensors[step.inputs[0]].is_variable:
+                continue  # what a variable holds, a copy holds only until the variable is written again
+            if step.name in RENAMING or (
+                step.name in ("PAD", "PADV2") and not any(self.numbers(step.operand(1)) or (1,))
+            ):
                 self.unite(step.inputs[0], step.outputs[0])
 
     # ---- Values
