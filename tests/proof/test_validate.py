@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.model.rich_model import rich_model
 from tests.proof.mutants import mutants, outcome, seal
 from tflite_fuse import api
 from tflite_fuse.errors import LimitError, TfliteFuseError
-from tflite_fuse.fusion.block.enums import ElementType
+from tflite_fuse.fusion.block.enums import ElementType, StageKind
 from tflite_fuse.fusion.encoding.options import read_options, write_options
 from tflite_fuse.model.edit import replace_main, replace_operators, set_metadata
 from tflite_fuse.model.file import load_model, serialize_model
@@ -213,6 +214,26 @@ def test_a_zero_point_of_floats_is_named() -> None:
     other = replace(operator, custom_options=write_options(options._replace(tensors=tensors), constants))
     findings = validate(before, replace_operators(after, [other])).findings
     assert any("input zero point of QUANTIZE_0: 3 instead of 0" in str(each) for each in findings)
+
+
+def test_the_numbers_of_the_shorter_way_to_sums_are_the_only_ones(pair: tuple[Model, Model]) -> None:
+    """Others near them may give the same sums; a change of them is none that goes unnoticed."""
+    before, after = pair
+    for index, operator in enumerate(after.main.operators):
+        options = read_options(operator.custom_options or b"") if operator.custom_options else None
+        for stage in () if options is None else options.stages:
+            if stage.kind == StageKind.ADD and stage.weights_offset >= 0:
+                buffer = after.main.tensors[(operator.inputs or ())[-1]].buffer
+                for number, step in product(range(3), (-1, 1)):
+                    data = bytearray(after.buffers[buffer].data or b"")
+                    at = stage.weights_offset + 4 * number
+                    data[at : at + 4] = (int.from_bytes(data[at : at + 4], "little") + step).to_bytes(4, "little")
+                    buffers = list(after.buffers)
+                    buffers[buffer] = replace(buffers[buffer], data=bytes(data))
+                    changed = seal(replace(after, buffers=tuple(buffers)), index)
+                    assert any("by multiples" in str(finding) for finding in validate(before, changed).findings)
+                return
+    raise AssertionError("no such stage")
 
 
 # ---- What surrounds the blocks ----

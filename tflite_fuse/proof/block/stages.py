@@ -248,17 +248,24 @@ def _array_differences(
 
 
 def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """Whether the shorter way to the sum of two values is the same for all pairs of them."""
+    """Whether the shorter way to the sum of two values is the same for all pairs of them.
+
+    Where several numbers to start from do, it is the one in the middle: no number is left to whoever writes the file.
+    """
     first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
     values = np.arange(-128, 128, dtype=np.int64)
     points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
-    expected = added(meaning.addition, points, values[:, None], values)
-    sums = (first * values[:, None] + second * values + start + 2**31) % 2**32 - 2**31
-    expected, found = np.clip(expected, *meaning.clamp), np.clip(sums >> _ADD_BITS, *meaning.clamp)
+    expected = np.clip(added(meaning.addition, points, values[:, None], values), *meaning.clamp)
+    products = first * values[:, None] + second * values
+    found = np.clip(((products + start + 2**31) % 2**32 - 2**31) >> _ADD_BITS, *meaning.clamp)
     differing = np.argwhere(expected != found)
     for a, b in differing[:1].tolist():
         pair = values[a].item(), values[b].item()
         yield Difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
+    least = ((expected << _ADD_BITS) - products).max(where=expected > meaning.clamp[0], initial=-(2**31))
+    most = ((expected + 1 << _ADD_BITS) - products).min(where=expected < meaning.clamp[1], initial=2**31) - 1
+    if not len(differing) and start != int(least + most) // 2:
+        yield Difference("start of the sums by multiples", int(least + most) // 2, start)
     view.count("sums of two values", expected.size)
 
 
