@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,6 +224,21 @@ def _zipped(path: Path, name: str, content: bytes, *, encrypted: bool = False) -
 def _npy(header: str) -> bytes:
     text = header.encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.npy"])
+def test_arrays_come_through_a_pipe(name: str, tmp_path: Path) -> None:
+    array = np.arange(2 * 6 * 5 * 3, dtype=np.int8).reshape(2, 6, 5, 3)
+    save: Any = np.savez if name == "data.npz" else np.save
+    save(tmp_path / name, array)
+    reading, writing = os.pipe()
+    os.write(writing, (tmp_path / name).read_bytes())
+    os.close(writing)
+    try:
+        samples = load_inputs(f"/dev/fd/{reading}", IMAGE)
+    finally:
+        os.close(reading)
+    assert [each[0].tobytes() for each in samples] == [each.tobytes() for each in array]
 
 
 def test_an_encrypted_archive_is_a_sentence(tmp_path: Path) -> None:

@@ -5,16 +5,14 @@ Every input is a list with one array per model input, of that tensor's exact sha
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy
 
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model
@@ -22,13 +20,13 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.runtime.archives import read_arrays
 from tflite_fuse.runtime.signatures import signature_input_names
 
 Array = npt.NDArray[Any]
 Field = npt.NDArray[np.float64]
 
 _LARGEST_INPUT = 1 << 28
-_LARGEST_ARCHIVE = 1 << 30
 _NUMPY_TYPES: dict[int, type[np.generic]] = {
     TensorType.FLOAT32: np.float32,
     TensorType.FLOAT16: np.float16,
@@ -264,7 +262,7 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
         ModelError: the model has an input that cannot be fed.
     """
     specs = input_specs(model)
-    arrays = _by_input(path, _read_arrays(path), specs, signature_input_names(model))
+    arrays = _by_input(path, read_arrays(path), specs, signature_input_names(model))
     samples = [_samples(path, spec, array) for spec, array in zip(specs, arrays, strict=True)]
     counts = {spec.name: len(each) for spec, each in zip(specs, samples, strict=True)}
     if len(set(counts.values())) > 1:
@@ -272,53 +270,6 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
     if 0 in counts.values():
         raise UsageError(f"{path}: the arrays hold no sample")
     return [list(each) for each in zip(*samples, strict=True)]
-
-
-def _read_arrays(path: str | Path) -> dict[str, Array]:
-    try:
-        with Path(path).open("rb") as file:
-            if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
-                return {"arr_0": _one_array(path)}
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
-                raise UsageError(f"{path} holds more than {_LARGEST_ARCHIVE:,} bytes, too many to be run here")
-            return {entry.filename.removesuffix(".npy"): _read_npy(archive, entry) for entry in entries}
-    except UsageError:
-        raise
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror or error})") from error
-    except Exception as error:  # zipfile and numpy trust what they read: damaged bytes raise what they hit
-        why = str(error) or type(error).__name__
-        hint = "numpy.savez writes such a file, also of a single array"
-        raise UsageError(f"{path} cannot be read as an .npz file ({why}); {hint}") from error
-
-
-def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
-    """One array; its shape is believed only as far as the entry has bytes, so that no header can ask for all memory."""
-    with archive.open(entry) as stream:
-        _check_header(stream, entry.filename, entry.file_size)
-    with archive.open(entry) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
-
-
-def _one_array(path: str | Path) -> Array:
-    """Of an .npy file."""
-    size = Path(path).stat().st_size
-    if size > _LARGEST_ARCHIVE:
-        raise UsageError(f"{path} holds more than {_LARGEST_ARCHIVE:,} bytes, too many to be run here")
-    with Path(path).open("rb") as stream:
-        _check_header(stream, "it", size)
-        stream.seek(0)
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
-
-
-def _check_header(stream: IO[bytes], name: str, size: int) -> None:
-    version = npy.read_magic(stream)
-    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = header(stream)
-    if dtype.hasobject or prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{name} holds objects, or less than its shape says")
 
 
 def _by_input(

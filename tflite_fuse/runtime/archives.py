@@ -1,0 +1,77 @@
+"""Arrays out of a stranger's .npz or .npy file, a pipe's too: nothing in it asks for more memory than it has bytes."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from tflite_fuse.errors import UsageError
+
+Array = npt.NDArray[Any]
+
+_LARGEST_ARCHIVE = 1 << 30
+
+
+def read_arrays(path: str | Path) -> dict[str, Array]:
+    """By name; an .npy file's is ``arr_0``. Raises UsageError."""
+    try:
+        with Path(path).open("rb") as file:
+            stream = file if file.seekable() else io.BytesIO(file.read(_LARGEST_ARCHIVE + 1))  # a pipe is read once
+            size = stream.seek(0, io.SEEK_END)
+            stream.seek(0)
+            is_one = stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
+            if size > _LARGEST_ARCHIVE and (is_one or stream is not file):
+                raise _too_many(path)
+            stream.seek(0)
+            return {"arr_0": _one_array(stream, size)} if is_one else _archived(path, stream)
+    except UsageError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # zipfile and numpy trust what they read: damaged bytes raise what they hit
+        why = str(error) or type(error).__name__
+        hint = "numpy.savez writes such a file, also of a single array"
+        raise UsageError(f"{path} cannot be read as an .npz file ({why}); {hint}") from error
+
+
+def _too_many(path: str | Path) -> UsageError:
+    return UsageError(f"{path} holds more than {_LARGEST_ARCHIVE:,} bytes, too many to be run here")
+
+
+def _archived(path: str | Path, stream: IO[bytes]) -> dict[str, Array]:
+    """Of an .npz file."""
+    with zipfile.ZipFile(stream) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
+            raise _too_many(path)
+        return {entry.filename.removesuffix(".npy"): _read_npy(archive, entry) for entry in entries}
+
+
+def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
+    """One array; its shape is believed only as far as the entry has bytes, so that no header can ask for all memory."""
+    with archive.open(entry) as stream:
+        _check_header(stream, entry.filename, entry.file_size)
+    with archive.open(entry) as stream:
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
+
+
+def _one_array(stream: IO[bytes], size: int) -> Array:
+    """Of an .npy file."""
+    _check_header(stream, "it", size)
+    stream.seek(0)
+    return np.asarray(npy.read_array(stream, allow_pickle=False))
+
+
+def _check_header(stream: IO[bytes], name: str, size: int) -> None:
+    version = npy.read_magic(stream)
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = header(stream)
+    if dtype.hasobject or prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} holds objects, or less than its shape says")
