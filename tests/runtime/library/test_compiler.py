@@ -129,6 +129,27 @@ def test_compiler_of_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path:
         find_compiler()
 
 
+@pytest.mark.parametrize("words", ['"', "gcc 'x", "\\"])
+def test_what_is_no_command_line_is_no_compiler(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", words)
+    with pytest.raises(RuntimeUnavailableError, match="CC"):
+        find_compiler()
+
+
+@pytest.mark.parametrize("does", ["", "printf '\\377\\n'; echo 'error: \377' >&2; exit ${2:+1}"])
+def test_a_compiler_that_makes_nothing_is_one_sentence(
+    does: str, source: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever bytes it says that in."""
+    idle = tmp_path / "idle"
+    idle.write_bytes(b"#!/bin/sh\n" + does.encode("latin-1") + b"\n")
+    idle.chmod(0o755)
+    monkeypatch.setenv("CC", str(idle))
+    with pytest.raises(RuntimeUnavailableError, match="idle"):
+        build_library("answer", [source], [source.parent])
+    assert list(own_cache.iterdir()) == []
+
+
 def test_cache_that_cannot_be_written(source: Path, own_cache: Path) -> None:
     own_cache.write_text("")
     assert answer(build_library("answer", [source], [source.parent])) == 42

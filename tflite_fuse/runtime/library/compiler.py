@@ -56,9 +56,12 @@ def find_compiler() -> Compiler:
 
 @functools.lru_cache
 def _find_compiler(preferred: str, path: str) -> Compiler:
-    candidates = [tuple(shlex.split(preferred))] if preferred.strip() else [(name,) for name in _NAMES]
+    try:
+        candidates = [tuple(shlex.split(preferred))] if preferred.strip() else [(name,) for name in _NAMES]
+    except ValueError as error:  # a quotation without an end
+        raise RuntimeUnavailableError(f"the C compiler in CC is no command, {preferred}: {error}") from error
     for command in candidates:
-        if shutil.which(command[0], path=path):
+        if command and shutil.which(command[0], path=path):
             try:
                 return Compiler(command, _output([*command, "--version"]) + _output([*command, "-dumpmachine"]))
             except (OSError, subprocess.SubprocessError):
@@ -72,7 +75,11 @@ def _find_compiler(preferred: str, path: str) -> Compiler:
 
 def _output(command: Sequence[str]) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT, env=environment).stdout
+    # What a compiler says may be in any encoding, of a folder's name for one.
+    found = subprocess.run(
+        command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, env=environment
+    )
+    return found.stdout
 
 
 def build_library(
@@ -140,8 +147,9 @@ def _compile(
     try:
         _output(command)
         with Path(unfinished).open("r+b") as file:
-            seal = hashlib.sha256(file.read()).digest()  # behind what is loaded, where loaders do not look
-            file.write(seal)
+            if not (content := file.read()):
+                raise OSError(f"the C compiler {compiler.command[0]} wrote nothing")
+            file.write(hashlib.sha256(content).digest())  # behind what is loaded, where loaders do not look
             file.flush()
             os.fsync(file.fileno())
         Path(unfinished).chmod(0o700)
