@@ -328,3 +328,15 @@ def test_a_constant_of_whole_numbers_and_a_byte_is_no_defect() -> None:
     with suppress(TfliteFuseError):
         api.rewrite(serialize_model(damaged), verify=False)
     assert validate(damaged, damaged).proven
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 0.0])
+def test_scales_that_are_none_are_no_warning(scale: float) -> None:
+    """And nothing is proven of them: what the runtime makes of such a ratio is left to the machine."""
+    model = networks.inverted_residual_network(16, channels=8, blocks=2)
+    for index, tensor in enumerate(model.main.tensors):
+        if tensor.quantization is not None and tensor.quantization.scale:
+            other = replace(tensor.quantization, scale=(scale, *tensor.quantization.scale[1:]))
+            changed = changed_tensor(model, model.main.tensors[index].name or "", quantization=other)
+            assert check(changed) is not None

@@ -177,11 +177,12 @@ class Original:
         return np.frombuffer(content, np.int8).reshape(dims) if content and len(content) == prod(dims) else None
 
     def scales(self, tensor: int) -> npt.NDArray[np.float64] | None:
-        """Scales as the float32 numbers they are; None for a tensor without affine quantization."""
+        """Scales as the float32 numbers they are; None without affine quantization, or where one is not finite."""
         quantization = self.tensors[tensor].quantization if tensor >= 0 else None
         if quantization is None or not quantization.scale or not quantization.zero_point or quantization.details:
             return None
-        return np.asarray(quantization.scale, np.float32).astype(np.float64)
+        scales = np.asarray(quantization.scale, np.float32).astype(np.float64)
+        return scales if np.isfinite(scales).all() else None
 
     def activation(self, tensor: int) -> tuple[float, int] | None:
         """Scale and zero point of an int8 activation, or of a uint8 one as int8 values of 128 less; else None."""
@@ -190,8 +191,8 @@ class Original:
     def affine(self, tensor: int) -> tuple[float, int] | None:
         """The same of a constant, too."""
         scales = self.scales(tensor)
-        if scales is None or len(scales) != 1 or self.tensors[tensor].is_variable:
-            return None
+        if scales is None or len(scales) != 1 or not scales[0] or self.tensors[tensor].is_variable:
+            return None  # of a scale of 0 the runtime makes ratios that have no end
         quantization = self.tensors[tensor].quantization
         points = () if quantization is None else quantization.zero_point or ()
         if self.tensors[tensor].type not in (TensorType.INT8, TensorType.UINT8) or len(points) != 1:
