@@ -285,3 +285,17 @@ def test_an_interrupt_leaves_a_whole_summary(tmp_path: Path, monkeypatch: pytest
     finally:
         signal.signal(signal.SIGINT, before)
     assert not old & new and files() in (old, new)
+
+
+def _blocked(item: Item) -> Row:
+    """What a process of the pool keeps from itself, as a row."""
+    number = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return Row(item.key, item.model, item.options, str(number))
+
+
+def test_processes_are_born_deaf_to_an_interrupt() -> None:
+    """One that comes while they import modules would have each print where it was."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    items = [Item(str(number), "default", b"", "{}", "estimate") for number in range(3)]
+    assert {row.error for row in run_here(iter(items), 2, _blocked)} == {"True"}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

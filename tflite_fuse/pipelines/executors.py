@@ -60,7 +60,7 @@ def run_here(items: Iterator[Item], jobs: int, work: Work = measure) -> Iterator
                 while True:
                     queued += islice(items, AHEAD * jobs - len(flight))
                     while queued:
-                        flight[pool.submit(work, queued[0])] = queued[0]
+                        flight[_submitted(pool, work, queued[0])] = queued[0]
                         del queued[0]
                     if not flight:
                         return
@@ -77,8 +77,20 @@ def _alone(item: Item, work: Work) -> Row:
     """An item in a process of its own."""
     for _ in range(MOST_TRIES - 1):
         with _pool(1) as pool, suppress(BrokenProcessPool):
-            return pool.submit(work, item).result()
+            return _submitted(pool, work, item).result()
     return Row(item.key, item.model, item.options, "the process that worked on it died")
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]:
+    """An item handed out. Processes that are begun for it inherit that Ctrl-C is not for them: before they can say so
+    themselves they import modules, and would print how far they came."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(work, item)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(work, item)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
