@@ -269,3 +269,12 @@ def test_files_are_readable_by_all_who_may_read_new_files(tmp_path: Path) -> Non
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def test_a_pipe_in_place_of_the_manifest_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Not even Ctrl-C ended that, which waits until a folder is whole."""
+    (tmp_path / "notes.txt").write_text("mine")
+    os.mkfifo(tmp_path / MANIFEST)
+    with pytest.raises(UsageError, match=r"would lose \.tflite-fuse\.json"):
+        write_folder(tmp_path, {"main.c": "int x;\n"}, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MANIFEST, "notes.txt"]
