@@ -11,7 +11,10 @@ PAIRS += (StageKind.REAL_PAIR,)
 
 
 class PlainPull:
-    """Follows a block; afterwards ``capacity``, ``pixels`` and ``distance`` hold what was seen."""
+    """Follows a block; afterwards ``capacity``, ``pixels`` and ``distance`` hold what was seen.
+
+    ``filled`` holds for every run of a stage (tensor, pixels of it so far, oldest pixel still needed of each input).
+    """
 
     def __init__(self, block: Block, config: BlockConfig) -> None:
         self.block, self.chunk = block, config.chunk
@@ -22,6 +25,7 @@ class PlainPull:
         self.ahead = {tensor for number, tensor in enumerate(self.writer) if number in config.ahead}
         self.capacity = dict.fromkeys(self.writer, 0)
         self.pixels = dict.fromkeys(self.writer, 0)
+        self.filled: list[tuple[int, int, dict[int, int]]] = []
         self.distance = {(i, o): -block.tensors[i].nbytes for i in block.inputs for o in block.outputs}
         driven = block.tensors[self.driven]
         self.only = config.tile_height >= driven.height and config.tile_width >= driven.width
@@ -129,6 +133,7 @@ class PlainPull:
         return min(oldest)
 
     def _note(self, tensor: int, written: int) -> None:
+        self.filled.append((tensor, written, {source: self._oldest(source) for source in self.block.inputs}))
         if self.block.tensors[tensor].storage is Storage.SCRATCH:
             self.capacity[tensor] = max(self.capacity[tensor], written - self._oldest(tensor))
         if self.block.tensors[tensor].storage is Storage.OUTPUT:

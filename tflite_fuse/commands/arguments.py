@@ -40,7 +40,7 @@ Int8Flag = Annotated[
     ),
 ]
 NoOverlap = Annotated[
-    bool, typer.Option("--no-overlap", help="Keep the outputs of fused blocks off input they need no more.")
+    bool, typer.Option("--no-overlap", help="Keep outputs and scratch of fused blocks off input they need no more.")
 ]
 NoStrips = Annotated[
     bool, typer.Option("--no-strips", help="Run every fused block over its full width: compute no column twice.")

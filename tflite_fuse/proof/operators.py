@@ -235,6 +235,9 @@ class _Block:
         for (i, o), distance in schedule.distances.items():
             if i in arena and o in leaving:
                 self.known.overlaps.append(Overlap(arena[i], leaving[o], distance))
+        for i, distance in schedule.scratch.items():
+            if i in arena:
+                self.known.overlaps.append(Overlap(arena[i], self.outputs[-1], distance))
 
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.fusion.block.axes import SPOT, Windows, stage_windows
+from tflite_fuse.fusion.block.axes import SPOT, AxisWindow, IntArray, Windows, stage_windows
 from tflite_fuse.fusion.block.entry import Kind, Window
 from tflite_fuse.fusion.block.kinds.table import KINDS, macs_per_pixel
 from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
@@ -76,6 +78,20 @@ class Layer:
         return self.stage is not None and self.stage.kind is StageKind.STATE
 
 
+class Progress(NamedTuple):
+    """Up to which row of one tensor all is computed while a layer begins row r of another.
+
+    That is ``min(r * scale + ahead, limit)``: the rows before it are there, it is there in part.
+    """
+
+    scale: IntArray
+    ahead: IntArray
+    limit: IntArray
+
+
+_NOT_YET = -(1 << 30)
+
+
 @dataclass(frozen=True)
 class LayerGraph:
     """Operators in execution order and the tensors between them.
@@ -132,6 +148,11 @@ class LayerGraph:
         assert stage is not None
         output = self.tensors[self.layers[layer].outputs[0]]
         return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
+
+    @cached_property
+    def row_progress(self) -> Progress:
+        """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
+        return _row_progress(self)
 
     def is_read(self, tensor: int) -> bool:
         """Whether any layer or the network's user reads a tensor."""
@@ -209,3 +230,47 @@ def _stage(kind: Kind, entry: Mapping[str, Any], sources: tuple[int, ...], outpu
 
 def _pair(value: int | Sequence[int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _row_progress(graph: LayerGraph) -> Progress:
+    """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
+    count = len(graph.layers)
+    found = Progress(
+        np.zeros((count, count), np.int64), np.full((count, count), _NOT_YET), np.full((count, count), _NOT_YET)
+    )
+    for begins in range(count):
+        output = graph.layers[begins].outputs[0] if graph.layers[begins].outputs else -1
+        seen = {output: (1, 0, graph.tensors[output].height - 1)} if output >= 0 else {}
+        for index in range(begins, -1, -1):
+            layer = graph.layers[index]
+            if not layer.outputs or layer.outputs[0] not in seen or not layer.fusable:
+                continue
+            scale, ahead, limit = seen[layer.outputs[0]]
+            for each, value in zip(found, (scale, ahead, limit), strict=True):
+                each[index, begins] = value
+            for source in dict.fromkeys(layer.inputs):
+                window = _row_window(graph, index, source)
+                if window is None or window.spread != 1:
+                    continue
+                last = graph.tensors[source].height - 1
+                through = (
+                    scale * window.stride,
+                    ahead * window.stride + window.ahead,
+                    min(limit * window.stride + window.ahead, last),
+                )
+                seen[source] = max(seen.get(source, through), through, key=lambda each: each[1:])
+    return found
+
+
+def _row_window(graph: LayerGraph, index: int, source: int) -> AxisWindow | None:
+    """How a layer of a block looks at rows of an input; None where nothing is said."""
+    layer, written = graph.layers[index], graph.tensors[graph.layers[index].outputs[0]]
+    if layer.view:
+        return AxisWindow(1, 0, 1) if _rows(graph.tensors[source]) == _rows(written) else None
+    if layer.stage is None or graph.accumulates(index) or layer.stage.kind is StageKind.STATE:
+        return None
+    return graph.windows_on(index, source)[0]
+
+
+def _rows(tensor: BlockTensor) -> tuple[int, int]:
+    return tensor.height, tensor.width

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tflite_fuse.fusion.block.stages import Block, BlockConfig
 from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
+from tflite_fuse.fusion.encoding.spent_inputs import scratch_distances
 from tflite_fuse.fusion.schedule.schedule import Schedule, schedule
 
 
@@ -29,6 +30,11 @@ class BlockPlan:
     def schedule(self) -> Schedule:
         """Raises BlockError: the block cannot run like this."""
         return schedule(self.block, self.config)
+
+    @cached_property
+    def scratch_distances(self) -> Mapping[int, int]:
+        """How far scratch must lie below each input it may lie over."""
+        return scratch_distances(self.block, self.schedule)
 
     @cached_property
     def encoded(self) -> EncodedBlock:

@@ -6,7 +6,7 @@ from a file are decoded, and known from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError, ModelError
@@ -125,7 +125,7 @@ def executed_macs(model: Model, known: KnownBlocks | None = None) -> tuple[int, 
 
 
 def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Overlap, ...]:
-    """What the fused blocks of the first subgraph guarantee: how far their outputs may lie over their inputs.
+    """What the fused blocks of the first subgraph guarantee: how far outputs and scratch may lie over their inputs.
 
     The distances are worked out from the blocks' own options, not taken from the file.
 
@@ -139,7 +139,26 @@ def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Over
             pair = inputs[source], outputs[target]
             # A tensor may be given as several inputs of one block: the most demanding one counts.
             found[pair] = max(distance, found.get(pair, distance))
+        found |= _scratch_overlaps(model, index, plan, inputs)
     return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
+
+
+def _scratch_overlaps(
+    model: Model, index: int, plan: BlockPlan, inputs: Mapping[int, int]
+) -> dict[tuple[int, int], int]:
+    """How far a block's scratch must lie below the model's inputs it may lie over.
+
+    What another block wrote lies as low as it can, often over what that block read: below it there is no room, and to
+    look for some would take most of the time.
+    """
+    known = [source for source, tensor in inputs.items() if tensor in model.main.inputs]
+    if not known:
+        return {}
+    scratch, over = operands_of(model, model.main.operators[index]).scratch, dict[int, int]()
+    for source in known:
+        distance = plan.scratch_distances[source]
+        over[inputs[source]] = max(distance, over.get(inputs[source], distance))
+    return {(tensor, scratch): far for tensor, far in over.items() if far < plan.schedule.scratch_bytes}
 
 
 def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, BlockPlan, Schedule]]:

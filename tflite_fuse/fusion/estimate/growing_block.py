@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
 from tflite_fuse.fusion.block.stages import BlockTensor, StageKind
 from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
+from tflite_fuse.fusion.estimate.late_rings import LateRings
 from tflite_fuse.fusion.estimate.least_work import WorkLimit
 from tflite_fuse.fusion.estimate.overlap_distance import Sharing
 from tflite_fuse.fusion.estimate.ring_capacity import Rings
@@ -30,8 +31,8 @@ class Pricing:
     Attributes:
         chunks: output pixels per step, one or more to price.
         streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a ring.
-        sharing: None, or a block may write its output over an input nobody needs afterwards, at a distance that is a
-            multiple of this many bytes.
+        sharing: None, or a block may write its output, or its last rings, over an input nobody needs afterwards, at a
+            distance that is a multiple of this many bytes.
         limit: None, or configurations that compute more may be left out, and so may blocks without any others.
     """
 
@@ -57,7 +58,7 @@ class BlockCosts:
         work: in the graph's unit, halos counted once per tile that computes them. Where a tensor has several readers
             that look at different corners of it, a few pixels more than that.
         usable: False where an output of the block would be left with holes, or a streamed input read twice.
-        shared: bytes of output that lie over an input.
+        shared: bytes of output, or of scratch, that lie over an input.
     """
 
     first: int
@@ -104,6 +105,7 @@ class GrowingBlock:
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
+        self.late = None if pricing.sharing is None else LateRings(graph, chunks.size, grid, extent, pricing.sharing)
         self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
@@ -142,22 +144,28 @@ class GrowingBlock:
             usable = usable & self.grid.is_whole(self.graph.tensors[self.driven])
         reserved = reserved_bytes(self.stages + len(sources), self.pointers)
         scratch = np.maximum(scratch, self.tail_bytes) + (reserved + self.sums)
-        return Memory(scratch, usable, self._shared(first))
+        return Memory(scratch, usable, self._shared(first, scratch))
 
     def _holds_all_readers(self, tensor: int, first: int) -> bool:
         readers = self.graph.consumers[tensor]
         return first <= readers[0] and readers[-1] <= self.last
 
-    def _shared(self, first: int) -> IntArray:
-        """Bytes of the output that may lie over an input."""
+    def _shared(self, first: int, scratch: IntArray) -> IntArray:
+        """Bytes of the output that may lie over an input, or of scratch over one of the network's."""
         best = self.nothing
-        if self.sharing is None:
-            return best
+        for tensor, demand in self._dying(first):
+            if self.sharing is not None:
+                best = np.maximum(best, self.sharing.shared(tensor, demand))
+            if self.late is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
+                best = np.maximum(best, self.late.shared(demand, self.scratch, scratch))
+        return best
+
+    def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
+        """The inputs that nobody needs afterwards, with what is asked of them."""
         for tensor, demand in self.demands.items():
             dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.extent.pixels > 1
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
-                best = np.maximum(best, self.sharing.shared(tensor, demand))
-        return best
+                yield tensor, demand
 
     def add(self, index: int) -> bool:
         """Adds one layer; False if no block that ends at ``last`` can contain it."""
@@ -249,7 +257,10 @@ class GrowingBlock:
         if is_state:
             return
         if inside:
-            self.scratch = self.scratch + self.rings.bytes(demand)
+            ring = self.rings.bytes(demand)
+            if self.late is not None:
+                self.late.add(index, demand, ring, self.scratch)
+            self.scratch = self.scratch + ring
             return
         self.usable = self.usable & self._is_whole(demand)
 

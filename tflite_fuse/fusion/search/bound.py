@@ -7,9 +7,10 @@ pixels and its place in the arena:
 - tensors from before that are needed after it, whole;
 - the tensors it reads for the last time, whole, and what it writes for others, whole. Where outputs may lie over inputs
   it is the larger of the two sums, since inputs lie beside each other when it begins, and outputs when it ends;
-- of a block, beside all these, for every tensor that does not leave it the pixels one window of its reader looks at:
-  they are in its ring together, because a kernel gets them all at once. Of a tensor several stages read, the largest
-  window counts. Then the cursor of every stage, and the sums of a folded tail.
+- of a block, beside what it writes, for every tensor that does not leave it the pixels one window of its reader looks
+  at: they are in its ring together, because a kernel gets them all at once. Of a tensor several stages read, the
+  largest window counts. Then the cursor of every stage, and the sums of a folded tail: these are needed from the start,
+  so that they count beside what it reads as well, which rings may lie over.
 
 So every sequence of steps has a peak and a tail (what the runtime keeps for every operator and tensor), and the least
 sum of both over all sequences bounds every arena. No tiling is left out, however much it computes twice, and more
@@ -113,8 +114,9 @@ class _Steps:
             if not self._may_hold(first, last, folded):
                 break
             cursors, sums = cursors + self._cursors[first], sums + self._sums[first]
-            scratch = round_up(cursors, POINTER_BYTES) + sums + int(self._rings[first, last])
-            head = self._live(first, last, self.rules.overlap) + round_up(scratch, self.rules.alignment)
+            from_the_start = round_up(cursors, POINTER_BYTES) + sums
+            scratch = round_up(from_the_start + int(self._rings[first, last]), self.rules.alignment)
+            head = self._live_in_block(first, last, round_up(from_the_start, self.rules.alignment), scratch)
             yield first, head, tail.of_block(self.residency.results(first, last))
 
     def _may_hold(self, index: int, last: int, folded: int | None) -> bool:
@@ -124,8 +126,15 @@ class _Steps:
             return False
         return index == last or any(reader <= last for reader in self.graph.consumers[layer.outputs[0]])
 
+    def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
+        """Bytes live while a block runs: where it may write over what it reads last, when it begins or when it ends."""
+        dying, left = int(self._dying[first, last]), self.residency.left(first, last)
+        if not self.rules.overlap:
+            return self.residency.held(first) + left + scratch
+        return self.residency.held(first) - dying + max(dying + from_the_start, left + scratch)
+
     def _live(self, first: int, last: int, shares: bool) -> int:
-        """Bytes live while the layers run, but for the scratch of a block."""
+        """Bytes live while an operator runs as it is."""
         dying, left = int(self._dying[first, last]), self.residency.left(first, last)
         return self.residency.held(first) - (min(dying, left) if shares else 0) + left
 

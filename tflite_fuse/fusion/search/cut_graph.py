@@ -174,9 +174,10 @@ class _Edges:
                 yield Edge(costs.first, last + 1, options, True, tail)
 
     def _beside(self, first: int, last: int) -> int:
-        """Bytes that are needed beside a block's scratch at least."""
+        """Bytes that are needed beside a block's scratch at least: where it may lie over inputs, what outlives it."""
         held, left = self.residency.held(first), self.residency.left(first, last)
-        return self._tail.fixed + (held + left if self.pricing.sharing is None else max(held, left))
+        kept = held + left if self.pricing.sharing is None else max(self.residency.held(last + 1), left)
+        return self._tail.fixed + kept
 
     def _allowed(self) -> list[Collection[int]]:
         """For each layer where the blocks may begin that end there."""

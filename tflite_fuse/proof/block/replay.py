@@ -10,6 +10,7 @@ import numpy as np
 from tflite_fuse.fusion.block.enums import StageKind, Storage
 from tflite_fuse.proof.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, spans, tiles
 from tflite_fuse.proof.block.scratch import scratch_problems
+from tflite_fuse.proof.block.spent import scratch_distances
 from tflite_fuse.proof.block.state import state_problems
 from tflite_fuse.proof.block.tape import NEVER, Ints, Tape, follow, is_source, reads, writes
 
@@ -22,12 +23,14 @@ class ScheduleProof:
         problems: each a clause; none: no pixel is read before it is written or after it was overwritten.
         distances: (input, output) of the block, by tensor: bytes the output's address must lie below the input's for
             no input to be overwritten before its last reader; negative: it may lie so far above.
+        scratch: input of the block → bytes the scratch's address must lie below its own, likewise.
         runs: computations replayed, each kind of tile once.
         tiles: how many there are.
     """
 
     problems: list[str] = field(default_factory=list)
     distances: dict[tuple[int, int], int] = field(default_factory=dict)
+    scratch: dict[int, int] = field(default_factory=dict)
     runs: int = 0
     tiles: int = 0
 
@@ -58,6 +61,7 @@ def replay(program: Program) -> ScheduleProof:
     proof.problems += state_problems(program)
     if last is not None:
         proof.distances = _distances(program, rows, columns, *last)
+        proof.scratch = scratch_distances(program, rows, *last)
     return proof
 
 

@@ -63,6 +63,17 @@ def scratch_problems(program: Program) -> Iterator[str]:
         yield f"scratch has {program.header.scratch_bytes} bytes instead of {total}"
 
 
+def needed_from_the_start(program: Program) -> int:
+    """Where the last of what is needed before the first pixel is read ends: the executor's own part, sums that tiles
+    add to."""
+    sums = [
+        program.stages[s].accumulator_offset + _up(_sum_bytes(program, s))
+        for s in program.tail
+        if program.sums_driven(s)
+    ]
+    return max(reserved(program), *sums) if sums else reserved(program)
+
+
 def _pieces(program: Program) -> Iterator[tuple[str, int, int, int, int]]:
     """What lies in scratch: (what, start, bytes, when it is first needed, when last). Tiles are time 0, then stages."""
     spatial = program.header.spatial_stages

@@ -106,10 +106,12 @@ class HostLibrary:
         externals: Sequence[npt.ArrayLike] = (),
         sources: Sequence[PixelSource] = (),
         overlap: int | None = None,
+        scratch_below: int | None = None,
     ) -> list[Int8Array]:
         """As ``run_block``; a state is what it is before the first run.
 
-        ``overlap``: the first output lies this many bytes below the first input, maybe over it.
+        ``overlap``: the first output lies this many bytes below the first input, maybe over it. ``scratch_below``: so
+        does the scratch memory; give one of the two.
         """
         block = _Block()
         with _Memory() as memory:
@@ -131,13 +133,17 @@ class HostLibrary:
             outputs = [memory.junk(size) for size in sizes]
             if overlap is not None:
                 outputs[0], given[_INPUT][0] = memory.overlaid(sizes[0], _bytes(inputs[0]), overlap)
+            scratch_bytes = int(self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block)))
+            scratch = memory.junk(scratch_bytes)
+            if scratch_below is not None:
+                scratch, given[_INPUT][0] = memory.overlaid(scratch_bytes, _bytes(inputs[0]), scratch_below)
             readers = _Readers(sources, options)
             io = _Io(
                 memory.pointers(given[_INPUT]),
                 memory.pointers(outputs),
                 memory.pointers(given[_EXTERNAL]),
                 readers.address,
-                memory.junk(self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block))),
+                scratch,
                 memory.copy(bytes(self.functions.tflite_fuse_state_bytes(ctypes.byref(block)))),
             )
             status = self.functions.tflite_fuse_invoke(ctypes.byref(block), ctypes.byref(io))
