@@ -174,10 +174,13 @@ class _Edges:
                 yield Edge(costs.first, last + 1, options, True, tail)
 
     def _beside(self, first: int, last: int) -> int:
-        """Bytes that are needed beside a block's scratch at least: where it may lie over inputs, what outlives it."""
-        held, left = self.residency.held(first), self.residency.left(first, last)
-        kept = held + left if self.pricing.sharing is None else max(self.residency.held(last + 1), left)
-        return self._tail.fixed + kept
+        """Bytes that are needed beside a block's scratch at least: where that may lie over inputs, what outlives it."""
+        graph, held, left = self.graph, self.residency.held(first), self.residency.left(first, last)
+        if self.pricing.sharing is None:
+            return self._tail.fixed + held + left
+        if any(graph.sizes[tensor] and max(graph.consumers[tensor], default=-1) >= first for tensor in graph.inputs):
+            held = self.residency.held(last + 1)
+        return self._tail.fixed + max(held, left)
 
     def _allowed(self) -> list[Collection[int]]:
         """For each layer where the blocks may begin that end there."""
