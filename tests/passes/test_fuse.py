@@ -152,3 +152,18 @@ def test_ram_that_would_save_much_time_is_named_and_reachable() -> None:
                 assert faster.after.arena_bytes <= named[-1]
                 assert faster.prediction.instructions <= 0.9 * report.prediction.instructions
     assert named
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_goal_gets_nothing_worse_than_what_is_made_unasked(seed: int) -> None:
+    """A roomy limit on RAM made models larger and slower than no limit, one on compute paid bytes with time."""
+    model = serialize_model(inverted_residual_network(size=40 + 4 * seed, blocks=4, seed=seed))
+    unasked = tflite_fuse.rewrite(model, verify=False).report
+    assert unasked.prediction is not None
+    for goal in (Goal(max_ram=unasked.after.arena_bytes * 5 // 4), Goal(max_compute=1.3)):
+        asked = tflite_fuse.rewrite(model, verify=False, goal=goal).report
+        assert asked.prediction is not None
+        less = asked.after.arena_bytes < unasked.after.arena_bytes
+        assert less or asked.prediction.instructions <= unasked.prediction.instructions * 1.01
+        if goal.max_compute is not None and asked.prediction.instructions > unasked.prediction.instructions:
+            assert asked.after.arena_bytes < 0.9901 * unasked.after.arena_bytes

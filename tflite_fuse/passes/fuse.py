@@ -29,11 +29,14 @@ from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.fusing.speed import Speed
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 
 NOTHING_SPECIAL = FuseOptions()
+
+ROOMY = 4
+"""Under a limit on RAM smaller limits are tried, too: so many parts of it, all but the last."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,11 @@ class Fuse:
                 raise
             return FuseResult(model, False, (f"not fused: {error}",))
         goal = self.options.goal
-        fused = tried(starts, goal)
-        best = min(fused, key=lambda each: _merit(each.chosen, goal))
-        start, speed = best.start, Speed(goal, best.start.site, best.start.options)
-        chosen = speed.with_fewer_instructions(best.chosen)
-        chosen = speed.with_own_runs(chosen, best.chosen)
+        answer = asked_for(starts, goal)
+        best, speed, chosen = answer.best, answer.speed, answer.chosen
+        start = best.start
         claim = fusion_claim(start.site, chosen, self.options)
-        notes = (*_about_orders(best, fused), *_done(start.ordered.model, chosen), *start.why_not)
+        notes = (*_about_orders(best, answer.tried), *_done(start.ordered.model, chosen), *start.why_not)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point, goal.max_ram), *_limited(len(start.site.graph.layers)))
         if not chosen.point.blocks:
@@ -189,6 +190,79 @@ def tried(starts: Sequence[Start], goal: Goal) -> list[Fused]:
     if refused is not None and not found:
         raise refused
     return found
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What meets a goal.
+
+    Attributes:
+        tried: in each order that was worth it.
+        best: the best of them.
+        speed: what looked for fewer instructions than its.
+        chosen: what it found.
+    """
+
+    tried: Sequence[Fused]
+    best: Fused
+    speed: Speed
+    chosen: Candidate
+
+
+def asked_for(starts: Sequence[Start], goal: Goal) -> _Answer:
+    """What meets a goal; what is made unasked where that meets it, too, and is the better deal.
+
+    Of many points that take about as few instructions a search under a roomy limit places only some, and another one
+    may save a few bytes at the price of much time.
+
+    Raises:
+        LimitError: nothing meets the goal.
+    """
+    found = _answered(starts, goal)
+    if not found.chosen.blocks or goal.least_ram or goal == NOTHING_RECOMPUTED:
+        return found
+    for other in _others(goal):
+        try:
+            unasked = _answered(starts, other)
+        except LimitError:
+            continue
+        if _is_better(unasked.chosen, found.chosen, unasked.best.start.site, goal):
+            found = unasked
+    return found
+
+
+def _others(goal: Goal) -> Iterator[Goal]:
+    """What is compared with the answer to a goal: what is made unasked, and what a roomy limit may be too roomy for."""
+    yield NOTHING_RECOMPUTED
+    if goal.max_ram is not None and goal.max_compute is None:
+        yield from (Goal(max_ram=goal.max_ram * part // ROOMY) for part in range(1, ROOMY))
+
+
+def _answered(starts: Sequence[Start], goal: Goal) -> _Answer:
+    fused = tried(starts, goal)
+    best = min(fused, key=lambda each: _merit(each.chosen, goal))
+    speed = Speed(goal, best.start.site, best.start.options)
+    chosen = speed.with_fewer_instructions(best.chosen)
+    return _Answer(fused, best, speed, speed.with_own_runs(chosen, best.chosen))
+
+
+def _is_better(unasked: Candidate, found: Candidate, site: Site, goal: Goal) -> bool:
+    """Whether what is made unasked keeps the limits of a goal, and is worth more than what was found for it.
+
+    Under a limit on compute a hundredth of RAM pays for fewer instructions; under one on RAM alone a hundredth of the
+    instructions for less RAM, if no more is computed: as little is to be computed twice as it allows.
+    """
+    if goal.max_ram is not None and unasked.arena > goal.max_ram:
+        return False
+    if goal.max_compute is None and unasked.compute > found.compute:
+        return False
+    if goal.max_compute is not None:
+        keeps = unasked.compute <= goal.max_compute * site.unfused_compute
+        slight = unasked.arena <= found.arena * (1 + NOTHING_RECOMPUTED.worth_ram)
+        return keeps and slight and unasked.instructions < found.instructions
+    enough = min(unasked.instructions, found.instructions) / (1 - NOTHING_RECOMPUTED.worth_ram)
+    fast = [each for each in (found, unasked) if each.instructions <= enough]
+    return min(fast, key=lambda each: (each.arena, each.instructions)) is unasked
 
 
 def _promise(front: Front, goal: Goal) -> int:

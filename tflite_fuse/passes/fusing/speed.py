@@ -45,12 +45,13 @@ class Speed:
     options: SearchOptions
 
     def with_fewer_instructions(self, least: Candidate) -> Candidate:
-        """The fewest predicted instructions within what the goal leaves above the least arena.
+        """The fewest predicted instructions within what the goal leaves above the least arena, be it nothing.
 
         Longer runs of pixels and other cuts take RAM and save instructions.
         """
         limit = self.limit(least)
-        if self.options.scheme is not Scheme.AUTO or not least.blocks or limit == least.arena:
+        is_full = self.goal.max_ram is not None and limit == least.arena
+        if self.options.scheme is not Scheme.AUTO or not least.blocks or is_full:
             return least
         fitting = [least]
         for cuts in self._cuts(least):
@@ -64,7 +65,8 @@ class Speed:
     def _least_that_is_fast(self, found: Sequence[Candidate]) -> Candidate:
         """The least arena of those that take about as few instructions as any."""
         enough = min(map(_instructions, found)) / (1 - self.goal.worth_ram)
-        return min((each for each in found if each.instructions <= enough), key=lambda each: each.arena)
+        fast = (each for each in found if each.instructions <= enough)
+        return min(fast, key=lambda each: (each.arena, each.instructions))
 
     def with_own_runs(self, chosen: Candidate, least: Candidate) -> Candidate:
         """The same blocks, stages in runs of their own; in more RAM only where that clearly saves instructions."""
