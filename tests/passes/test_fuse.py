@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from random import Random
 
@@ -9,10 +10,12 @@ import pytest
 
 import tflite_fuse
 from scripts.bench_small_networks import small_network
+from tests.fusion.raw_models import RawModel, add_convolution
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.fusion.encoding.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.options import make_options
 from tflite_fuse.runtime import tflm
 from tflite_fuse.zoo import ModelBuilder
 from tflite_fuse.zoo.networks import cell_network, inverted_residual_network, pyramid_network
@@ -167,3 +170,18 @@ def test_a_goal_gets_nothing_worse_than_what_is_made_unasked(seed: int) -> None:
         assert less or asked.prediction.instructions <= unasked.prediction.instructions * 1.01
         if goal.max_compute is not None and asked.prediction.instructions > unasked.prediction.instructions:
             assert asked.after.arena_bytes < 0.9901 * unasked.after.arena_bytes
+
+
+def test_an_output_that_a_table_inside_no_longer_reads_is_computed_whole() -> None:
+    """HARD_SWISH is read outside; MUL of it and its input is a table of that input alone, so no tile asks for it."""
+    raw, shape = RawModel(), (1, 16, 19, 1)
+    x = raw.tensor(shape, 1.0, -128)
+    source = add_convolution(raw, x, shape)
+    curved, doubled = raw.tensor(shape, 1.0, -128), raw.tensor(shape, 1.0, -128)
+    raw.operator("HARD_SWISH", [source], [curved], None)
+    raw.operator("MUL", [curved, source], [doubled], make_options("MulOptions"))
+    data = serialize_model(raw.build([x], [add_convolution(raw, curved, shape), add_convolution(raw, doubled, shape)]))
+    for scheme in tflite_fuse.SCHEMES:
+        for goal in (None, Goal(max_compute=1.6), Goal(least_ram=True)):
+            with contextlib.suppress(LimitError, UsageError):
+                tflite_fuse.rewrite(data, scheme=scheme, goal=goal, inputs=2)

@@ -13,7 +13,7 @@ from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.fusion.lower.extract import Extraction, extract
 from tflite_fuse.fusion.lower.operators import Lowerings
 from tflite_fuse.fusion.lower.outside import OutsideExtraction, input_name, lowerings_for, move_outside
-from tflite_fuse.fusion.schedule.tiles import split_block
+from tflite_fuse.fusion.schedule.tiles import Tiles, split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_label
@@ -248,10 +248,22 @@ class BlockMaker:
 
 
 def _within(config: BlockConfig, block: Block) -> BlockConfig:
-    """Tiles no larger than what is computed by them: a RESHAPE inside may have given that other rows and columns."""
-    driven = block.tensors[split_block(block).driven]
+    """Tiles no larger than what is computed by them: a RESHAPE inside may have given that other rows and columns.
+
+    One tile where several would leave holes in an output. The search counts on a reader inside for every pixel of it,
+    but a function of an output and of what that is made of becomes a table of the latter alone, and then nobody asks.
+    """
+    split = split_block(block)
+    driven = block.tensors[split.driven]
+    whole = replace(config, tile_height=driven.height, tile_width=driven.width)
     height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
-    return replace(config, tile_height=height, tile_width=width)
+    tiled = replace(config, tile_height=height, tile_width=width)
+    if tiled != whole:
+        try:
+            Tiles(block, split, tiled)
+        except BlockError:
+            return whole
+    return tiled
 
 
 def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:
