@@ -82,8 +82,8 @@ def test_blocks_end_beside_what_no_block_can_hold_and_what_is_held_together_alon
 
 
 def test_places_around_the_bottleneck_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = graph_from_model(inverted_residual_network(size=48, blocks=10, seed=3))
-    monkeypatch.setattr(narrow, "narrow_cuts", lambda graph, alignment: frozenset({0, len(graph.layers)}))
+    graph = graph_from_model(inverted_residual_network(size=96, blocks=10, seed=3))
+    monkeypatch.setattr(narrow, "narrow_cuts", lambda graph, *_: frozenset({0, len(graph.layers)}))
     wide = narrow_front(graph, options_of(Scheme.AUTO))[0]
     monkeypatch.setattr(narrow, "MOST_WIDENED", 0)
     assert wide.ram_bytes < narrow_front(graph, options_of(Scheme.AUTO))[0].ram_bytes
@@ -97,3 +97,18 @@ def test_so_it_is_for_random_networks(seed: int) -> None:
     front, found = narrow_overview(graph, asked[0], asked)
     assert front == narrow_front(graph, asked[0])
     assert found == [alone(graph, each) for each in asked]
+
+
+def test_there_are_places_around_the_readers_of_inputs_that_leave_the_arena() -> None:
+    """Only blocks read such an input: one begins or ends at its reader, narrow or not."""
+    b = ModelBuilder(seed=0)
+    image, sensor = b.input((1, 48, 48, 3)), b.input((1, 24, 24, 8))
+    x = b.conv(image, 8, kernel=3, stride=2)
+    for _ in range(14):
+        x = b.conv(b.depthwise(b.conv(x, 16), 3), 8)
+    x = b.conv(b.add(x, b.conv(sensor, 8)), 16)
+    graph = graph_from_model(b.build([b.fully_connected(b.mean(x), 4)]))
+    (reader,) = graph.consumers[graph.inputs[1]]
+    assert not {reader, reader + 1} <= narrow_cuts(graph, 16)
+    assert {reader, reader + 1} <= narrow_cuts(graph, 16, graph.inputs)
+    assert narrow_front(graph, read_options(input_mode="streamed").search(graph.inputs))

@@ -6,7 +6,7 @@ places too. What this front has, the full one has; it may lack points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -19,6 +19,7 @@ from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
 from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme, head_of, restriction
 from tflite_fuse.fusion.search.shared_prices import sharing_prices
+from tflite_fuse.model.outside import InputMode
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
 """Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
@@ -83,7 +84,7 @@ def narrow_overview(
     try:
         edges, places = _searched(graph, options, _rules(options))
     except LimitError:
-        edges, places = None, narrow_cuts(graph, options.alignment)
+        edges, places = None, narrow_cuts(graph, options.alignment, _moved(graph, options))
     narrowed = [_narrowed(graph, each, places) for each in schemes]
     least: list[NarrowPoint | None] = []
     for each, allowed in zip(schemes, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
@@ -98,7 +99,7 @@ def narrow_overview(
 
 def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
     """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
-    places = narrow_cuts(graph, options.alignment)
+    places = narrow_cuts(graph, options.alignment, _moved(graph, options))
     edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
     held = Residency(graph, options.alignment).held
     floor = max(held(0), held(len(graph.layers)))
@@ -111,6 +112,13 @@ def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -
         if least_ram(edges) > SLIGHT * before:
             break
     return edges, places
+
+
+def _moved(graph: LayerGraph, options: SearchOptions) -> frozenset[int]:
+    """The inputs that are to leave the arena."""
+    if options.input_mode is InputMode.RESIDENT:
+        return frozenset()
+    return frozenset(graph.inputs) - {*graph.outputs} if options.moved is None else options.moved
 
 
 def _narrowed(graph: LayerGraph, options: SearchOptions, places: frozenset[int]) -> Restriction:
@@ -143,12 +151,17 @@ def unbeaten(points: Iterable[NarrowPoint]) -> tuple[NarrowPoint, ...]:
     return tuple(found)
 
 
-def narrow_cuts(graph: LayerGraph, alignment: int) -> frozenset[int]:
+def narrow_cuts(graph: LayerGraph, alignment: int, moved: Collection[int] = ()) -> frozenset[int]:
     """Both ends, the places between two operators where no more bytes are live than around, then the next best.
 
     Of too many those go first between which most more is live: the least of all lie together at a network's end, and
     what is large is at its start. At both ends of operators that no block can hold, and of those it can hold only
-    together, there is always a cut: a block ends there anyhow, or may have to.
+    together, there is always a cut: a block ends there anyhow, or may have to. So there is around operators that read
+    inputs which leave the arena: only blocks read these, and one that begins far above may have no end there.
+
+    Args:
+        alignment: of tensors, in bytes.
+        moved: those inputs.
     """
     residency, count = Residency(graph, alignment), len(graph.layers)
     held = [residency.held(cut) for cut in range(count + 1)]
@@ -156,6 +169,7 @@ def narrow_cuts(graph: LayerGraph, alignment: int) -> frozenset[int]:
     layers = graph.layers
     always = {0, count, *(cut for cut in range(1, count) if layers[cut - 1].fusable != layers[cut].fusable)}
     always.update(cut for layer in layers if layer.unit is not None for cut in (layer.unit[0], layer.unit[1] + 1))
+    always.update(cut for tensor in moved for reader in graph.consumers[tensor] for cut in (reader, reader + 1))
     narrow = [cut for cut in range(1, count) if held[cut] == around[cut]]
     if len(narrow) > MOST_CUTS:
         inner = sorted(narrow, key=lambda cut: (-_depth(held, cut), held[cut], cut))
