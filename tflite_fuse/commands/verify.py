@@ -69,4 +69,6 @@ def _outcome(comparison: Comparison) -> str:
     if comparison.not_run is not None and certificate is not None:
         return f"{certificate.sentence()}: {comparison.not_run}"
     same = f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})"
-    return same if certificate is None else f"{same}; {certificate.sentence(comparison.inputs)}"
+    if certificate is None:
+        return f"{same}; nothing is proven, as no rewrite made one of the other: more inputs may tell them apart"
+    return f"{same}; {certificate.sentence(comparison.inputs)}"
