@@ -49,7 +49,7 @@ static const _Alignas(16) uint8_t constants_0[256] = {
     64,192,64,192,64,192,64,192,0,0,0,0,0,0,0,0,0,0,0,0,
     144,112,255,255,128,64,64,64,247,255,255,255,0,0,0,0,
 };
-static const tflite_fuse_place inputs_0[1] = {{64, 8}};
+static const tflite_fuse_place inputs_0[1] = {{48, 8}};
 static const tflite_fuse_place outputs_0[1] = {{64, 1}};
 
 /* TFLITE_FUSE_1 */

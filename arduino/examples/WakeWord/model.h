@@ -15,7 +15,7 @@ extern "C" {
 
 /* Input 0: int8 [1, 1, 8, 1], steps_1; value = SCALE * (element - ZERO_POINT) */
 #define MODEL_INPUT_0_BYTES 8
-#define MODEL_INPUT_0_OFFSET 64
+#define MODEL_INPUT_0_OFFSET 48
 #define MODEL_INPUT_0_SCALE 0.003921569f
 #define MODEL_INPUT_0_ZERO_POINT (-128)
 

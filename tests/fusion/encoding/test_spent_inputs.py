@@ -9,7 +9,8 @@ import pytest
 
 import tflite_fuse
 from tests.fusion.plain_pull import PlainPull
-from tests.fusion.random_blocks import one_tile, random_block, random_config, random_operands
+from tests.fusion.random_blocks import random_block, random_operands
+from tests.fusion.random_configs import one_tile, random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan

@@ -248,10 +248,7 @@ def _array_differences(
 
 
 def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """Whether the shorter way to the sum of two values is the same for all pairs of them.
-
-    Where several numbers to start from do, it is the one in the middle: no number is left to whoever writes the file.
-    """
+    """Whether the shorter way to a sum is right for all pairs of values, from the middle of the starts that are."""
     first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
     values = np.arange(-128, 128, dtype=np.int64)
     points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
