@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tflite_fuse.report.inspection import Inspection
     from tflite_fuse.report.report import Report
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "DEFAULT_PASSES",
