@@ -20,8 +20,8 @@ def test_new_networks_are_hardly_ever_beaten_and_never_by_much(seed: int) -> Non
 
 
 def test_less_memory_that_takes_longer_beats_no_default() -> None:
-    """The default of this network gives 64 bytes for a hundredth of the instructions."""
-    row = compare(small_network(Random(18).randint))
+    """The default of this network gives 144 bytes for a third of the instructions."""
+    row = compare(small_network(Random(7).randint))
     assert row.default_larger and not row.default_beaten
     assert row.one <= row.plain.arena and row.default_instructions < row.plain_as_long.instructions
 

@@ -219,7 +219,7 @@ def asked_for(starts: Sequence[Start], goal: Goal) -> _Answer:
         LimitError: nothing meets the goal.
     """
     found = _answered(starts, goal)
-    if not found.chosen.blocks or goal.least_ram or goal == NOTHING_RECOMPUTED:
+    if not found.chosen.blocks or goal.wants_every_byte or goal == NOTHING_RECOMPUTED:
         return found
     for other in _others(goal):
         try:

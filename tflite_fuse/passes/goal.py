@@ -56,9 +56,14 @@ class Goal:
         """
         if self.max_ram is not None:
             return max(self.max_ram, arena)
-        if self.least_ram or (self.max_compute is not None and self.max_compute <= 1):
+        if self.wants_every_byte:
             return arena
         return arena + (max(arena // share.value, 512) if self.max_compute is None else arena // 200)
+
+    @property
+    def wants_every_byte(self) -> bool:
+        """Whether no byte of RAM goes to speed: the least at any compute was asked for, or the least at no more."""
+        return self.max_ram is None and (self.least_ram or (self.max_compute is not None and self.max_compute <= 1))
 
     @property
     def worth_ram(self) -> float:
