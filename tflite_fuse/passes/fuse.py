@@ -36,7 +36,7 @@ from tflite_fuse.passes.reorder import Reorder, ReorderResult
 NOTHING_SPECIAL = FuseOptions()
 
 ROOMY = 4
-"""Under a limit on RAM smaller limits are tried, too: so many parts of it, all but the last."""
+"""Under a limit on RAM smaller ones are tried, too, that hold what is made unasked: so many parts of it, one by one."""
 
 
 @dataclass(frozen=True)
@@ -221,21 +221,17 @@ def asked_for(starts: Sequence[Start], goal: Goal) -> _Answer:
     found = _answered(starts, goal)
     if not found.chosen.blocks or goal.wants_every_byte or goal == NOTHING_RECOMPUTED:
         return found
-    for other in _others(goal):
-        try:
-            unasked = _answered(starts, other)
-        except LimitError:
-            continue
-        if _is_better(unasked.chosen, found.chosen, unasked.best.start.site, goal):
-            found = unasked
-    return found
-
-
-def _others(goal: Goal) -> Iterator[Goal]:
-    """What is compared with the answer to a goal: what is made unasked, and what a roomy limit may be too roomy for."""
-    yield NOTHING_RECOMPUTED
+    try:
+        others = [_answered(starts, NOTHING_RECOMPUTED)]
+    except LimitError:
+        return found
     if goal.max_ram is not None and goal.max_compute is None:
-        yield from (Goal(max_ram=goal.max_ram * part // ROOMY) for part in range(1, ROOMY))
+        parts = (goal.max_ram * part // ROOMY for part in range(1, ROOMY))
+        others += [_answered(starts, Goal(max_ram=limit)) for limit in parts if limit >= others[0].chosen.arena]
+    for other in others:
+        if _is_better(other.chosen, found.chosen, other.best.start.site, goal):
+            found = other
+    return found
 
 
 def _answered(starts: Sequence[Start], goal: Goal) -> _Answer:

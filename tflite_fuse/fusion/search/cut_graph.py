@@ -57,6 +57,12 @@ class Rules:
     every_block: bool = True
     floor: int = 0
 
+    def leaving(self, graph: LayerGraph) -> frozenset[int]:
+        """The inputs of a graph that need no RAM."""
+        if self.input_mode is InputMode.RESIDENT:
+            return frozenset()
+        return frozenset(graph.inputs) - {*graph.outputs} if self.moved is None else self.moved
+
 
 @dataclass(frozen=True)
 class Cuts:
@@ -89,8 +95,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
             and what is in the way.
     """
     _refuse_beyond_budget(graph)
-    moved = frozenset(graph.inputs) - {*graph.outputs} if rules.moved is None else rules.moved
-    moved = frozenset() if rules.input_mode is InputMode.RESIDENT else moved
+    moved = rules.leaving(graph)
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
     for layer in graph.layers:

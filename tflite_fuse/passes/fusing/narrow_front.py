@@ -19,7 +19,6 @@ from tflite_fuse.fusion.search.pareto_paths import Path, search_paths
 from tflite_fuse.fusion.search.residency import Residency
 from tflite_fuse.fusion.search.schemes import Restriction, Scheme, head_of, restriction
 from tflite_fuse.fusion.search.shared_prices import sharing_prices
-from tflite_fuse.model.outside import InputMode
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
 """Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
@@ -84,7 +83,7 @@ def narrow_overview(
     try:
         edges, places = _searched(graph, options, _rules(options))
     except LimitError:
-        edges, places = None, narrow_cuts(graph, options.alignment, _moved(graph, options))
+        edges, places = None, narrow_cuts(graph, options.alignment, options.leaving(graph))
     narrowed = [_narrowed(graph, each, places) for each in schemes]
     least: list[NarrowPoint | None] = []
     for each, allowed in zip(schemes, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
@@ -99,7 +98,7 @@ def narrow_overview(
 
 def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
     """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
-    places = narrow_cuts(graph, options.alignment, _moved(graph, options))
+    places = narrow_cuts(graph, options.alignment, options.leaving(graph))
     edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
     held = Residency(graph, options.alignment).held
     floor = max(held(0), held(len(graph.layers)))
@@ -112,13 +111,6 @@ def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -
         if least_ram(edges) > SLIGHT * before:
             break
     return edges, places
-
-
-def _moved(graph: LayerGraph, options: SearchOptions) -> frozenset[int]:
-    """The inputs that are to leave the arena."""
-    if options.input_mode is InputMode.RESIDENT:
-        return frozenset()
-    return frozenset(graph.inputs) - {*graph.outputs} if options.moved is None else options.moved
 
 
 def _narrowed(graph: LayerGraph, options: SearchOptions, places: frozenset[int]) -> Restriction:
