@@ -27,6 +27,7 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import NEAR, Chooser
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock, Plans
+from tflite_fuse.passes.fusing.joined import with_first_blocks_joined
 from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.fusing.speed import Speed
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
@@ -237,9 +238,13 @@ def asked_for(starts: Sequence[Start], goal: Goal) -> _Answer:
 def _answered(starts: Sequence[Start], goal: Goal) -> _Answer:
     fused = tried(starts, goal)
     best = min(fused, key=lambda each: _merit(each.chosen, goal))
-    speed = Speed(goal, best.start.site, best.start.options)
-    chosen = speed.with_fewer_instructions(best.chosen)
-    return _Answer(fused, best, speed, speed.with_own_runs(chosen, best.chosen))
+    site, options = best.start.site, best.start.options
+    speed = Speed(goal, site, options)
+    chosen = speed.answer(best.chosen)
+    joined = with_first_blocks_joined(site, options, best.chosen) if goal.max_ram is None else best.chosen
+    if joined.arena < min(best.chosen.arena, chosen.arena):
+        chosen = speed.better([chosen, speed.answer(joined)], joined)
+    return _Answer(fused, best, speed, chosen)
 
 
 def _is_better(unasked: Candidate, found: Candidate, site: Site, goal: Goal) -> bool:

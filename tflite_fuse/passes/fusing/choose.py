@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tflite_fuse.errors import BlockError, LimitError
-from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
+from tflite_fuse.errors import LimitError
+from tflite_fuse.fusion.search.front import Front, Point
 from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.operators import operator_label
@@ -78,7 +78,7 @@ class Chooser:
             raise self._compute_not_reached(front)
         least = min(candidates, key=lambda candidate: (candidate.arena, candidate.compute))
         least = _with_shorter_runs(self.site, least, min(self.options.chunks))
-        return self._with_bands(front, self._easier_to_load(self._with_first_blocks_joined(least)))
+        return self._with_bands(front, self._easier_to_load(least))
 
     def _worth_placing(self, front: Front, points: Sequence[Point]) -> Iterator[Candidate]:
         """The first points placed, more while one expects less than what is placed, and the first without recompute.
@@ -94,24 +94,6 @@ class Chooser:
                 least, placed = min(least or candidate.arena, candidate.arena), placed + 1
                 yield candidate
         yield from self._kept(map(self.site.realise, _plain(points[tried:], front)))
-
-    def _with_first_blocks_joined(self, least: Candidate) -> Candidate:
-        """The first block and the next one as one, as long as that needs less, neither in strips.
-
-        A block that reads the model's input lies over what is spent of it. The search counts whole rows of that, and
-        finds nothing in models of one row; what is really needed is known when the block is placed.
-        """
-        if self.options.scheme is not Scheme.AUTO or not self.options.overlap:
-            return least
-        while (joined := _joined(least.point, min(self.options.chunks))) is not None:
-            try:
-                found = list(self._kept([self.site.realise(joined)]))
-            except BlockError:  # no block holds both
-                return least
-            if not found or found[0].arena >= least.arena:
-                return least
-            least = found[0]
-        return least
 
     def _easier_to_load(self, least: Candidate) -> Candidate:
         """The least arena where what the runtime needs while it loads is more than what the model needs then.
@@ -241,25 +223,6 @@ def _with_shorter_runs(site: Site, least: Candidate, chunk: int) -> Candidate:
     blocks = tuple(replace(block, config=replace(block.config, chunk=chunk)) for block in least.point.blocks)
     shorter = site.realise(replace(least.point, blocks=blocks))
     return shorter if shorter.arena < least.arena else least
-
-
-def _joined(point: Point, chunk: int) -> Point | None:
-    """The point with one block for its first two, in runs of ``chunk`` pixels; None where they do not follow."""
-    if len(point.blocks) < 2:
-        return None
-    first, second, *others = point.blocks
-    follows = second.operators[0] == first.operators[-1] + 1
-    if not follows or {first.scheme, second.scheme} != {"line-buffers"}:
-        return None
-    block = BlockChoice(
-        (*first.operators, *second.operators),
-        replace(second.config, chunk=chunk),
-        first.scratch_bytes + second.scratch_bytes,
-        first.work + second.work,
-        first.extra_work + second.extra_work,
-        second.scheme,
-    )
-    return replace(point, blocks=(block, *others))
 
 
 def _plain(points: Sequence[Point], front: Front) -> list[Point]:

@@ -44,6 +44,16 @@ class Speed:
     site: Site
     options: SearchOptions
 
+    def answer(self, least: Candidate) -> Candidate:
+        """The least arena that meets the goal, with what it leaves spent on speed."""
+        return self.with_own_runs(self.with_fewer_instructions(least), least)
+
+    def better(self, found: Sequence[Candidate], least: Candidate) -> Candidate:
+        """The least arena, or more where that is worth its time beside ``least``."""
+        if self.goal.wants_every_byte:
+            return min(found, key=lambda each: (each.arena, each.instructions))
+        return self._least_that_is_fast(self._fair(found, least))
+
     def with_fewer_instructions(self, least: Candidate) -> Candidate:
         """The fewest predicted instructions within what the goal leaves above the least arena, be it nothing.
 
