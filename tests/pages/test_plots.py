@@ -38,6 +38,17 @@ def test_plots_are_written_in_both_formats(model: Path) -> None:
     assert front.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_says_what_its_colours_mean(model: Path) -> None:
+    pytest.importorskip("matplotlib")
+    fused, picture = model.with_name("fused.tflite"), model.with_name("memory.svg")
+    fused.write_bytes(tflite_fuse.rewrite(model.read_bytes(), verify=False).model)
+    meanings = ("tensors", "scratch", "line buffers")
+    for path, shown in ((model, meanings[:1]), (fused, meanings)):
+        assert run("inspect", path, "--plot", picture).returncode == 0
+        drawn = picture.read_text()
+        assert [what for what in meanings if f">{what}<" in drawn] == list(shown)
+
+
 @pytest.mark.parametrize("name", ["memory.pdf", "none/memory.svg"])
 def test_a_plot_that_cannot_be_is_one_sentence(model: Path, name: str) -> None:
     pytest.importorskip("matplotlib")

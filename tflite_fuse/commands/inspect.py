@@ -73,7 +73,7 @@ def inspect(
         shown = arena_map(load_model(data))
         write_json(arena_trace(shown, str(model)), trace)
         if plot is not None:
-            arena_chart(shown, model.name).save(plot)
+            arena_chart(shown, model.name, legend=True).save(plot)
     if as_json:
         print_json(inspection.to_json() | ({} if verdict is None else {"board": verdict.to_json()}))
         return

@@ -164,13 +164,14 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
         yield Chart(figure, style), axes
 
 
-def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
+def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: bool = False) -> Chart:
     """Steps from left to right, bytes of the head from bottom to top, a box for everything in it.
 
     Args:
         shown: what lies where.
         title: above it.
         top: bytes the axis reaches to, for two charts of one scale; None for what there is.
+        legend: whether it says what the colours mean, for a picture without a page around it.
     """
     with _drawing((4.6, 3.1), title) as (chart, axes):
         boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)
@@ -187,7 +188,22 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None) -> Chart:
         _whole(axes)
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
+        if legend:
+            _explain(axes, [kind for kind in _KINDS if any(box.kind == kind for box in shown.boxes)])
     return chart
+
+
+_KINDS = {"tensor": "tensors", "scratch": "scratch", "ring": "line buffers"}
+
+
+def _explain(axes: Axes, kinds: Sequence[str]) -> None:
+    """What colours mean, below the axis at the right, its own name at the left."""
+    from matplotlib.patches import Rectangle
+
+    axes.set_xlabel(axes.get_xlabel(), loc="left")
+    shown = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[kind], alpha=0.8, label=_KINDS[kind]) for kind in kinds]
+    look = {"frameon": False, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
+    axes.legend(handles=shown, loc="upper right", bbox_to_anchor=(1, -0.08), ncols=len(kinds), **look)
 
 
 _INSET = 0.12
