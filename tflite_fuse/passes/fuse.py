@@ -220,7 +220,7 @@ def asked_for(starts: Sequence[Start], goal: Goal) -> _Answer:
         LimitError: nothing meets the goal.
     """
     found = _answered(starts, goal)
-    if not found.chosen.blocks or goal.wants_every_byte or goal == NOTHING_RECOMPUTED:
+    if not found.chosen.blocks or goal == NOTHING_RECOMPUTED:
         return found
     try:
         others = [_answered(starts, NOTHING_RECOMPUTED)]
@@ -250,17 +250,22 @@ def _answered(starts: Sequence[Start], goal: Goal) -> _Answer:
 def _is_better(unasked: Candidate, found: Candidate, site: Site, goal: Goal) -> bool:
     """Whether what is made unasked keeps the limits of a goal, and is worth more than what was found for it.
 
-    Under a limit on compute a hundredth of RAM pays for fewer instructions; under one on RAM alone a hundredth of the
-    instructions for less RAM, if no more is computed: as little is to be computed twice as it allows.
+    Where the least RAM is wanted it counts first. Under a limit on compute a hundredth of RAM pays for fewer
+    instructions; under one on RAM alone a hundredth of the instructions for less RAM, if no more is computed: as little
+    is to be computed twice as it allows.
     """
     if goal.max_ram is not None and unasked.arena > goal.max_ram:
         return False
-    if goal.max_compute is None and unasked.compute > found.compute:
+    if goal.max_compute is not None and unasked.compute > goal.max_compute * site.unfused_compute:
         return False
+    if goal.wants_every_byte:
+        return (unasked.arena, unasked.instructions) < (found.arena, found.instructions)
     if goal.max_compute is not None:
-        keeps = unasked.compute <= goal.max_compute * site.unfused_compute
+        smaller = goal.max_ram is None and goal.longest(unasked.arena, site.share) < found.arena
         slight = unasked.arena <= found.arena * (1 + NOTHING_RECOMPUTED.worth_ram)
-        return keeps and slight and unasked.instructions < found.instructions
+        return smaller or (slight and unasked.instructions < found.instructions)
+    if unasked.compute > found.compute:
+        return False
     enough = min(unasked.instructions, found.instructions) / (1 - NOTHING_RECOMPUTED.worth_ram)
     fast = [each for each in (found, unasked) if each.instructions <= enough]
     return min(fast, key=lambda each: (each.arena, each.instructions)) is unasked
