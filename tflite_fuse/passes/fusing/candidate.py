@@ -102,10 +102,11 @@ class Site:
         return self.graph.work if self.target is None else sum(self.alone)
 
     def front(self, options: SearchOptions) -> Front:
-        """The front of the model."""
-        if options not in self.fronts:
-            self.fronts[options] = fusion_front(self.graph, options, self.shapes)
-        return self.fronts[options]
+        """The front of the model; one that was searched with more RAM serves, too: its first points are the same."""
+        known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
+        if known not in self.fronts:
+            self.fronts[known] = fusion_front(self.graph, known, self.shapes)
+        return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:
         """Draft a point's blocks, put the operators in order and place the tensors."""
@@ -132,3 +133,9 @@ class Site:
         fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
         return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)
+
+
+def _reaches_as_far(known: SearchOptions, options: SearchOptions) -> bool:
+    """Whether one search leaves out no block that the other has, and both are the same otherwise."""
+    most, enough = options.most_ram, known.most_ram
+    return replace(known, most_ram=most) == options and (enough is None or (most is not None and most <= enough))
