@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,10 @@ from tests.fusion.random_configs import one_tile, random_config
 from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Storage
 from tflite_fuse.fusion.schedule import tile_order
+from tflite_fuse.fusion.schedule.events import Followed
 from tflite_fuse.fusion.schedule.schedule import Orders, schedule
+from tflite_fuse.fusion.schedule.tile_order import TileOrder
+from tflite_fuse.fusion.schedule.tiles import split_block
 
 
 def compare(block: Block, config: BlockConfig) -> None:
@@ -66,3 +70,32 @@ def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch
         configs = [first, *(replace(random_config(rng, block), **tile) for _ in range(6)), first]
         for config in configs:
             assert schedule(block, config, orders) == schedule(block, config)
+
+
+def test_what_runs_as_before_is_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row has as many as 17 pixels, and the runs of what writes the driven tensor stay as they are."""
+    steps, step = list[int](), TileOrder._step
+
+    def counted(order: TileOrder, now: Any, index: int, longest: int, ahead: bool) -> Followed:
+        steps.append(index)
+        return step(order, now, index, longest, ahead)
+
+    monkeypatch.setattr(TileOrder, "_step", counted)
+    for seed in range(30):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        assert max(tensor.width for tensor in block.tensors) <= 17
+        first = replace(one_tile(random_config(rng, block)), longest_runs=_runs_of(block, 17))
+        orders, longer = Orders(block, first), replace(first, longest_runs=_runs_of(block, 255))
+        before = schedule(block, first, orders)
+        steps.clear()
+        assert schedule(block, longer, orders) == replace(before, config=longer)
+        assert not steps
+        shorter = replace(first, longest_runs=_runs_of(block, 1), ahead=frozenset())
+        assert schedule(block, shorter, orders) == schedule(block, shorter)
+
+
+def _runs_of(block: Block, pixels: int) -> tuple[int, ...]:
+    """Runs as long for all stages that may have some of their own."""
+    split = split_block(block)
+    return tuple(pixels * (bool(stage.inputs) and stage.output != split.driven) for stage in split.spatial)

@@ -61,11 +61,16 @@ class Demand(NamedTuple):
     ends: IntArray
 
 
+Way = tuple[int, bool]
+"""How a stage runs: pixels of its longest runs, and whether it runs ahead."""
+
+
 @dataclass(frozen=True)
 class TileRun:
     """What happens in one tile.
 
     Attributes:
+        ways: how its stages really run, from the last one on: what has them in common happens alike.
         capacities: for each tensor a stage writes, the pixels its ring must hold.
         produced: for each tensor a stage writes, the pixels computed.
         lengths: for each tensor a stage writes, how many runs there are of each length, from 0 on.
@@ -73,6 +78,7 @@ class TileRun:
         holds: by tensor, of those that no stage writes.
     """
 
+    ways: tuple[Way, ...]
     capacities: Mapping[int, int]
     produced: Mapping[int, int]
     lengths: Mapping[int, IntArray]
@@ -119,11 +125,11 @@ class Followed:
         """All that is held of a tensor."""
         return [Hold(self._times(each), each.positions) for each in self.holds.get(tensor, ())]
 
-    def result(self) -> TileRun:
+    def result(self, ways: tuple[Way, ...]) -> TileRun:
         """All of it, once no stage is left."""
         runs = {tensor: Runs(self._times(each), each.positions) for tensor, each in self.runs.items()}
         holds = {tensor: self.held(tensor) for tensor in self.holds}
-        return TileRun(self.capacities, self.produced, self.lengths, runs, holds)
+        return TileRun(ways, self.capacities, self.produced, self.lengths, runs, holds)
 
     def _times(self, moments: Moments) -> IntArray:
         return self.events[moments.stage][:, moments.column]

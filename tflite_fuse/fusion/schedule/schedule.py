@@ -10,7 +10,7 @@ numbers here are those of that order; only the overlaps of blocks in several til
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.fusion.block.check import check_config
 from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
-from tflite_fuse.fusion.schedule.events import TileRun
+from tflite_fuse.fusion.schedule.events import TileRun, Way
 from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
 from tflite_fuse.fusion.schedule.scratch_layout import lay_out
 from tflite_fuse.fusion.schedule.tile_order import TileOrder
@@ -71,6 +71,7 @@ class Orders:
     Attributes:
         tiles: its tiles.
         by_class: the order in each class of tiles, and how many tiles there are of it.
+        known: schedules by chunk and by how the stages really run in each class.
     """
 
     def __init__(self, block: Block, config: BlockConfig) -> None:
@@ -82,6 +83,7 @@ class Orders:
             (TileOrder(split.spatial, shape, split.driven, sums, completed, frozenset(block.outputs)), count)
             for shape, count in self.tiles.classes
         ]
+        self.known: dict[tuple[int, tuple[tuple[Way, ...], ...]], Schedule] = {}
 
 
 def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) -> Schedule:
@@ -98,6 +100,15 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
     _check_runs(split, config)
     orders = orders or Orders(block, config)
     runs = [(order.under(config), count) for order, count in orders.by_class]
+    alike = config.chunk, tuple(run.ways for run, _ in runs)
+    if alike not in orders.known:
+        orders.known[alike] = _schedule(block, config, orders, runs)
+    return replace(orders.known[alike], config=config)
+
+
+def _schedule(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
+    """What follows from what happens in each class of tiles, and how many there are of it."""
+    split = orders.split
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]

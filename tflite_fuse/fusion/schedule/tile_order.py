@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tflite_fuse.fusion.schedule.events import (
     Moments,
     TileRun,
     TileShape,
+    Way,
     insert_events,
     merge,
     split_runs,
@@ -35,6 +37,33 @@ configurations."""
 
 _BEFORE = -1
 """The events of the driven tensor, which no stage causes; other outputs have the numbers below."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Where some stages at the end are followed, and the next one can be, in one way or another.
+
+    Attributes:
+        followed: what is known of the tile.
+        asked: of the next stage.
+        begins: the first position it computes.
+        width: pixels of a row of it.
+        then: by the way in which it runs, where that leads.
+    """
+
+    followed: Followed
+    asked: Demand
+    begins: int
+    width: int
+    then: dict[Way, _Node] = field(default_factory=dict)
+
+    def way(self, longest: int, ahead: bool) -> Way:
+        """How the next stage really runs: never longer than what is asked for at once, or than a row."""
+        return (min(longest, self.width), True) if ahead else (min(longest, self._at_once), False)
+
+    @cached_property
+    def _at_once(self) -> int:
+        return min(self.width, int(np.max(self.asked.ends - _starts(self.asked, self.begins), initial=1)))
 
 
 @dataclass
@@ -58,29 +87,34 @@ class TileOrder:
     sums_driven: bool
     completed: Sequence[int]
     outputs: frozenset[int]
-    _known: dict[tuple[int, tuple[tuple[int, bool], ...]], Followed] = field(default_factory=dict)
+    _known: dict[int, _Node] = field(default_factory=dict)
     _kept: int = 0
 
     def under(self, config: BlockConfig) -> TileRun:
         """What happens under a configuration."""
-        ways = tuple(
-            (config.longest_run(index) if stage.inputs else MAX_CHUNK, index in config.ahead)
-            for index, stage in enumerate(self.stages)
-        )
-        keys = [(config.chunk, ways[index:]) for index in range(len(ways) + 1)]
-        followed = next((index for index, key in enumerate(keys) if key in self._known), len(keys))
-        now = self._known[keys[followed]] if followed < len(keys) else self._start(config.chunk)
-        for index in reversed(range(min(followed, len(ways)))):
-            now = self._step(now, index, *ways[index])
-            self._keep(keys[index], now)
-        return now.result()
+        if config.chunk not in self._known:
+            self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
+        now, ways = self._known[config.chunk], list[Way]()
+        for index in reversed(range(len(self.stages))):
+            longest = config.longest_run(index) if self.stages[index].inputs else MAX_CHUNK
+            way = now.way(longest, index in config.ahead)
+            if way not in now.then:
+                now.then[way] = self._node(self._step(now, index, *way), index)
+            now = now.then[way]
+            ways.append(way)
+        return now.followed.result(tuple(ways))
 
-    def _keep(self, key: tuple[int, tuple[tuple[int, bool], ...]], now: Followed) -> None:
-        self._kept += sum(len(events) for events in now.events.values())
+    def _node(self, followed: Followed, index: int) -> _Node:
+        """Where stages from this one on are followed, and what that asks of the stage before it."""
+        self._kept += sum(len(events) for events in followed.events.values())
         if self._kept > MOST_KEPT:
             self._known.clear()
             self._kept = 0
-        self._known[key] = now
+        if not index:
+            return _Node(followed, merge([]), 0, 0)
+        stage = self.stages[index - 1]
+        begins, width = self._begins(stage), max(1, self.tile.extents[stage.output][1])
+        return _Node(followed, _from(begins, followed.asked(stage.output)), begins, width)
 
     def _start(self, chunk: int) -> Followed:
         """What is asked before any stage asks: the driven tensor run by run, then all other outputs whole."""
@@ -99,16 +133,12 @@ class TileOrder:
             length += 1
         return Followed(length, events, demands, holds)
 
-    def _step(self, known: Followed, index: int, longest: int, ahead: bool) -> Followed:
+    def _step(self, now: _Node, index: int, longest: int, ahead: bool) -> Followed:
         """Follows one more stage: cuts what is asked of it into runs and notes what these ask of its inputs."""
-        stage, windows = self.stages[index], self.tile.windows[index]
-        output, width = stage.output, max(1, self.tile.extents[stage.output][1])
-        begins = self._begins(stage)
-        asked = _from(begins, known.asked(output))
-        if ahead:
-            asked = _whole_runs(asked, width, longest)
-        starts = np.concatenate((np.full(1, begins), asked.ends[:-1]))[: len(asked.ends)]
-        owner, position, count = split_runs(starts, asked.ends, width, longest)
+        stage, windows, known = self.stages[index], self.tile.windows[index], now.followed
+        output, width, begins = stage.output, now.width, now.begins
+        asked = _whole_runs(now.asked, width, longest) if ahead else now.asked
+        owner, position, count = split_runs(_starts(asked, begins), asked.ends, width, longest)
 
         demands = {tensor: moments for tensor, moments in known.demands.items() if tensor != output}
         holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
@@ -164,6 +194,11 @@ def _from(begins: int, asked: Demand) -> Demand:
         return asked
     behind = asked.ends > begins
     return Demand(asked.times[behind], asked.ends[behind])
+
+
+def _starts(asked: Demand, begins: int) -> IntArray:
+    """Where what is asked for each time starts: behind what was asked for before."""
+    return np.concatenate((np.full(1, begins), asked.ends[:-1]))[: len(asked.ends)]
 
 
 def _whole_runs(asked: Demand, width: int, longest: int) -> Demand:
