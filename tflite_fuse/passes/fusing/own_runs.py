@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
+from operator import ge
 
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.instructions.targets import block_instructions
-from tflite_fuse.fusion.schedule.schedule import Orders, schedule
+from tflite_fuse.fusion.instructions.targets import Target, block_instructions
+from tflite_fuse.fusion.schedule.schedule import Orders, Schedule, schedule
 from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
@@ -120,10 +122,10 @@ class OwnRuns:
         """Lets stages run ahead where that saves instructions in ``most`` bytes, first those that save most a byte."""
         least, found = self._needs(choice, plan, best), []
         for stage in _able_to_run_ahead(plan.block):
-            if self.followed < MOST_FOLLOWED and stage not in best.ahead and least.is_ragged(best, plan.block, stage):
+            if self.followed < MOST_FOLLOWED and stage not in best.ahead and least.is_ragged(best, stage):
                 needs = self._needs(choice, plan, _running_ahead(best, stage))
-                saved, more = least.instructions - needs.instructions, needs.scratch - least.scratch
-                found += [(saved / max(more, 1), stage)] if saved > 0 and needs.scratch <= most else []
+                saved = least.instructions - needs.instructions if needs.scratch <= most else 0
+                found += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
         for _, stage in sorted(found, reverse=True):
             needs = self._needs(choice, plan, _running_ahead(best, stage))
             if needs.scratch <= most and needs.instructions < least.instructions:
@@ -138,16 +140,17 @@ class OwnRuns:
         What was too long once is not asked for again by others that run as long and longer.
         """
         least, before = self._needs(choice, plan, best), None
-        too_long: list[BlockConfig] = []
-        while before != least:
+        widths, too_long = _widths(plan.block), list[list[int]]()
+        while before is not least:
             before = least
             for ratio, stages in moves:
                 while self.followed < MOST_FOLLOWED:
-                    longer = _longer(plan.block, best, [s for s in stages if least.is_cut(best, s)], ratio)
-                    if longer == best or any(_is_as_long(longer, other) for other in too_long):
+                    longer = _longer(widths, best, [s for s in stages if least.is_cut(best, s)], ratio)
+                    runs = [longer.longest_run(stage) for stage in range(len(widths))]
+                    if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
                     found = self._needs(choice, plan, longer)
-                    too_long += [longer] if found.scratch > most else []
+                    too_long += [runs] if found.scratch > most else []
                     if found.scratch > most or found.instructions >= least.instructions:
                         break
                     best, least = longer, found
@@ -157,11 +160,8 @@ class OwnRuns:
         key = choice.operators, config
         if key not in self._known:
             run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
-            self.followed += sum(sum(lengths.values()) for lengths in run.stage_runs)
-            instructions = block_instructions([(plan.block, run)], self.site.core)
-            longest = tuple(max(lengths, default=0) for lengths in run.stage_runs)
-            numbers = tuple(sum(lengths.values()) for lengths in run.stage_runs)
-            self._known[key] = _Needs(run.scratch_bytes, instructions, longest, numbers)
+            self._known[key] = needs = _Needs(plan.block, run, self.site.core)
+            self.followed += sum(needs.runs)
         return self._known[key]
 
     def _orders(self, plan: BlockPlan) -> Orders:
@@ -172,25 +172,37 @@ class OwnRuns:
         return self._in_tiles[key][1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Needs:
-    """What a block needs as it is run.
+    """What a block needs as it is run. Instructions are counted when asked for: what is too large is not looked at."""
 
-    Attributes:
-        scratch: bytes.
-        instructions: predicted.
-        longest: the longest run of each spatial stage.
-        runs: of each how many there are.
-    """
+    block: Block
+    plan: Schedule
+    core: Target
 
-    scratch: int
-    instructions: int
-    longest: tuple[int, ...]
-    runs: tuple[int, ...]
+    @property
+    def scratch(self) -> int:
+        """Bytes."""
+        return self.plan.scratch_bytes
 
-    def is_ragged(self, config: BlockConfig, block: Block, stage: int) -> bool:
+    @cached_property
+    def instructions(self) -> int:
+        """Predicted ones."""
+        return block_instructions([(self.block, self.plan)], self.core)
+
+    @cached_property
+    def longest(self) -> tuple[int, ...]:
+        """The longest run of each spatial stage."""
+        return tuple(max(lengths, default=0) for lengths in self.plan.stage_runs)
+
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """Of each spatial stage how many there are."""
+        return tuple(sum(lengths.values()) for lengths in self.plan.stage_runs)
+
+    def is_ragged(self, config: BlockConfig, stage: int) -> bool:
         """Whether a stage has more runs than rows of whole ones would, by a share that matters."""
-        output = block.tensors[block.stages[stage].output]
+        output = self.block.tensors[self.block.stages[stage].output]
         whole = output.height * ceil(output.width / config.longest_run(stage))
         return self.runs[stage] - whole > SMALL_EXCESS * sum(self.runs)
 
@@ -224,19 +236,12 @@ def _together(plan: BlockPlan) -> list[range]:
     return [range(stop) for stop in range(len(counts), 0, -1)] + alone
 
 
-def _longer(block: Block, config: BlockConfig, stages: Sequence[int], ratio: Ratio) -> BlockConfig:
+def _longer(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], ratio: Ratio) -> BlockConfig:
     """The configuration with runs of some stages so much longer, rounded down."""
-    runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(_widths(block))]
+    runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(widths)]
     for stage in stages:
         runs[stage] = min(runs[stage] * ratio[0] // ratio[1], LONGEST_RUN)
     return _with_runs(config, config.chunk, runs)
-
-
-def _is_as_long(config: BlockConfig, other: BlockConfig) -> bool:
-    """Whether no stage runs shorter, or no longer ahead: then it needs no less memory."""
-    stages = range(max(len(config.longest_runs), len(other.longest_runs)))
-    longer = all(config.longest_run(stage) >= other.longest_run(stage) for stage in stages)
-    return longer and config.ahead >= other.ahead
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
