@@ -150,24 +150,20 @@ def merge(demands: Sequence[Demand]) -> Demand:
 
 
 def insert_events(
-    length: int, known: Mapping[int, IntArray], causes: IntArray, rows: IntArray, per_row: int
+    length: int, known: Mapping[int, IntArray], causes: IntArray, per_row: int
 ) -> tuple[dict[int, IntArray], IntArray]:
-    """Inserts ``rows[i]`` x ``per_row`` events right behind event ``causes[i]`` (ascending), for all i.
+    """Inserts ``per_row`` events right behind ``causes[i]`` (ascending) and those inserted there before, for all i.
 
     Args:
         length: events so far.
         known: events that somebody refers to.
 
     Returns:
-        (where those are now, the new ones, [all rows, per_row]).
+        (where those are now, the new ones, [rows, per_row]).
     """
-    counts = rows * per_row
-    shift = np.zeros(length + 1, dtype=np.int64)
-    shift[causes + 1] = counts
-    shift = np.cumsum(shift)
-    first = causes + shift[causes] + 1
-    ordinals = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    new = (np.repeat(first, counts) + ordinals).reshape(-1, per_row)
+    behind = causes + 1
+    shift = np.cumsum(np.bincount(behind, minlength=length + 1)) * per_row
+    new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + behind[:, np.newaxis]
     return {stage: events + shift[events] for stage, events in known.items()}, new
 
 
@@ -188,5 +184,5 @@ def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tupl
 def _expand(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     """For all i, ``counts[i]`` numbers from ``first[i]`` on: (i, number)."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    ordinal = np.arange(len(owner), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    return owner, first[owner] + ordinal
+    before = np.cumsum(counts) - counts
+    return owner, (first - before)[owner] + np.arange(len(owner), dtype=np.int64)

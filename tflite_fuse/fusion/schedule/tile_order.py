@@ -143,13 +143,8 @@ class TileOrder:
         demands = {tensor: moments for tensor, moments in known.demands.items() if tensor != output}
         holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
         runs = dict(known.runs)
-        events, new = insert_events(
-            known.length,
-            _still_needed(known.events, demands, holds, runs),
-            asked.times,
-            np.bincount(owner, minlength=len(asked.ends)).astype(np.int64),
-            len(stage.inputs) + 1,
-        )
+        needed = _still_needed(known.events, demands, holds, runs)
+        events, new = insert_events(known.length, needed, asked.times[owner], len(stage.inputs) + 1)
         for number, tensor in enumerate(stage.inputs):
             first, end = _seen(windows[number], self.tile.extents[tensor], *np.divmod(position, width), count)
             oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
