@@ -88,6 +88,17 @@ class Progress(NamedTuple):
     ahead: IntArray
     limit: IntArray
 
+    def through(self, window: AxisWindow, last: int) -> Progress:
+        """That of a layer's input, of which ``last`` is the last row, given that of what it writes."""
+        told, ahead = self.ahead > _NOT_YET, self.ahead * window.stride + window.ahead
+        limit = np.minimum(self.limit * window.stride + window.ahead, last)
+        return Progress(self.scale * window.stride, *(np.where(told, each, _NOT_YET) for each in (ahead, limit)))
+
+    def furthest(self, other: Progress) -> Progress:
+        """Of both what is further."""
+        further = (self.ahead > other.ahead) | ((self.ahead == other.ahead) & (self.limit > other.limit))
+        return Progress(*(np.where(further, *each) for each in zip(self, other, strict=True)))
+
 
 _NOT_YET = -(1 << 30)
 
@@ -233,32 +244,28 @@ def _pair(value: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _row_progress(graph: LayerGraph) -> Progress:
-    """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
+    """How far what one layer writes has come while another begins a row of its own, [the one, the other].
+
+    Followed from the last layer upwards, for all that begin a row at once: of what a tensor's readers ask for, the
+    furthest counts.
+    """
     count = len(graph.layers)
-    found = Progress(
-        np.zeros((count, count), np.int64), np.full((count, count), _NOT_YET), np.full((count, count), _NOT_YET)
-    )
-    for begins in range(count):
-        output = graph.layers[begins].outputs[0] if graph.layers[begins].outputs else -1
-        seen = {output: (1, 0, graph.tensors[output].height - 1)} if output >= 0 else {}
-        for index in range(begins, -1, -1):
-            layer = graph.layers[index]
-            if not layer.outputs or layer.outputs[0] not in seen or not layer.fusable:
-                continue
-            scale, ahead, limit = seen[layer.outputs[0]]
-            for each, value in zip(found, (scale, ahead, limit), strict=True):
-                each[index, begins] = value
-            for source in dict.fromkeys(layer.inputs):
-                window = _row_window(graph, index, source)
-                if window is None or window.spread != 1:
-                    continue
-                last = graph.tensors[source].height - 1
-                through = (
-                    scale * window.stride,
-                    ahead * window.stride + window.ahead,
-                    min(limit * window.stride + window.ahead, last),
-                )
-                seen[source] = max(seen.get(source, through), through, key=lambda each: each[1:])
+    nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
+    found = Progress(*(np.tile(each, (count, 1)) for each in nothing))
+    seen: dict[int, Progress] = {}
+    for index in range(count - 1, -1, -1):
+        layer = graph.layers[index]
+        if not layer.outputs or not layer.fusable:
+            continue
+        asked, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
+        for each, of_readers, of_itself in zip(found, asked, (1, 0, rows - 1), strict=True):
+            each[index], each[index, index] = of_readers, of_itself
+        own = Progress(*(each[index] for each in found))
+        for source in dict.fromkeys(layer.inputs):
+            window = _row_window(graph, index, source)
+            if window is not None and window.spread == 1:
+                through = own.through(window, graph.tensors[source].height - 1)
+                seen[source] = through.furthest(seen.get(source, nothing))
     return found
 
 
