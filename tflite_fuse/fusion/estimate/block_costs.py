@@ -189,10 +189,17 @@ def summed_tensor(graph: LayerGraph, tail: int) -> int:
     return graph.through_views(graph.layers[tail].inputs[0])
 
 
-def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, pricing: Pricing = PLAIN) -> BlockCosts:
+def price_block(
+    graph: LayerGraph,
+    first: int,
+    last: int,
+    config: BlockConfig,
+    pricing: Pricing = PLAIN,
+    shapes: Shapes = NOTHING_KNOWN,
+) -> BlockCosts:
     """The block of layers ``first … last`` under one configuration; the arrays of the result have one entry.
 
-    The configuration's chunk overrules those of ``pricing``.
+    The configuration's chunk overrules those of ``pricing``; ``shapes`` as for ``block_costs``.
 
     Raises:
         BlockError: these layers are no block.
@@ -201,7 +208,7 @@ def price_block(graph: LayerGraph, first: int, last: int, config: BlockConfig, p
     def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
         return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
 
-    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,)):
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,), shapes):
         return costs
     names = graph.layers[first].name, graph.layers[last].name
     raise BlockError(f"the operators from {names[0]} to {names[1]} are no block: choose a range the search offers")

@@ -85,7 +85,7 @@ def fusion_front(
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
     allowed = replace(_restriction(graph, options), prices=partial(block_costs, shapes=shapes))
     cuts = cut_graph(graph, allowed, priced)
-    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else ())
+    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else (), shapes)
     points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
     if options.target is not None:
         points = tuple(_worth_having(points))
@@ -118,9 +118,10 @@ def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
 class _PointBuilder:
     """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
 
-    def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int]) -> None:
+    def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int], shapes: Shapes) -> None:
         """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
-        self.graph, self.cuts, self.chunks = graph, cuts, sorted(chunks)
+        self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
+        self.unfused = graph.work
         self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
         self.made: dict[tuple[Edge, int, int | None], BlockChoice] = {}
 
@@ -136,7 +137,7 @@ class _PointBuilder:
                 if key not in self.made:
                     self.made[key] = self._block(edge, leg.option, path.peak)
                 blocks.append(self.made[key])
-        factor = path.work / self.graph.work if self.graph.work else 1.0
+        factor = path.work / self.unfused if self.unfused else 1.0
         return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail)
 
     def _block(self, edge: Edge, option: int, peak: int) -> BlockChoice:
@@ -158,7 +159,7 @@ class _PointBuilder:
         """RAM while the block runs, and its scratch."""
         key = (first, last, config)
         if key not in self.priced:
-            costs = price_block(self.cuts.graph, first, last, config, self.cuts.pricing)
+            costs = price_block(self.cuts.graph, first, last, config, self.cuts.pricing, self.shapes)
             self.priced[key] = int(self.cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
         return self.priced[key]
 
