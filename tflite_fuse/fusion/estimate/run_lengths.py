@@ -21,7 +21,6 @@ def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
     return (*range(chunk, length, chunk), length)
 
 
-@lru_cache(maxsize=1 << 16)
 def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int) -> tuple[int, ...]:
     """Ends of the runs of a row of ``length`` pixels.
 
@@ -45,29 +44,39 @@ class RowMix:
 
     rows: tuple[tuple[tuple[int, ...], float], ...]
 
-    def pulled(self, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
-        """The rows of the tensor a stage reads, given those of what it writes.
-
-        Of the rows a stage moves on by, all but the last are asked for as a whole.
-
-        Args:
-            windows: how the stage looks at rows and columns.
-            length: pixels of a row.
-            chunk: pixels of the longest run.
-            from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
-        """
-        (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
-        rate = max(1, rows.stride // rows.spread)
-        columns = columns if from_edge else replace(columns, padding=0)
-        for ends, share in self.rows:
-            found[runs_pulled(ends, columns, length, chunk)] += share / rate
-        if rate > 1:
-            found[row_of_runs(length, chunk)] += 1 - 1 / rate
-        return RowMix(tuple(found.items()))
-
     def cost(self, run_costs: tuple[int, ...]) -> float:
         """What a row costs on average."""
         return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
+
+
+@lru_cache(maxsize=1 << 14)
+def rows_pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
+    """The rows of the tensor a stage reads, given those of what it writes.
+
+    Of the rows a stage moves on by, all but the last are asked for as a whole. Blocks that end at different layers ask
+    for mostly the same.
+
+    Args:
+        reader: the rows of what it writes.
+        windows: how the stage looks at rows and columns.
+        length: pixels of a row.
+        chunk: pixels of the longest run.
+        from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
+    """
+    (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+    rate = max(1, rows.stride // rows.spread)
+    columns = columns if from_edge else replace(columns, padding=0)
+    for ends, share in reader.rows:
+        found[runs_pulled(ends, columns, length, chunk)] += share / rate
+    if rate > 1:
+        found[row_of_runs(length, chunk)] += 1 - 1 / rate
+    return RowMix(tuple(found.items()))
+
+
+@lru_cache(maxsize=1 << 14)
+def broken_cost(mix: RowMix, length: int, chunk: int, run_costs: tuple[int, ...]) -> int:
+    """What a row of ``length`` pixels costs on average beyond one that is asked for as a whole."""
+    return round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
 
 
 @lru_cache(maxsize=1 << 16)

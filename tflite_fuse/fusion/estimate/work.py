@@ -10,7 +10,7 @@ import numpy as np
 from tflite_fuse.fusion.block.axes import IntArray, longest_and_total, total_in_runs
 from tflite_fuse.fusion.block.layer_graph import Layer
 from tflite_fuse.fusion.estimate.demands import Demand, Grid
-from tflite_fuse.fusion.estimate.run_lengths import RowMix, row_cost, row_of_runs, whole_rows
+from tflite_fuse.fusion.estimate.run_lengths import RowMix, broken_cost, rows_pulled, whole_rows
 
 
 class Work:
@@ -21,6 +21,8 @@ class Work:
         self.grid, self.chunks = grid, chunks
         self._steps = np.array(chunks, dtype=np.int64)[:, None]
         self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
+        ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
+        self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
         self._runs: dict[tuple[int, int], list[RowMix]] = {
             (chunk, last): [whole_rows(width, chunk) for width in grid.widths.sizes.tolist()] for chunk in chunks
         }
@@ -62,15 +64,12 @@ class Work:
         tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
         first = max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
         widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
-        ends = [*tilings.first.tolist(), len(lengths)]
-        from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
         more = []
         for chunk in self.chunks:
-            mixes = zip(self._runs[chunk, first.layer], widths, from_edge, strict=True)
-            runs = [mix.pulled(first.windows, width, chunk, edge) for mix, width, edge in mixes]
+            mixes = zip(self._runs[chunk, first.layer], widths, self._from_edge, strict=True)
+            runs = [rows_pulled(mix, first.windows, width, chunk, edge) for mix, width, edge in mixes]
             self._runs[chunk, index] = runs
-            costs = zip(runs, widths, strict=True)
-            more.append([round(r.cost(run_costs)) - row_cost(row_of_runs(w, chunk), run_costs) for r, w in costs])
+            more.append([broken_cost(mix, width, chunk, run_costs) for mix, width in zip(runs, widths, strict=True)])
         long_rows = np.add.reduceat(lengths > self._steps, tilings.first, axis=1, dtype=np.int64)
         broken: IntArray = long_rows * np.array(more, dtype=np.int64)
         return broken
