@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from tests.builders import random_models
 from tflite_fuse.fusion.block.layer_graph import graph_from_layers
 from tflite_fuse.fusion.block.stages import BlockConfig
+from tflite_fuse.fusion.estimate.block_costs import block_costs
 from tflite_fuse.fusion.lower.extract import extract
 from tflite_fuse.fusion.schedule.schedule import schedule
 from tflite_fuse.fusion.search.cut_graph import Rules, cut_graph
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.fusion.search.schemes import Scheme, restriction
+from tflite_fuse.fusion.search.schemes import Scheme, restriction, whole_tile
 from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.memory.working_set import peak
@@ -138,6 +139,14 @@ def test_padding_vanishes_into_its_readers() -> None:
     absorbed = [layer.name for layer in graph.layers if layer.absorbed]
     assert len(absorbed) == 2
     assert sum(layer.view for layer in graph.layers) >= 1
+
+
+def test_no_block_starts_right_behind_padding_it_could_absorb() -> None:
+    graph = graph_from_model(padded_network())
+    firsts = {costs.first for last in range(len(graph.layers)) for costs in block_costs(graph, last, whole_tile)}
+    padding = {index for index, layer in enumerate(graph.layers) if layer.absorbed}
+    assert graph.behind_padding == {index + 1 for index in padding}
+    assert firsts >= padding and firsts.isdisjoint(graph.behind_padding)
 
 
 def test_models_of_other_types_pass_with_a_reason() -> None:

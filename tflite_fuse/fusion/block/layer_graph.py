@@ -161,6 +161,12 @@ class LayerGraph:
         return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
 
     @cached_property
+    def behind_padding(self) -> frozenset[int]:
+        """The layers right behind a PAD they could absorb: a block that starts with the PAD instead is never worse."""
+        padding = (index for index, layer in enumerate(self.layers) if layer.absorbed)
+        return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.layers[index].outputs[0]])
+
+    @cached_property
     def row_progress(self) -> Progress:
         """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
         return _row_progress(self)

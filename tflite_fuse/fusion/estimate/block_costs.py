@@ -45,7 +45,8 @@ def block_costs(
         shapes: what is known of the graph's blocks from other searches, and is grown on here.
 
     Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
-    the range reads); the walk ends where no longer range can be a block.
+    the range reads, a PAD right before the range that it could absorb); the walk ends where no longer range can be a
+    block.
     """
     if not graph.layers[last].fusable or not graph.is_read(graph.layers[last].outputs[0]):
         return

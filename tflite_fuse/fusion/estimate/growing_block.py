@@ -132,8 +132,11 @@ class GrowingBlock:
             self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
 
     def memory(self, first: int) -> Memory | None:
-        """What has been added so far takes as a block; None if it reads only part of a streamed input."""
-        if first > self.begins:
+        """What has been added so far takes as a block.
+
+        None if it splits a unit, starts right behind a PAD it could absorb or reads only part of a streamed input.
+        """
+        if first > self.begins or first in self.graph.behind_padding:
             return None
         sources = self.demands.keys() & self.pricing.streamed
         if not all(self._holds_all_readers(tensor, first) for tensor in sources):

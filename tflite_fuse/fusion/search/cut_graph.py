@@ -190,13 +190,12 @@ class _Edges:
     def _allowed(self) -> list[Collection[int]]:
         """For each layer where the blocks may begin that end there."""
         graph, count = self.graph, len(self.graph.layers)
-        behind_padding = {first for first in range(count) if splits_padding(graph, first)}
         found: list[Collection[int]] = []
         for last, layer in enumerate(graph.layers):
             alone = self.rules.single_operators or layer.only_in_blocks or not self.moved.isdisjoint(layer.inputs)
             firsts = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
             allows = self.restriction.allows
-            found.append([first for first in firsts if first not in behind_padding and allows(first, last)])
+            found.append([first for first in firsts if first not in graph.behind_padding and allows(first, last)])
         return found
 
     def _enough(self, allowed: Sequence[Collection[int]]) -> int:
@@ -252,13 +251,6 @@ def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Seque
         f"{what} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
         f"{which}, {', '.join(graph.layers[index].name for index in readers)}"
         + ("" if scheme is Scheme.AUTO else "; try the scheme auto")
-    )
-
-
-def splits_padding(graph: LayerGraph, first: int) -> bool:
-    """Whether a block would start right behind a PAD it could absorb; starting with the PAD is never worse."""
-    return (
-        first > 0 and graph.layers[first - 1].absorbed and first in graph.consumers[graph.layers[first - 1].outputs[0]]
     )
 
 
