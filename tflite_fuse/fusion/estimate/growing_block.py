@@ -105,7 +105,7 @@ class GrowingBlock:
         self.sharing: Sharing | None = None
         if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
-        self.late = None if pricing.sharing is None else LateRings(graph, chunks.size, grid, extent, pricing.sharing)
+        self.late = None if pricing.sharing is None else LateRings(graph, grid, extent, pricing.sharing)
         self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
@@ -260,10 +260,9 @@ class GrowingBlock:
         if is_state:
             return
         if inside:
-            ring = self.rings.bytes(demand)
+            behind, self.scratch = self.scratch, self.scratch + self.rings.bytes(demand)
             if self.late is not None:
-                self.late.add(index, demand, ring, self.scratch)
-            self.scratch = self.scratch + ring
+                self.late.add(index, demand, behind, self.scratch)
             return
         self.usable = self.usable & self._is_whole(demand)
 

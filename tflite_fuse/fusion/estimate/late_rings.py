@@ -10,6 +10,8 @@ is looked at from any column on counts as needed whole.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray
@@ -25,30 +27,39 @@ MOST_ROWS = 8
 class LateRings:
     """The rings of a growing block in one tile, as it grows upwards."""
 
-    def __init__(self, graph: LayerGraph, chunks: int, grid: Grid, driven: BlockTensor, alignment: int) -> None:
+    def __init__(self, graph: LayerGraph, grid: Grid, driven: BlockTensor, alignment: int) -> None:
         """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
-        self.whole, self.alignment, self._progress = grid.is_whole(driven), alignment, graph.row_progress
+        self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
+        self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)
         self._layers: list[int] = []
-        self._behind = np.zeros((0, chunks, MOST_ROWS), dtype=np.int64)
+        self._behind: list[IntArray] = []  # Of each layer's ring, [chunks, rows].
 
-    def add(self, index: int, demand: Demand, ring: IntArray, behind: IntArray) -> None:
+    @cached_property
+    def _one_tile(self) -> tuple[int, int] | None:
+        """Where the first configuration in one tile is among all, if there is any."""
+        found = np.argwhere(self.whole)
+        return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+
+    def add(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
         """Adds a layer's ring.
 
         Args:
             index: the layer's.
             demand: for what it writes.
-            ring: bytes, [chunks, heights, widths].
-            behind: bytes of the rings behind it, likewise.
+            behind: bytes of the rings behind it, [chunks, heights, widths].
+            end: the same and its own.
         """
-        if not self.whole.any():
+        if self._one_tile is None:
             return
-        size, rest = (np.broadcast_to(each, behind.shape)[:, self.whole][:, :1] for each in (ring, behind))
-        row = demand.extent.width * demand.extent.pixel_bytes
-        filled = np.minimum(np.arange(1, MOST_ROWS + 1, dtype=np.int64) * row, size)
-        if int(demand.rows.low.min()) > 0 or int(size.max()) > row * MOST_ROWS:
-            filled = np.broadcast_to(size, filled.shape)
+        row, column = self._one_tile
+        rest, whole = behind[:, row, column, None], end[:, row, column, None]
+        size, row_bytes = whole - rest, demand.extent.width * demand.extent.pixel_bytes
+        if int(demand.rows.low.min()) > 0 or int(size.max()) > row_bytes * MOST_ROWS:
+            filled = np.repeat(size, MOST_ROWS, axis=1)
+        else:
+            filled = np.minimum(self._steps * row_bytes, size)
         self._layers.append(index)
-        self._behind = np.concatenate((self._behind, (rest + size - filled)[None]))
+        self._behind.append(whole - filled)
 
     def shared(self, demand: Demand, rings: IntArray, scratch: IntArray) -> IntArray:
         """Bytes of scratch that may lie over an input, [chunks, heights, widths].
@@ -59,8 +70,8 @@ class LateRings:
             scratch: bytes of scratch, the rings among them.
         """
         found = np.zeros_like(scratch)
-        if self._layers and self.whole.any():
-            saved = (self._behind + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]
+        if self._layers:
+            saved = (np.array(self._behind) + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]
             saved = np.minimum(np.minimum(saved, rings[:, self.whole]), demand.extent.nbytes)
             size = scratch[:, self.whole]
             found[:, self.whole] = round_up(size, self.alignment) - round_up(size - saved, self.alignment)
@@ -72,7 +83,7 @@ class LateRings:
         oldest = np.full((len(layers), MOST_ROWS), demand.extent.height, dtype=np.int64)
         for consumer in demand.consumers:
             window = consumer.windows[0]
-            scale, ahead, limit = (each[consumer.layer, layers][:, None] for each in self._progress)
+            scale, ahead, limit = (each[consumer.layer, layers][:, None] for each in self.graph.row_progress)
             reached = np.minimum(rows * scale + ahead, limit)
             first = np.where(reached > 0, window.first(np.maximum(reached, 0)), 0) if window.spread == 1 else 0
             oldest = np.minimum(oldest, first)
