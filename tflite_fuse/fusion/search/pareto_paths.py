@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.fusion.block.axes import IntArray
-from tflite_fuse.fusion.search.edges import NEVER, CutGraph, Edge, pareto
+from tflite_fuse.fusion.search.edges import NEVER, CutGraph, Edge, least_ram, pareto
 
 _DEAREST = (1 << 63) - 1
 """What costs can be at all."""
@@ -110,7 +110,9 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     if most_ram is None:
-        cheapest = _labels(_cheapest_edges(edges), bounds)[-1]
+        tight = _cheapest_edges(edges)
+        enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # Of one of these paths, not yet of the best.
+        cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
         ceiling = int((cheapest.peak + cheapest.tail).min())
     else:
         ceiling = most_ram - cuts.tail
@@ -153,8 +155,13 @@ def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
     for into in edges[1:]:
         least.append(min((least[edge.source] + _fewest(edge) for edge in into), default=NEVER))
         tight = [edge for edge in into if least[edge.source] + _fewest(edge) == least[-1] < NEVER]
-        kept.append([replace(edge, options=edge.options.pick(np.array([-1]))) for edge in tight])
+        kept.append([_cheapest(edge) for edge in tight])
     return kept
+
+
+def _cheapest(edge: Edge) -> Edge:
+    """An edge with its cheapest option alone."""
+    return edge if len(edge.options) == 1 else replace(edge, options=edge.options.pick(np.array([-1])))
 
 
 def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
