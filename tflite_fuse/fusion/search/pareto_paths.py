@@ -20,15 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from tflite_fuse.fusion.block.axes import IntArray
 from tflite_fuse.fusion.search.edges import NEVER, CutGraph, Edge, least_ram, pareto
 
 _DEAREST = (1 << 63) - 1
 """What costs can be at all."""
-_BOUNDS = 8
-"""Tails by which beaten labels are looked for."""
+_AT_ONCE = 256
+"""Labels looked at one by one before those that are beaten by then are left out, all at once."""
 
 
 @dataclass(frozen=True)
@@ -234,31 +233,21 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     """
     if not tail.any():
         return pareto(ram, cost)
-    order = np.lexsort((ram, tail, cost))
-    order = order[_not_plainly_beaten(ram[order], tail[order])]
+    left = np.lexsort((ram, tail, cost))
     kept: list[int] = []
-    tails, least = [-1], [1 << 62]  # the least RAM of all that is kept so far with a tail of at most so much
-    for index, own_tail, own_ram in zip(order.tolist(), tail[order].tolist(), ram[order].tolist(), strict=True):
-        if least[bisect_right(tails, own_tail) - 1] <= own_ram:
-            continue
-        kept.append(index)
-        first = end = bisect_left(tails, own_tail)
-        while end < len(least) and least[end] >= own_ram:
-            end += 1
-        tails[first:end], least[first:end] = [own_tail], [own_ram]
+    tails, least = [-1], [NEVER]  # the least RAM of all that is kept so far with a tail of at most so much
+    while len(left):
+        now, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        for index, own_tail, own_ram in zip(now.tolist(), tail[now].tolist(), ram[now].tolist(), strict=True):
+            if least[bisect_right(tails, own_tail) - 1] <= own_ram:
+                continue
+            kept.append(index)
+            first = end = bisect_left(tails, own_tail)
+            while end < len(least) and least[end] >= own_ram:
+                end += 1
+            tails[first:end], least[first:end] = [own_tail], [own_ram]
+        left = left[np.array(least)[np.searchsorted(tails, tail[left], side="right") - 1] > ram[left]]
     return np.array(kept, dtype=np.int64)
-
-
-def _not_plainly_beaten(ram: IntArray, tail: IntArray) -> npt.NDArray[np.bool_]:
-    """Which triples, cost ascending, none before them beats whose tail is below one of a few bounds.
-
-    That leaves out most of the beaten ones, many at a time, before the others are looked at one by one.
-    """
-    kept = np.ones(len(ram), dtype=np.bool_)
-    for bound in np.sort(tail)[:: len(tail) // _BOUNDS + 1]:
-        least = np.minimum.accumulate(np.where(tail <= bound, ram, NEVER))
-        kept[1:] &= (tail[1:] < bound) | (least[:-1] > ram[1:])
-    return kept
 
 
 def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
