@@ -9,7 +9,7 @@ per layer however many tilings there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,8 @@ class AxisWindow:
 
     def most(self, count: Count) -> Count:
         """The most input positions that ``count`` neighbouring output positions span."""
-        return -(-((count - 1) * self.stride + self.extent) // self.spread)
+        covered = (count - 1) * self.stride + self.extent
+        return covered if self.spread == 1 else -(-covered // self.spread)
 
     @property
     def ahead(self) -> int:
@@ -99,7 +100,7 @@ class AxisWindow:
 
     def padded(self, more: int) -> AxisWindow:
         """The same behind so many more input positions of padding."""
-        return replace(self, padding=self.padding + more * self.spread)
+        return AxisWindow(self.stride, self.padding + more * self.spread, self.extent, self.spread)
 
 
 PIXEL = AxisWindow(1, 0, 1)
@@ -151,12 +152,21 @@ def union(left: Ranges, right: Ranges) -> Ranges:
     return Ranges(low, high, left.holes and right.holes)
 
 
-def longest_and_total(ranges: Ranges, tilings: Tilings) -> tuple[IntArray, IntArray]:
-    """The longest range and the sum of all ranges of each option, [options] each."""
+def longest(ranges: Ranges, tilings: Tilings) -> IntArray:
+    """The longest range of each option, [options]."""
+    found: IntArray = np.maximum.reduceat(_lengths(ranges), tilings.first)
+    return found
+
+
+def total(ranges: Ranges, tilings: Tilings) -> IntArray:
+    """The sum of all ranges of each option, [options]."""
+    found: IntArray = np.add.reduceat(_lengths(ranges), tilings.first)
+    return found
+
+
+def _lengths(ranges: Ranges) -> IntArray:
     lengths = ranges.high - ranges.low
-    if ranges.holes:
-        lengths = np.maximum(lengths, 0)
-    return np.maximum.reduceat(lengths, tilings.first), np.add.reduceat(lengths, tilings.first)
+    return np.maximum(lengths, 0) if ranges.holes else lengths
 
 
 def total_in_runs(ranges: Ranges, tilings: Tilings, chunks: IntArray, run_costs: Sequence[int]) -> IntArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tflite_fuse.fusion.block.axes import (
     Ranges,
     Tilings,
     Windows,
-    longest_and_total,
+    longest,
     needed,
     union,
 )
@@ -39,8 +40,7 @@ class Grid:
         return np.logical_and.outer(self.heights.sizes >= driven.height, self.widths.sizes >= driven.width)
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead.
 
     All three count parts of a position, ``per`` of which are one: more than one where a stage between makes images
@@ -135,4 +135,4 @@ class Demand:
 
     def largest(self, grid: Grid) -> tuple[IntArray, IntArray]:
         """Rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""
-        return longest_and_total(self.rows, grid.heights)[0][:, None], longest_and_total(self.columns, grid.widths)[0]
+        return longest(self.rows, grid.heights)[:, None], longest(self.columns, grid.widths)

@@ -184,8 +184,8 @@ class GrowingBlock:
         elif layer.stage is None:
             return False
         else:
-            if self.sharing is not None and any(window.spread > 1 for window in self.graph.windows[index]):
-                self.sharing.by_rows = True
+            if self.sharing is not None and self.graph.makes_larger:
+                self.sharing.by_rows |= any(window.spread > 1 for window in self.graph.windows[index])
             self._follow(index, demand, inside)
             if self._sees_a_map_for_one_pixel(index):
                 return False

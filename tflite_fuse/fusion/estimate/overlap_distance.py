@@ -16,8 +16,7 @@ A tile counts as if it read everything first and wrote everything last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import prod
 from typing import NamedTuple
 
@@ -44,6 +43,8 @@ class Sharing:
         self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
         self.output = self._result(last)
         self.whole = grid.is_whole(self.output)
+        self._extent, self._written = _extent(self.output), round_up(self.output.nbytes, alignment)
+        self._tiled, self._in_one = not self.whole.all(), bool(self.whole.any())
         self._fills = {last: whole_fill(self.output.height)}
         self._known: dict[tuple[int, int], IntArray] = {}
         self.by_rows = False
@@ -65,11 +66,13 @@ class Sharing:
         return self._known[known]
 
     def _with(self, demand: Demand) -> IntArray:
-        shared = np.zeros((len(self.chunks), *self.grid.shape), dtype=np.int64)
-        if not self.whole.all():
+        if self.grid.shape == (1, 1) and self._in_one:
+            return self._saved(demand.extent, self._in_one_tile(demand))[:, None, None]
+        shared = np.empty((len(self.chunks), *self.grid.shape), dtype=np.int64)
+        if self._tiled:
             rows, columns = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
-            shared += self._saved(demand.extent, tiled_distances(demand.extent, self.output, rows, columns))
-        if self.whole.any():
+            shared[:] = self._saved(demand.extent, tiled_distances(demand.extent, self.output, rows, columns))
+        if self._in_one:
             shared[:, self.whole] = self._saved(demand.extent, self._in_one_tile(demand))[:, None]
         return shared
 
@@ -79,12 +82,12 @@ class Sharing:
             assert demand.oldest is not None
             distance = distance_by_rows(demand.extent, self.output, demand.oldest)
             return np.full(len(self.chunks), distance, dtype=np.int64)
-        ends, readings = (_extent(demand.extent), _extent(self.output)), self._readings(demand)
-        return np.array(one_tile_distances(*ends, readings, tuple(self.chunks)))
+        source, readings = _extent(demand.extent), self._readings(demand)
+        return np.array(one_tile_distances(source, self._extent, readings, tuple(self.chunks)))
 
     def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
         """Bytes saved when the output lies over an input as far as each distance allows."""
-        whole, written = (round_up(tensor.nbytes, self.alignment) for tensor in (source, self.output))
+        whole, written = round_up(source.nbytes, self.alignment), self._written
         above = np.maximum(round_up(distances, self.alignment), 0)
         shared: IntArray = whole + written - np.maximum(written, above + whole)
         return shared
@@ -107,8 +110,7 @@ def _extent(tensor: BlockTensor) -> Extent:
     return tensor.height, tensor.width, tensor.pixel_bytes
 
 
-@dataclass(frozen=True)
-class Fill:
+class Fill(NamedTuple):
     """How far a tensor is filled once all is done that output pixels up to (p, q) ask for.
 
     Rows up to ``min(p * scale + ahead, limit)``, of the last of them columns up to ``q * across + right``. All of it
@@ -164,8 +166,7 @@ def joint_fill(fills: Sequence[Fill]) -> Fill:
     )
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """One stage that reads a block's input.
 
     Attributes:
@@ -210,9 +211,15 @@ class Reading:
         fill, written = self.fill, runs.high * channels
         column = runs.low if fill is None else (runs.high - 1) * fill.across + fill.right + 1
         part = written - np.maximum(self.windows[1].first(column), 0) * pixel
+
+        def most(lead: IntArray, which: npt.NDArray[np.bool_]) -> IntArray:
+            found: IntArray = np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first)
+            return found
+
+        if column.min() >= 0:  # Hardly any stage is late.
+            return Across(np.maximum.reduceat(written, runs.first), most(part, column < self.result[1]), None)
         begun = column >= 0
-        cases = (begun, written), (begun & (column < self.result[1]), part), (~begun, written)
-        return Across(*(np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first) for which, lead in cases))
+        return Across(most(written, begun), most(part, begun & (column < self.result[1])), most(written, ~begun))
 
 
 class Down(NamedTuple):
@@ -237,12 +244,12 @@ class Across(NamedTuple):
     Attributes:
         begun: by those for which the stage has begun to fill its row.
         partly: by those that leave part of that row to fill, less the input bytes before what the rest of it needs.
-        late: by those for which nothing of it is filled.
+        late: by those for which nothing of it is filled; None where there are none.
     """
 
     begun: IntArray
     partly: IntArray
-    late: IntArray
+    late: IntArray | None
 
 
 @lru_cache(maxsize=1 << 10)
@@ -271,8 +278,10 @@ def one_tile_distances(
     for reading in readings:
         down = reading.down(source, output)
         across = reading.across(source[2], output[2], _row_runs(output[1], chunks))
-        leads = down.written + across.late, down.under + across.partly, down.next_under + across.begun
-        found = np.maximum.reduce([np.maximum(found, down.before), *leads])
+        leads = [down.under + across.partly, down.next_under + across.begun]
+        if across.late is not None:
+            leads.append(down.written + across.late)
+        found = reduce(np.maximum, leads, np.maximum(found, down.before))
     return tuple(found.tolist())
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from math import floor, lcm
 
 import numpy as np
@@ -96,7 +97,7 @@ def ring_pixels(
     else:
         separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
     held = [lag * width + np.minimum(width, span) for lag, span in separations]
-    pixels: IntArray = np.minimum(region, np.maximum.reduce(held))
+    pixels: IntArray = np.minimum(region, reduce(np.maximum, held))
     return pixels
 
 

@@ -8,8 +8,9 @@ runs get shorter the farther a tensor is from the one that drives the block.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from tflite_fuse.fusion.block.axes import AxisWindow, Windows
 from tflite_fuse.fusion.block.stages import BlockTensor
@@ -38,8 +39,7 @@ def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk:
     return tuple(ends)
 
 
-@dataclass(frozen=True)
-class RowMix:
+class RowMix(NamedTuple):
     """Into which runs the rows of a tensor fall: (ends of the runs, share of the rows). The shares add up to 1."""
 
     rows: tuple[tuple[tuple[int, ...], float], ...]

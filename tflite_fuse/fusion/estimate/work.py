@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import IntArray, longest_and_total, total_in_runs
+from tflite_fuse.fusion.block.axes import IntArray, total, total_in_runs
 from tflite_fuse.fusion.block.layer_graph import Layer
 from tflite_fuse.fusion.estimate.demands import Demand, Grid
 from tflite_fuse.fusion.estimate.run_lengths import RowMix, broken_cost, rows_pulled, whole_rows
@@ -35,7 +35,7 @@ class Work:
             costs = tuple(cost + more for cost in layer.run_costs)
             broken = self._broken_runs(index, demand, costs)
             return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
-        _, columns = longest_and_total(demand.columns, self.grid.widths)
+        columns = total(demand.columns, self.grid.widths)
         return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
 
     def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
@@ -52,7 +52,7 @@ class Work:
 
     def _rows(self, demand: Demand) -> IntArray:
         """The rows of all bands, [heights]."""
-        return longest_and_total(demand.rows, self.grid.heights)[1]
+        return total(demand.rows, self.grid.heights)
 
     def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """What a row of a layer costs beyond that because its reader asks for it in pieces, [chunks, widths].
