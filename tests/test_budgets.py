@@ -22,6 +22,7 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, Operator, OperatorCode, Quantization, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+from tflite_fuse.zoo.builder import ModelBuilder
 from tflite_fuse.zoo.networks import temporal_network
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,6 +175,16 @@ def test_operators_beyond_the_budget_are_passed_through_with_a_note() -> None:
     assert any("not fused: blocks are searched for models of up to 1,000 operators" in n for n in result.report.notes)
     with pytest.raises(LimitError, match="up to 1,000 operators"):
         tflite_fuse.pareto(data)
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_strides_over_single_pixels_do_not_multiply(size: int) -> None:
+    b = ModelBuilder(0, calibration=1)
+    x = b.input((1, size, size, 2))
+    for _ in range(80):
+        x = b.conv(x, 2, 1, 2, "SAME")
+    result = tflite_fuse.rewrite(serialize_model(b.build([x])), verify=False).report
+    assert result.blocks and result.after.arena_bytes < result.before.arena_bytes
 
 
 def test_more_operators_than_any_pair_of_them_can_be_looked_at_are_refused() -> None:

@@ -98,6 +98,12 @@ class AxisWindow:
         """Whether the next output position may see all that this one sees."""
         return self.stride < self.spread
 
+    def over(self, length: int) -> AxisWindow:
+        """The same for an output of so many positions."""
+        if length > 1 or self.stride <= self.spread:
+            return self
+        return AxisWindow(self.spread, self.padding, self.extent, self.spread)
+
     def padded(self, more: int) -> AxisWindow:
         """The same behind so many more input positions of padding."""
         return AxisWindow(self.stride, self.padding + more * self.spread, self.extent, self.spread)

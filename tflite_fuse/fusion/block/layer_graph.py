@@ -145,8 +145,17 @@ class LayerGraph:
 
     @cached_property
     def windows(self) -> dict[int, Windows]:
-        """How each layer that can be a stage looks at its inputs' rows and columns."""
-        return {i: stage_windows(layer.stage) for i, layer in enumerate(self.layers) if layer.stage is not None}
+        """How each layer that can be a stage looks at its inputs' rows and columns.
+
+        Strides of which it takes no step count as 1, because they say nothing and would multiply.
+        """
+        found: dict[int, Windows] = {}
+        for index, layer in enumerate(self.layers):
+            if layer.stage is not None:
+                rows, columns = stage_windows(layer.stage)
+                output = self.tensors[layer.stage.output]
+                found[index] = rows.over(output.height), columns.over(output.width)
+        return found
 
     @cached_property
     def makes_larger(self) -> bool:
