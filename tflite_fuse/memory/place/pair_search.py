@@ -18,6 +18,9 @@ from tflite_fuse.memory.place.problem import Problem, Rule
 Bound = tuple[int, int, int]
 """(low, high, gap): item ``high`` starts at least ``gap`` units above the start of item ``low``."""
 
+_MOST_DECIDED = 500
+"""Pairs decided at once, because each takes a call within the last one's."""
+
 
 @dataclass
 class _Search:
@@ -43,7 +46,9 @@ def settle(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 4
     return search.found or offsets, search.nodes_left > 0
 
 
-def _decide(search: _Search, starts: Offsets) -> None:
+def _decide(search: _Search, starts: Offsets, decided: int = 0) -> None:
+    if decided == _MOST_DECIDED:
+        search.nodes_left = 0
     if search.best <= search.problem.lower_bound or search.nodes_left <= 0:
         return
     broken = _broken(search.problem, starts)
@@ -61,7 +66,7 @@ def _decide(search: _Search, starts: Offsets) -> None:
             continue
         for low, high, gap in bounds:
             search.above[low].append((high, gap))
-        _decide(search, raised)
+        _decide(search, raised, decided + 1)
         for low, _, _ in bounds:
             search.above[low].pop()
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tests.memory.place.brute_force import least_height
+from tests.memory.place.placement_graphs import sharing_graphs
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.memory.place.fit import Offsets, height
+from tflite_fuse.memory.place.pair_search import settle
+from tflite_fuse.memory.place.problem import Problem, build_problem
+
+
+@given(sharing_graphs(most_ops=3, most_bytes=4))
+@settings(max_examples=60, deadline=None)
+def test_the_least_height_is_found_from_the_worst_placement(problem: tuple[MemoryGraph, tuple[Overlap, ...]]) -> None:
+    graph, overlaps = problem
+    items = build_problem(graph, overlaps, alignment=1)
+    offsets, proven = settle(items, stacked(items), Budget())
+    assert proven
+    assert height(items, offsets) == least_height(graph, overlaps)
+    assert keeps_rules(items, offsets)
+
+
+def test_a_chain_of_decisions_longer_than_the_stack_ends_the_search() -> None:
+    items = build_problem(all_alive(120), (), alignment=16)
+    offsets, proven = settle(items, stacked(items), Budget(), nodes=5_000)
+    assert keeps_rules(items, offsets)
+    assert not proven
+
+
+def stacked(items: Problem) -> Offsets:
+    """Every item above all others, with a gap that no placement of least height has."""
+    tops = [sum(items.sizes[:item]) + item for item in range(len(items.sizes))]
+    return [top + 1 for top in tops]
+
+
+def keeps_rules(items: Problem, offsets: Offsets) -> bool:
+    return not any(
+        below < offsets[item] - offsets[other] < above and not (rule.same_start and offsets[item] == offsets[other])
+        for item, other, below, above, rule in items.each_pair
+    )
+
+
+def all_alive(operators: int) -> MemoryGraph:
+    """Tensors of different sizes that one operator reads together, and one it writes in place."""
+    sizes = tuple(16 * (1 + number % 7) for number in range(operators))
+    ops = [MemoryOp(f"op{number}", (0,), (number,)) for number in range(1, operators - 1)]
+    last = MemoryOp("last", tuple(range(operators - 1)), (operators - 1,), in_place=((0, operators - 1),))
+    return MemoryGraph(sizes, (*ops, last), (0,), (operators - 1,))
