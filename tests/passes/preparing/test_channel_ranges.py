@@ -19,6 +19,7 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.channel_ranges import find_ranges
+from tflite_fuse.proof.original.meanings import meanings_in_file
 from tflite_fuse.proof.original.ranges import extents
 from tflite_fuse.proof.original.values import Original
 from tflite_fuse.runtime import tflm
@@ -49,7 +50,9 @@ def require_within(model: Model, seed: int) -> None:
     images += [[np.full(each.dims, end).astype(np.int16).astype(types[TensorType(each.type)]) for each in inputs]
                for end in (-128, 127, 0)]  # fmt: skip
     ours = {t: (found.low, found.high) for t, found in find_ranges(lower_model(model)).items()}
-    proven = {t: (found.least, found.greatest) for t, found in extents(Original(model)).items()}
+    original = Original(model)
+    known = extents(original, meanings_in_file(original))
+    proven = {t: (found.least, found.greatest) for t, found in known.items()}
     for outputs in tflm.run(serialize_model(shown), images).outputs:
         for tensor, values in zip(int8, outputs, strict=True):
             rows = values.reshape(-1, (1, *model.main.tensors[tensor].dims)[-1])

@@ -36,6 +36,11 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     return find(original, step)
 
 
+def meanings_in_file(original: Original) -> list[Meaning | None]:
+    """What each operator of the file asks for, in their order."""
+    return [meaning_of(original, step) for step in original.steps[: len(original.model.main.operators)]]
+
+
 def _between_types(original: Original, step: Step) -> Meaning | None:
     """A QUANTIZE of float32, or a DEQUANTIZE of int8."""
     table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None

@@ -6,7 +6,7 @@ which keeps their order. A tensor of which nothing is said may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,7 +15,6 @@ import numpy as np
 from tflite_fuse.fusion.block.enums import StageKind
 from tflite_fuse.proof.original.functions import table_of
 from tflite_fuse.proof.original.meaning import Int64s, Meaning, affine
-from tflite_fuse.proof.original.meanings import meaning_of
 from tflite_fuse.proof.original.scales import scaled
 from tflite_fuse.proof.original.values import RENAMING, Original, Step
 
@@ -40,25 +39,24 @@ def whole(channels: int, clamp: tuple[int, int] = (-128, 127)) -> Extent:
     return Extent(*(np.full(channels, end, np.int64) for end in clamp))
 
 
-def extents(original: Original) -> dict[int, Extent]:
-    """By tensor, for what the operators of the file write."""
+def extents(original: Original, meanings: Sequence[Meaning | None]) -> dict[int, Extent]:
+    """By tensor, for what the operators of the file write, whose meanings these are."""
     known: dict[int, Extent] = {}
-    for step in original.steps[: len(original.model.main.operators)]:
+    for step, meaning in zip(original.steps, meanings, strict=False):
         if len(step.outputs) == 1 and original.activation(step.outputs[0]) is not None:
-            found = _of_step(original, step, known)
+            found = _of_step(original, step, meaning, known)
             if found is not None:
                 known[step.outputs[0]] = found
     return known
 
 
-def _of_step(original: Original, step: Step, known: Mapping[int, Extent]) -> Extent | None:
+def _of_step(original: Original, step: Step, meaning: Meaning | None, known: Mapping[int, Extent]) -> Extent | None:
     dims = original.tensors[step.outputs[0]].dims
     if keeps_bytes(original, step):
         return _regrouped(known.get(step.inputs[0]), dims[-1] if dims else 1)
     answers = table_of(original, step)
     if answers is not None:
         return _looked_up(answers, known.get(step.inputs[0]) or whole(dims[-1] if dims else 1))
-    meaning = meaning_of(original, step)
     if meaning is None or not dims:
         return None
     read = [known.get(tensor) or whole((1, *original.tensors[tensor].dims)[-1]) for tensor in meaning.sources]

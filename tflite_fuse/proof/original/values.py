@@ -80,6 +80,7 @@ class Original:
         self.tensors: list[Tensor] = list(model.main.tensors)
         self.steps: list[Step] = []
         self._content: dict[int, bytes] = {}
+        self._affine: dict[int, tuple[float, int] | None] = {}
         self._same = list(range(len(self.tensors)))
         self._members: dict[int, list[int]] = {t: [t] for t in self._same}
         self._readers: dict[int, list[int]] = {}
@@ -190,6 +191,11 @@ class Original:
 
     def affine(self, tensor: int) -> tuple[float, int] | None:
         """The same of a constant, too."""
+        if tensor not in self._affine:
+            self._affine[tensor] = self._scale_and_point(tensor)
+        return self._affine[tensor]
+
+    def _scale_and_point(self, tensor: int) -> tuple[float, int] | None:
         scales = self.scales(tensor)
         if scales is None or len(scales) != 1 or not scales[0] or self.tensors[tensor].is_variable:
             return None  # of a scale of 0 the runtime makes ratios that have no end

@@ -8,7 +8,7 @@ same of the others is worked out for every operator, whatever was guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.original.functions import table_of
 from tflite_fuse.proof.original.meaning import Int64s, Meaning, affine
-from tflite_fuse.proof.original.meanings import meaning_of
+from tflite_fuse.proof.original.meanings import meanings_in_file
 from tflite_fuse.proof.original.ranges import Extent, extents, keeps_bytes, leaves_image, sums, whole
 from tflite_fuse.proof.original.values import Original, Step
 
@@ -42,8 +42,10 @@ def add_narrower(original: Original) -> None:
     channels = [(1, *tensor.dims)[-1] for tensor in original.model.main.tensors]
     if max(channels, default=0) > _MOST_CHANNELS or sum(channels) > _MOST_IN_ALL:
         return
-    known = extents(original)
-    kept = _guess(original, known)
+    meanings = meanings_in_file(original)
+    known = extents(original, meanings)
+    looked = [_look(original, *each) for each in zip(original.steps, meanings, strict=False)]
+    kept = _guess(original, looked, known)
     if not kept:
         return
     made = {
@@ -51,14 +53,35 @@ def add_narrower(original: Original) -> None:
         for tensor, channels in kept.items()
     }
     original.narrower.update(made.values())
-    for step in original.steps[: len(original.model.main.operators)]:
-        if not any(tensor in made for tensor in (*step.inputs, *step.outputs)):
+    for each in looked:
+        if not any(tensor in made for tensor in (*each.step.inputs, *each.step.outputs)):
             continue
-        narrower = _Narrower(original, step, kept, made, known)
-        if step.name in _MIXING:
-            narrower.add_mixing()
-        elif step.name in _BY_CHANNEL:
+        narrower = _Narrower(original, each.step, kept, made, known)
+        if each.mixes is not None:
+            narrower.add_mixing(each.mixes)
+        elif each.goes_by_channel:
             narrower.add_by_channel()
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """An operator of the file, and what it does to channels.
+
+    Attributes:
+        step: the operator.
+        mixes: what it asks for, if it sums over all channels of its input.
+        goes_by_channel: whether channel c of what it writes is made of channels c alone, wherever they are.
+    """
+
+    step: Step
+    mixes: Meaning | None
+    goes_by_channel: bool
+
+
+def _look(original: Original, step: Step, meaning: Meaning | None) -> _Looked:
+    sums = step.name in _MIXING and meaning is not None and meaning.kind is not StageKind.DEPTHWISE
+    by_channel = step.name in _BY_CHANNEL and _goes_by_channel(original, step, meaning)
+    return _Looked(step, meaning if sums else None, by_channel)
 
 
 # ---- What is left of an operator ----
@@ -82,12 +105,12 @@ class _Narrower:
     made: Mapping[int, int]
     known: Mapping[int, Extent]
 
-    def add_mixing(self) -> None:
+    def add_mixing(self, meaning: Meaning) -> None:
         """A convolution, if what its input lacks is nothing to it but a number."""
         original, step = self.original, self.step
-        meaning, source, output = meaning_of(original, step), step.inputs[0], step.outputs[0]
-        if meaning is None or meaning.weights is None or meaning.kind is StageKind.DEPTHWISE:
+        if meaning.weights is None:
             return
+        source, output = step.inputs[0], step.outputs[0]
         if step.name == "CONV_2D" and meaning.weights.shape[-1] != original.tensors[source].dims[-1]:
             return  # of groups, which filters belong to by their number
         filters = self.kept.get(output, np.arange(len(meaning.weights)))
@@ -130,7 +153,7 @@ class _Narrower:
         """What takes channels one by one takes those that are left, if they are the same everywhere."""
         step, read = self.step, _computed(self.step)
         tensors = (*read, *step.outputs)
-        if not all(tensor in self.kept for tensor in tensors) or not _goes_by_channel(self.original, step):
+        if not all(tensor in self.kept for tensor in tensors):
             return
         channels = self.kept[step.outputs[0]]
         if not all(np.array_equal(self.kept[tensor], channels) for tensor in tensors):
@@ -201,8 +224,7 @@ def _computed(step: Step) -> tuple[int, ...]:
     return step.inputs[: 2 if step.name == "ADD" else 1]
 
 
-def _goes_by_channel(original: Original, step: Step) -> bool:
-    """Whether channel c of what a step writes is made of channels c alone, wherever they are."""
+def _goes_by_channel(original: Original, step: Step, meaning: Meaning | None) -> bool:
     tensors = (*_computed(step), *step.outputs)
     if len(step.outputs) != 1 or any(original.activation(tensor) is None for tensor in tensors):
         return False
@@ -214,25 +236,23 @@ def _goes_by_channel(original: Original, step: Step) -> bool:
         return step.name in ("PAD", "RESHAPE")
     if table_of(original, step) is not None:
         return True
-    meaning = meaning_of(original, step)
     one_by_one = meaning is not None and meaning.kind in _KINDS and len(meaning.sources) == len(tensors) - 1
     return one_by_one and meaning is not None and meaning.multiplier_of_depth == 1
 
 
-def _guess(original: Original, known: Mapping[int, Extent]) -> dict[int, Int64s]:
+def _guess(original: Original, looked: Sequence[_Looked], known: Mapping[int, Extent]) -> dict[int, Int64s]:
     """By tensor, the channels a rewrite leaves: of joined tensors the same, of as many as may go a multiple stays."""
-    steps = original.steps[: len(original.model.main.operators)]
-    joined, constant = _joined(original, steps), _constant(original, steps, known)
+    joined, constant = _joined(original, looked), _constant(original, looked, known)
     gone: dict[int, npt.NDArray[np.bool_]] = {}
-    for _ in steps:
-        found = _may_go(original, steps, joined, constant, gone)
+    for _ in looked:
+        found = _may_go(original, looked, joined, constant, gone)
         if found.keys() == gone.keys() and all(np.array_equal(mask, gone[group]) for group, mask in found.items()):
             break
         gone = found
     else:
         return {}
     kept = {}
-    for tensor in {tensor for step in steps for tensor in step.outputs}:
+    for tensor in {tensor for each in looked for tensor in each.step.outputs}:
         mask = gone.get(joined[tensor])
         if mask is not None and not (stays := _stays(mask)).all():
             kept[tensor] = np.flatnonzero(stays)
@@ -246,12 +266,12 @@ def _stays(gone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return stays
 
 
-def _joined(original: Original, steps: list[Step]) -> dict[int, int]:
+def _joined(original: Original, looked: Sequence[_Looked]) -> dict[int, int]:
     """By tensor, one that stands for all between which channels go one by one."""
     joined = {tensor: tensor for tensor in range(len(original.tensors))}
-    for step in steps:
-        if step.name in _BY_CHANNEL and _goes_by_channel(original, step):
-            tensors = [*_computed(step), *step.outputs]
+    for each in looked:
+        if each.goes_by_channel:
+            tensors = [*_computed(each.step), *each.step.outputs]
             groups = {joined[tensor] for tensor in tensors}
             for tensor, group in joined.items():
                 if group in groups:
@@ -261,7 +281,7 @@ def _joined(original: Original, steps: list[Step]) -> dict[int, int]:
 
 def _may_go(
     original: Original,
-    steps: list[Step],
+    looked: Sequence[_Looked],
     joined: Mapping[int, int],
     constant: Mapping[int, npt.NDArray[np.bool_]],
     before: Mapping[int, npt.NDArray[np.bool_]],
@@ -276,13 +296,13 @@ def _may_go(
 
     for tensor in (*original.model.main.inputs, *original.model.main.outputs):
         permit(tensor, False)
-    for place, step in enumerate(steps):
-        meaning = meaning_of(original, step) if step.name in _MIXING else None
-        if meaning is not None and meaning.kind is not StageKind.DEPTHWISE:
-            ends = constant.get(place)
-            permit(step.inputs[0], ends is not None and _nothing_to(meaning, ends, before.get(joined[step.outputs[0]])))
+    for place, each in enumerate(looked):
+        step = each.step
+        if each.mixes is not None:
+            ends, behind = constant.get(place), before.get(joined[step.outputs[0]])
+            permit(step.inputs[0], ends is not None and _nothing_to(each.mixes, ends, behind))
             permit(step.outputs[0], True)
-        elif step.name in _BY_CHANNEL and _goes_by_channel(original, step):
+        elif each.goes_by_channel:
             for tensor in (*_computed(step), *step.outputs):
                 permit(tensor, True)
         else:
@@ -291,12 +311,14 @@ def _may_go(
     return found
 
 
-def _constant(original: Original, steps: list[Step], known: Mapping[int, Extent]) -> dict[int, npt.NDArray[np.bool_]]:
+def _constant(
+    original: Original, looked: Sequence[_Looked], known: Mapping[int, Extent]
+) -> dict[int, npt.NDArray[np.bool_]]:
     """Of convolutions by their place, the channels they read that have one value, which can be moved into the bias."""
     found = {}
-    for place, step in enumerate(steps):
-        meaning = meaning_of(original, step) if step.name in _MIXING else None
-        if meaning is None or meaning.weights is None or meaning.kind is StageKind.DEPTHWISE:
+    for place, each in enumerate(looked):
+        meaning = each.mixes
+        if meaning is None or meaning.weights is None:
             continue
         source = meaning.sources[0]
         channels = original.tensors[source].dims[-1]
@@ -304,9 +326,11 @@ def _constant(original: Original, steps: list[Step], known: Mapping[int, Extent]
             continue
         extent = known.get(source) or whole(channels)
         constant = extent.least == extent.greatest
-        fits = step.operand(2) >= 0 and sums(original, meaning, extent) is not None
-        if not fits or leaves_image(meaning):
-            constant = constant & (extent.least == affine(original, source)[1])
+        zeros = constant & (extent.least == affine(original, source)[1])
+        if (zeros != constant).any():
+            has_bias = each.step.operand(2) >= 0
+            fits = has_bias and not leaves_image(meaning) and sums(original, meaning, extent) is not None
+            constant = constant if fits else zeros
         found[place] = constant
     return found
 
