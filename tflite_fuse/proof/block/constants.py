@@ -36,13 +36,18 @@ class Constants:
 
     def __init__(self, data: bytes | Int8s) -> None:
         self._data = np.frombuffer(data, np.int8) if isinstance(data, bytes) else data
-        self._sections: dict[int, tuple[int, str]] = {}
+        self._taken: list[tuple[int, int, str]] = []
         self._pads: dict[int, int] = {}
-        self.clashes: list[str] = []
 
     def copy(self) -> Constants:
         """The same bytes, of which nothing was read yet."""
         return Constants(self._data)
+
+    def adopt(self, copy: Constants) -> None:
+        """What was read of a copy was read of these."""
+        self._taken += copy._taken
+        for offset, channels in copy._pads.items():
+            self._pads[offset] = max(channels, self._pads.get(offset, 0))
 
     def take(self, offset: int, size: int, what: str) -> Int8s:
         """``size`` bytes that nothing else uses.
@@ -52,9 +57,7 @@ class Constants:
         """
         if offset < 0 or offset % ALIGNMENT or offset + size > len(self._data):
             raise MissingError(f"{what} of {size} bytes at byte {offset} of {len(self._data)}")
-        if offset in self._sections:
-            self.clashes.append(f"{what} and {self._sections[offset][1]} lie at the same place, byte {offset}")
-        self._sections[offset] = (size, what)
+        self._taken.append((offset, size, what))
         return self._data[offset : offset + size]
 
     def table(self, offset: int, numbers: int, what: str) -> Int64s:
@@ -70,8 +73,12 @@ class Constants:
 
     def problems(self) -> list[str]:
         """What is wrong with the constants as a whole."""
-        found = list(self.clashes)
-        sections = dict(self._sections)
+        found: list[str] = []
+        sections: dict[int, tuple[int, str]] = {}
+        for offset, size, what in self._taken:
+            if offset in sections:
+                found.append(f"{what} and {sections[offset][1]} lie at the same place, byte {offset}")
+            sections[offset] = (size, what)
         longest = max(self._pads.values(), default=0)
         values: dict[int, int] = {}
         for offset in self._pads:

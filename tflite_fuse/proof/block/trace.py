@@ -227,7 +227,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         trace.values[desc.output] = trace.values[inputs[0]]
         trace.traced += 1
         return
-    best: tuple[Meaning, list[Difference]] | None = None
+    best: _Compared | None = None
     values = [trace.values[t] for t in inputs]
     if kind is StageKind.LOOKUP:
         meanings = lookups(original, values[0])
@@ -236,27 +236,23 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     else:
         meanings = _candidates(original, values)
     for meaning in map(partial(_as_read, view), meanings):
-        differences = list(geometry_differences(view, meaning, original))
-        # Constants are those of a stage of this geometry: of another they cannot even be found.
-        if not differences:
-            differences += constant_differences(replace(view, constants=pool.copy(), counts={}, notes=[]), meaning)
-        if best is None or _severity(differences) < _severity(best[1]):
-            best = meaning, differences
-        elif not differences:
-            original.unite(best[0].result, meaning.result)
+        found = _compared(view, meaning, original)
+        if best is None or found.severity < best.severity:
+            best = found
+        elif not found.differences:
+            original.unite(best.meaning.result, meaning.result)
     if best is None:
         trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs")
         return
-    meaning, differences = best
-    if not any(geometry_differences(view, meaning, original)):
-        list(constant_differences(view, meaning))  # once more, with the pool that notes what was read
-        trace.traced += 1
+    meaning, view = best.meaning, best.view
+    pool.adopt(view.constants)
+    trace.traced += best.has_geometry
     trace.values[desc.output] = meaning.result
     trace.replaces.append(meaning.step.label)
     trace.notes += view.notes
     for what, number in view.counts.items():
         trace.counts[what] = trace.counts.get(what, 0) + number
-    for d in differences:
+    for d in best.differences:
         trace.findings.append(
             Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
         )
@@ -278,9 +274,34 @@ def _as_read(view: StageView, meaning: Meaning) -> Meaning:
     return replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
 
 
-def _severity(differences: list[Difference]) -> tuple[bool, int]:
-    """Of several operators with differences the one is meant that differs least, and not in kind."""
-    return any(d.what == "stage kind" for d in differences), len(differences)
+@dataclass(frozen=True)
+class _Compared:
+    """A stage beside what an operator of the original asks for.
+
+    Attributes:
+        meaning: the operator.
+        view: the stage, and what of its constants was read for this operator.
+        has_geometry: whether only constants may differ.
+        differences: all there are.
+    """
+
+    meaning: Meaning
+    view: StageView
+    has_geometry: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def severity(self) -> tuple[bool, int]:
+        """Of several operators with differences the one is meant that differs least, and not in kind."""
+        return any(d.what == "stage kind" for d in self.differences), len(self.differences)
+
+
+def _compared(stage: StageView, meaning: Meaning, original: Original) -> _Compared:
+    view = replace(stage, constants=stage.constants.copy(), counts={}, notes=[])
+    geometry = tuple(geometry_differences(view, meaning, original))
+    # Constants are those of a stage of this geometry: of another they cannot even be found.
+    constants = () if geometry else constant_differences(view, meaning)
+    return _Compared(meaning, view, not geometry, (*geometry, *constants))
 
 
 def _reads(original: Original, meaning: Meaning, values: Sequence[int]) -> bool:
