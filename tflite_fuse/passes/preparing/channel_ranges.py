@@ -7,7 +7,7 @@ on the safe side; where both ends meet, the channel is constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -121,20 +121,20 @@ def sums_of(stage: Stage, lowered: Lowered, source: Range) -> Range | None:
     low, high = source.low - point, source.high - point
     if sees_padding(stage, lowered):
         low, high = np.minimum(low, 0), np.maximum(high, 0)
+    up, down = np.maximum(weights, 0), np.minimum(weights, 0)
+    times: Callable[[Int64Array, Int64Array], Int64Array] = np.matmul
     if stage.kind is StageKind.DEPTHWISE:
         low, high = (np.repeat(end, stage.depth_multiplier) for end in (low, high))
-        taps = weights.reshape(-1, weights.shape[-1])
-        axes = 0
+        up, down = (part.reshape(-1, part.shape[-1]).sum(0) for part in (up, down))
+        times = np.multiply
     else:
-        taps = weights.reshape(len(weights), -1)
-        low, high = (np.tile(end, taps.shape[1] // len(end)) for end in (low, high))
-        axes = 1
+        up, down = (part.reshape(len(part), -1) for part in (up, down))
+        low, high = (np.tile(end, up.shape[1] // len(end)) for end in (low, high))
     bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
-    most = np.abs(bias) + (np.abs(taps) * np.maximum(np.abs(low), np.abs(high))).sum(axes)
+    most = np.abs(bias) + times(up - down, np.maximum(np.abs(low), np.abs(high)))
     if (most >= _INT32).any():
         return None
-    up, down = np.maximum(taps, 0), np.minimum(taps, 0)
-    return Range((up * low + down * high).sum(axes) + bias, (up * high + down * low).sum(axes) + bias)
+    return Range(times(up, low) + times(down, high) + bias, times(up, high) + times(down, low) + bias)
 
 
 def _scaled(stage: Stage, sums: Range | None, zero_point: int) -> Range | None:

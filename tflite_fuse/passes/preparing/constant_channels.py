@@ -185,10 +185,13 @@ class _Found:
         source = self.ranges.get(lowered.inputs[0].index)
         if source is None:
             return unread
-        fits = stage.bias is not None and sums_of(stage, lowered, source) is not None
-        if not fits or sees_padding(stage, lowered):
-            return np.asarray(unread | (source.is_constant & (source.low == lowered.inputs[0].zero_point)))
-        return np.asarray(unread | source.is_constant)
+        constant = source.is_constant
+        zeros = constant & (source.low == lowered.inputs[0].zero_point)
+        # What adds nothing needs no place in the bias, so that mostly nobody has to ask whether there is one.
+        if (zeros != constant).any():
+            fits = stage.bias is not None and sums_of(stage, lowered, source) is not None
+            constant = constant if fits and not sees_padding(stage, lowered) else zeros
+        return np.asarray(unread | constant)
 
 
 def _too_many(channels: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ which keeps their order. A tensor of which nothing is said may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -127,14 +127,18 @@ def sums(original: Original, meaning: Meaning, read: Extent) -> Extent | None:
     low, high = (end - affine(original, meaning.sources[0])[1] for end in (read.least, read.greatest))
     if leaves_image(meaning):
         low, high = np.minimum(low, 0), np.maximum(high, 0)
+    more, less = np.maximum(rows, 0), np.minimum(rows, 0)
+    share: Callable[[Int64s, Int64s], Int64s] = np.matmul
     if meaning.kind is StageKind.DEPTHWISE:
-        low, high = (np.repeat(end, meaning.multiplier_of_depth)[:, None] for end in (low, high))
+        low, high = (np.repeat(end, meaning.multiplier_of_depth) for end in (low, high))
+        more, less, share = more.sum(1), less.sum(1), np.multiply
     else:
-        low, high = (np.tile(end, rows.shape[1] // len(end))[None] for end in (low, high))
-    ends = rows * low, rows * high
-    if (np.abs(meaning.bias) + np.maximum(*map(np.abs, ends)).sum(1) > _LARGEST).any():
+        low, high = (np.tile(end, rows.shape[1] // len(end)) for end in (low, high))
+    if (np.abs(meaning.bias) + share(more - less, np.maximum(np.abs(low), np.abs(high))) > _LARGEST).any():
         return None
-    return Extent(np.minimum(*ends).sum(1) + meaning.bias, np.maximum(*ends).sum(1) + meaning.bias)
+    return Extent(
+        share(more, low) + share(less, high) + meaning.bias, share(more, high) + share(less, low) + meaning.bias
+    )
 
 
 def _scaled(original: Original, meaning: Meaning, sums: Extent | None) -> Extent | None:
