@@ -85,7 +85,7 @@ class Constants:
             pixel = self._data[offset : offset + longest]
             if offset in sections:
                 found.append(f"padding and {sections[offset][1]} lie at the same place, byte {offset}")
-            if len(pixel) < longest or len(np.unique(pixel)) > 1:
+            if len(pixel) < longest or (pixel != pixel[:1]).any():
                 found.append(f"the padding at byte {offset} is not {longest} equal bytes")
             elif values.setdefault(int(pixel[0]), offset) != offset:
                 found.append(f"the padding at byte {offset} is there twice")
