@@ -20,7 +20,8 @@ from tflite_fuse import api
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.proof import validate
-from tflite_fuse.runtime.comparing.mutation import MutationScore, mutation_score
+from tflite_fuse.runtime.comparing.comparison import MutationScore
+from tflite_fuse.runtime.comparing.mutation import mutation_score
 from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.zoo.networks import inverted_residual_network
 
 HEAVY = ("numpy", "networkx", "rich", "typer", "ortools", "tflite", "flatbuffers")
 
@@ -27,3 +31,13 @@ def test_the_interface_is_there_when_it_is_asked_for() -> None:
     program = "import tflite_fuse; assert all(hasattr(tflite_fuse, name) for name in tflite_fuse.__all__)"
     assert not loaded_by(program).intersection({"rich", "typer", "ortools", "tflite"})
     assert loaded_by(f"{program}; from tflite_fuse import rewrite, Result") >= {"tflite_fuse.api"}
+
+
+def test_a_rewrite_without_verification_loads_nothing_that_compares(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(serialize_model(inverted_residual_network(size=24, blocks=2)))
+    loaded = loaded_by(f"from tflite_fuse import rewrite; assert rewrite({str(path)!r}, verify=False).report.blocks")
+    assert "tflite_fuse.proof" in loaded
+    idle = ("runtime.comparing.witnesses", "runtime.inputs", "passes.sliding.stream", "advice", "pipelines", "pages")
+    assert not loaded.intersection(f"tflite_fuse.{name}" for name in idle)
+    assert not loaded.intersection({"numpy.random", "numpy.ma", "importlib.metadata", "html", "tomllib", "secrets"})

@@ -7,32 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.advice import rewrite_with_advice
 from tflite_fuse.errors import UsageError
-from tflite_fuse.figures import arena_in_file, figures, front_report, memory_table, refusal, without_replaced
+from tflite_fuse.figures import arena_in_file, figures, memory_table, refusal, without_replaced
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.memory.progress import heard_by
-from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.given import checked
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
-from tflite_fuse.passes.pipeline import prepared
-from tflite_fuse.passes.placed_front import as_it_was, keeps_states, placed_front
-from tflite_fuse.passes.sliding.stream import to_stream
-from tflite_fuse.pipelines.metrics import model_metrics
-from tflite_fuse.pipelines.verifying import Pair, verify_pair
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting import rewrite_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import Comparison
+from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 
 Progress = Callable[[str, int, int], None]
@@ -178,7 +170,9 @@ def rewrite(
     )
     _require_seed(seed)
     data, model = _read(source)
-    make = rewrite_with_advice if advise else rewrite_model
+    make = rewrite_model
+    if advise:
+        from tflite_fuse.advice import rewrite_with_advice as make
     with heard_by(progress):
         return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
 
@@ -208,6 +202,8 @@ def pareto(
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena, or the model can be no stream.
     """
+    from tflite_fuse.front_figures import trades
+
     options = read_options(
         goal=Goal(least_ram=True),
         scheme=scheme,
@@ -221,13 +217,7 @@ def pareto(
         target=target,
         cost=cost,
     )
-    model = remove_plan(load_model(source))
-    model = Int8Borders().run(model).model if int8_io else model
-    meant = model if options.stream is None else to_stream(model, options.stream).model
-    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options)
-    name = "model" if isinstance(source, bytes) else str(source)
-    as_it_is = as_it_was(model, options) if keeps_states(found) else None
-    return front_report(name, found, options.counted, as_it_is)
+    return trades(load_model(source), options, "model" if isinstance(source, bytes) else str(source))
 
 
 @checked
@@ -259,6 +249,8 @@ def metrics(
         ModelError: the model is damaged.
         UsageError: unknown names, an unreadable path.
     """
+    from tflite_fuse.pipelines.metrics import model_metrics
+
     options = read_options(goal=goal, scheme=scheme, input_mode=input_mode, int8_io=int8_io, target=target, cost=cost)
     data, model = _read(source)
     return model_metrics(model, data, options, effort, max_flash)
@@ -322,6 +314,8 @@ def verify(
         PlanError: the offline plan of one lets its tensors overwrite each other, so that what it computes is chance.
         RuntimeUnavailableError: no runtime is installed.
     """
+    from tflite_fuse.pipelines.verifying import Pair, verify_pair
+
     _require_seed(seed)
     (first_bytes, first), (second_bytes, second) = _read(a), _read(b)
     names = _name(a) or "model A", _name(b) or "model B"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import stat
 import threading
@@ -143,7 +142,7 @@ def replace_file(data: bytes, path: Path, mode: int) -> None:
 def _locked_temporary(folder: Path) -> tuple[int, Path]:
     """A new file whose lock says that its writer lives."""
     while True:
-        temporary = folder / LEFTOVER.replace("*", secrets.token_hex(8))
+        temporary = folder / LEFTOVER.replace("*", os.urandom(8).hex())
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
         lock_alone(descriptor, wait=True)  # where there are no locks, leftovers cannot be told and stay
         if os.fstat(descriptor).st_nlink:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tflite_fuse.claim import Claim
@@ -24,16 +25,18 @@ from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fuse import FuseResult
 from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import FuseOptions, Hop
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.dilate import Dilate
-from tflite_fuse.passes.sliding.stream import Streamed, to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.report.outside import outside_notes
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
-from tflite_fuse.runtime.comparing.compare import Comparison
-from tflite_fuse.runtime.comparing.witnesses import Testimony, hear
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.testimony import Testimony, unheard
+
+if TYPE_CHECKING:
+    from tflite_fuse.passes.sliding.stream import Streamed
 
 Counter = Callable[[int, int], None]
 """Told of every input compared: (done, in all)."""
@@ -79,7 +82,12 @@ def rewrite_model(
     files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
     seed = crc32(data) if seed is None else seed
     over = None if made.streamed is None else made.streamed.time
-    heard = hear((model, made.model), files, known, verify, inputs, seed, progress, made.certificate, over)
+    heard = unheard(verify)
+    if heard is None:
+        from tflite_fuse.runtime.comparing.witnesses import hear
+
+        models = model, made.model
+        heard = hear(models, files, known, bool(verify), inputs, seed, progress, made.certificate, over)
     if mended.changed:
         heard = _beside_what_it_means(heard, mended, verify)
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model, known))
@@ -128,7 +136,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks
         LimitError: of a stream, the search gave up before all states were in blocks.
         ModelError, VerificationError: as ``_proven``.
     """
-    streamed = None if options.stream is None else to_stream(model, options.stream)
+    streamed = None if options.stream is None else _streamed(model, options.stream)
     meant = model if streamed is None else streamed.model
     rewritten, results = _passed(meant, options, budget, known, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
@@ -144,6 +152,12 @@ def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
     after = figures(rewritten, output, arena, known)
     return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
+
+
+def _streamed(model: Model, hop: Hop) -> Streamed:
+    from tflite_fuse.passes.sliding.stream import to_stream
+
+    return to_stream(model, hop)
 
 
 def _keep_limit(after: Figures, options: FuseOptions) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,11 +11,6 @@ from typing import Any
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_file
 from tflite_fuse.units import parse_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, from before it came with the language
-    import tomli as tomllib
 
 _MOST_BYTES = 1 << 20
 """Longer files are no settings."""
@@ -29,6 +23,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 def parse_toml(data: bytes, path: str | Path) -> dict[str, Any]:
     """What a file of these bytes says. Raises UsageError: it is no TOML."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # the same parser, from before it came with the language
+        import tomli as tomllib
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -58,6 +56,8 @@ def only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
 
 def nearest(word: str, known: Collection[str]) -> str:
     """``; did you mean 'worker'?``, or nothing where nothing is near."""
+    import difflib  # for mistakes alone
+
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 

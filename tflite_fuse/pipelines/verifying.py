@@ -17,7 +17,8 @@ from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.proof import Certificate, validate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.comparing.mutation import mutation_score
 from tflite_fuse.runtime.comparing.over_time import STEPS, also_over_time, compare_over_time
 from tflite_fuse.runtime.comparing.watched import watched

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from tflite_fuse.report.printable import printable
 
@@ -20,4 +19,6 @@ def html_table(sentence: str, heads: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def _safe(text: str) -> str:
+    from html import escape  # its table of names is for notebooks alone
+
     return escape(printable(text))

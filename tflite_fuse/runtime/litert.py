@@ -7,7 +7,6 @@ of this package, so it runs models without fused blocks only.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 from collections.abc import Iterator, Sequence
 
@@ -24,9 +23,11 @@ def available() -> bool:
 
 def runtime_version() -> str | None:
     """Version of the installed LiteRT, None without one."""
+    from importlib import metadata  # loads a mail reader, which no rewrite needs
+
     try:
-        return importlib.metadata.version("ai_edge_litert")
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version("ai_edge_litert")
+    except metadata.PackageNotFoundError:
         return None
 
 

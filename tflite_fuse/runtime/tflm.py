@@ -8,7 +8,6 @@ Its reference kernels are the definition of *bit-exact* in this package. The whe
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
@@ -58,9 +57,11 @@ def available() -> bool:
 
 def runtime_version() -> str | None:
     """Version of the installed wheel, None without one."""
+    from importlib import metadata  # loads a mail reader, which no rewrite needs
+
     try:
-        return importlib.metadata.version("tflite_micro")
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version("tflite_micro")
+    except metadata.PackageNotFoundError:
         return None
 
 

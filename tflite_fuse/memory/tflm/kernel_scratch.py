@@ -11,8 +11,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from flatbuffers import flexbuffers
-
 from tflite_fuse.memory.tflm import cmsis_nn, esp_nn
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 from tflite_fuse.model.operators import operator_name
@@ -157,6 +155,8 @@ def _detections(graph: SubGraph, operator: Operator, pointer_bytes: int) -> tupl
 
 
 def _flexbuffer_map(data: bytes) -> dict[str, Any] | None:
+    from flatbuffers import flexbuffers  # one kind of operator has such options
+
     try:
         value = flexbuffers.Loads(bytearray(data))
     except Exception:  # the reader trusts its input: damaged bytes raise whatever they happen to hit

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.difference import Difference, Seen, first_difference
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.difference import Seen, first_difference
 from tflite_fuse.runtime.comparing.ends import Ends, check_signatures
-from tflite_fuse.runtime.comparing.mutation import MutationScore
 from tflite_fuse.runtime.comparing.watched import Watched, exposed
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
@@ -25,78 +23,6 @@ from tflite_fuse.runtime.streams import Feed, make_feed
 # Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
 _STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
-
-
-_TOO_FEW_TO_VARY = 4
-"""Inputs: fewer are asked for by who knows that they say little."""
-_VARYING = 0.5
-"""Part of the output elements that should vary."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
-
-    ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
-    run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
-    inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
-    the second model is a rewrite of the first: what was proven without running them. ``inside`` is the number of
-    tensors at and in blocks that were compared beside the outputs, ``calls`` how many calls each of two sequences had
-    that models with state were run over as well, ``seed`` that of the inputs if they were drawn,
-    ``unconfined`` says which rights the runtime kept, ``score`` what changes of weights the run would have noticed.
-    """
-
-    bit_exact: bool
-    inputs: int
-    first_difference: Difference | None
-    runtime: str
-    version: str
-    certificate: Certificate | None = None
-    not_run: str | None = None
-    varied: int = 0
-    elements: int = 0
-    inside: int = 0
-    calls: int = 0
-    seed: int | None = None
-    unconfined: str = ""
-    score: MutationScore | None = None
-
-    @property
-    def warning(self) -> str | None:
-        """Says so where the outputs hardly vary, as those of a saturated model: equal bytes then mean little."""
-        if self.inputs < _TOO_FEW_TO_VARY or self.varied >= _VARYING * self.elements:
-            return None
-        return (
-            f"only {self.varied:,} of {self.elements:,} output values varied over {self.inputs} inputs: that they are "
-            "equal says little; inputs of your own (verify --data) may say more"
-        )
-
-    @property
-    def fault(self) -> str | None:
-        """What is wrong, in words: in what was computed, in what the second model asks for; None if nothing is."""
-        faults = [] if self.first_difference is None else [str(self.first_difference)]
-        if self.certificate is not None and not self.certificate.proven:
-            faults.append(self.certificate.sentence())
-        return "; ".join(faults) or None
-
-    def to_json(self) -> dict[str, Any]:
-        """As ``schemas/comparison.schema.json`` has it."""
-        return {
-            "schema": "tflite-fuse/comparison/1",
-            "runtime": self.runtime,
-            "version": self.version,
-            "inputs": self.inputs,
-            "bit_exact": self.bit_exact,
-            "first_difference": None if self.first_difference is None else str(self.first_difference),
-            "proof": None if self.certificate is None else self.certificate.to_json(),
-            "not_run": self.not_run,
-            "seed": self.seed,
-            "inside": self.inside,
-            "calls": self.calls,
-            "warning": self.warning,
-            "unconfined": self.unconfined,
-            "mutation_score": None if self.score is None else self.score.to_json(),
-        }
 
 
 class Runtime(Protocol):

@@ -7,8 +7,7 @@ run is the piece of the original that a block replaces, on what it was fed by ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,48 +22,12 @@ from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.comparison import MutationScore
 from tflite_fuse.runtime.comparing.watched import exposed, watched
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
 
 _CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "DEPTHWISE_CONV_2D": -1}
-
-
-@dataclass(frozen=True)
-class MutationScore:
-    """Weights changed by one, drawn from all blocks alike.
-
-    Attributes:
-        inputs: on how many inputs each was tried.
-        altered: changes under which the operator's own output differs for some input.
-        caught: those of them that show in what is compared: the outputs of the block and what it gives when open.
-        constant: changes that altered nothing, in a channel that had one value throughout.
-        silent: other changes that altered nothing.
-    """
-
-    inputs: int
-    altered: int
-    caught: int
-    constant: int
-    silent: int
-
-    @property
-    def share(self) -> float | None:
-        """Caught of altered; None where nothing was altered."""
-        return self.caught / self.altered if self.altered else None
-
-    def __str__(self) -> str:
-        """One sentence."""
-        part = "" if self.share is None else f" ({100 * self.share:.1f} %)"
-        return (
-            f"of {self.altered + self.constant + self.silent} weights of blocks changed by one, {self.altered} alter a "
-            f"value on these {self.inputs} inputs, and {self.caught}{part} of those would have been noticed; "
-            f"{self.constant} are in channels that never vary, {self.silent} alter nothing"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """As ``schemas/comparison.schema.json`` has it."""
-        return {**asdict(self), "share": self.share}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from tflite_fuse.errors import ModelError, VerificationError
 from tflite_fuse.fusion.encoding.stream_time import StreamTime
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import Comparison, keeps_state
+from tflite_fuse.runtime.comparing.compare import keeps_state
+from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.comparing.difference import Difference, Seen, first_difference
 from tflite_fuse.runtime.comparing.ends import Ends
 from tflite_fuse.runtime.inputs import InputSpec, generate_inputs, input_specs

@@ -7,7 +7,6 @@ blocks that both files compute the same there, and nothing of others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.fusion.encoding.in_model import KnownBlocks
@@ -17,8 +16,10 @@ from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.proof.certificate import Certificate
 from tflite_fuse.runtime import litert, tflm
-from tflite_fuse.runtime.comparing.compare import Comparison, compare
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.comparing.over_time import also_over_time, compare_over_time
+from tflite_fuse.runtime.comparing.testimony import Testimony
 from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -28,27 +29,11 @@ from tflite_fuse.runtime.streams import make_feed
 NAMES = "model A", "model B"
 
 
-@dataclass(frozen=True)
-class Testimony:
-    """What was run.
-
-    Attributes:
-        oracle: the comparison in TensorFlow Lite Micro; None where it was not made, for the reason ``why_not``.
-        second: the comparison in LiteRT, where the first was not made and this one could be.
-        notes: what else is to be said.
-    """
-
-    oracle: Comparison | None
-    why_not: str | None = None
-    second: Comparison | None = None
-    notes: tuple[str, ...] = ()
-
-
 def hear(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
     known: KnownBlocks,
-    wanted: bool | None,
+    wanted: bool,
     inputs: int,
     seed: int,
     progress: Callable[[int, int], None] | None,
@@ -61,7 +46,7 @@ def hear(
         models: the two.
         files: theirs.
         known: their blocks as far as they need not be decoded.
-        wanted: whether they must be run; None where a runtime is installed and runs the original.
+        wanted: whether they must be run, or only where the runtime runs the original.
         inputs: on how many inputs.
         seed: of the random ones among them, and of the search for telling ones.
         progress: told of every one.
@@ -73,11 +58,6 @@ def hear(
             the original cannot.
         RuntimeUnavailableError: they must be run and there is no runtime.
     """
-    if wanted is False:
-        return Testimony(None, "not asked for (--no-verify)")
-    if wanted is None and not tflm.available():
-        why = "TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')"
-        return Testimony(None, why)
     given: Sequence[Sequence[Array]] = ()
     try:
         if stream is not None:
