@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from tests.builders.mixed import mixed_graph
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.estimate.growing_block import GrowingBlock
+from tflite_fuse.fusion.estimate.shapes import NOTHING_KNOWN
+from tflite_fuse.fusion.search.cut_graph import Cuts
 from tflite_fuse.fusion.search.from_model import graph_from_model
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
 from tflite_fuse.fusion.search.schemes import Scheme
@@ -52,6 +56,31 @@ def test_the_least_of_schemes_searched_together_is_that_of_each(size: int, tail:
     assert front == narrow_front(graph, asked[0])
     assert found == [alone(graph, each) for each in asked]
     assert len({point.ram_bytes for point in found if point is not None}) > 1
+
+
+def test_blocks_are_not_grown_anew_for_more_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_from_model(inverted_residual_network(size=41, blocks=6))
+    searches, steps = 0, 0
+    search, add = narrow.cut_graph, GrowingBlock.add
+
+    def searched(*arguments: Any) -> Cuts:
+        nonlocal searches
+        searches += 1
+        return search(*arguments)
+
+    def added(block: GrowingBlock, index: int) -> bool:
+        nonlocal steps
+        steps += 1
+        return add(block, index)
+
+    monkeypatch.setattr(narrow, "cut_graph", searched)
+    monkeypatch.setattr(GrowingBlock, "add", added)
+    found = narrow_front(graph, options_of(Scheme.AUTO))
+    assert searches > 1
+    once, steps = steps, 0
+    monkeypatch.setattr(narrow, "Shapes", lambda *_, **__: NOTHING_KNOWN)
+    assert narrow_front(graph, options_of(Scheme.AUTO)) == found
+    assert steps > 1.3 * once
 
 
 def dipping_graph() -> LayerGraph:

@@ -59,14 +59,16 @@ class Shape:
 class Shapes:
     """The shapes that several searches of one graph look at, each grown once.
 
-    The graph may count another work in each of them. Only blocks in one tile are kept: those are what searches without
-    recompute have in common, and arrays over many tilings would fill the memory.
+    The graph may count another work in each of them. Unasked, only blocks in one tile are kept: those are what searches
+    without recompute have in common, and arrays over many tilings would fill the memory.
 
     Attributes:
         chunks: output pixels per step, all that any of the searches tries.
+        tiled: whether blocks in several tiles are kept, too: for searches that look at few blocks.
     """
 
     chunks: tuple[int, ...] = ()
+    tiled: bool = False
     known: dict[tuple[object, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
 
     def of(
@@ -83,8 +85,8 @@ class Shapes:
             ends: the last layer, the accumulator they are folded around, the first layer of that, the driven tensor.
             heights, widths: of tiles.
         """
-        key = ends, pricing.streamed, pricing.sharing, *heights, *widths
-        keeps = len(heights) * len(widths) == 1 and set(pricing.chunks) <= set(self.chunks)
+        key = ends, pricing.streamed, pricing.sharing, tuple(heights), tuple(widths)
+        keeps = (self.tiled or len(heights) * len(widths) == 1) and set(pricing.chunks) <= set(self.chunks)
         if keeps and key in self.known:
             return self.known[key]
         last, tail, inner, driven = ends

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from tflite_fuse.errors import LimitError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.estimate.block_costs import block_costs
+from tflite_fuse.fusion.estimate.shapes import Shapes
 from tflite_fuse.fusion.search.cut_graph import cut_graph, longest_block
 from tflite_fuse.fusion.search.edges import CutGraph, least_ram
 from tflite_fuse.fusion.search.fusion_front import SearchOptions
@@ -98,8 +101,13 @@ def narrow_overview(
 
 def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
     """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
+    prices = partial(block_costs, shapes=Shapes(rules.chunks, tiled=True))  # one place more, and most blocks are known
+
+    def between(places: frozenset[int]) -> CutGraph:
+        return cut_graph(graph, replace(_narrowed(graph, options, places), prices=prices), rules).edges
+
     places = narrow_cuts(graph, options.alignment, options.leaving(graph))
-    edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
+    edges = between(places)
     held = Residency(graph, options.alignment).held
     floor = max(held(0), held(len(graph.layers)))
     for _ in range(MOST_WIDENED):
@@ -107,7 +115,7 @@ def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -
         if SLIGHT * before < floor or not (wider := _around_bottleneck(graph, edges) - places):
             break
         places |= wider
-        edges = cut_graph(graph, _narrowed(graph, options, places), rules).edges
+        edges = between(places)
         if least_ram(edges) > SLIGHT * before:
             break
     return edges, places
