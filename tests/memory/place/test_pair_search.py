@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 
 from tests.memory.place.brute_force import least_height
@@ -7,7 +9,7 @@ from tests.memory.place.placement_graphs import sharing_graphs
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.overlap import Overlap
-from tflite_fuse.memory.place.fit import Offsets, height
+from tflite_fuse.memory.place.fit import Offsets, fit, height
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem
 
@@ -20,6 +22,15 @@ def test_the_least_height_is_found_from_the_worst_placement(problem: tuple[Memor
     offsets, proven = settle(items, stacked(items), Budget())
     assert proven
     assert height(items, offsets) == least_height(graph, overlaps)
+    assert keeps_rules(items, offsets)
+
+
+def test_few_decisions_are_enough_where_most_pairs_have_one_way_left() -> None:
+    items = build_problem(in_place_graph(seed=2, operators=60), (), alignment=16)
+    order = sorted(range(len(items.sizes)), key=lambda item: (-items.sizes[item], item))
+    offsets, proven = settle(items, fit(items, order), Budget(), nodes=1_000)
+    assert proven
+    assert height(items, offsets) == items.lower_bound < height(items, fit(items, order))
     assert keeps_rules(items, offsets)
 
 
@@ -49,3 +60,16 @@ def all_alive(operators: int) -> MemoryGraph:
     ops = [MemoryOp(f"op{number}", (0,), (number,)) for number in range(1, operators - 1)]
     last = MemoryOp("last", tuple(range(operators - 1)), (operators - 1,), in_place=((0, operators - 1),))
     return MemoryGraph(sizes, (*ops, last), (0,), (operators - 1,))
+
+
+def in_place_graph(seed: int, operators: int) -> MemoryGraph:
+    """Operators that read one or two of the last ten tensors, half of them in place."""
+    generator = random.Random(seed)
+    sizes, ops = [generator.randrange(1, 60) * 16], list[MemoryOp]()
+    for number in range(operators):
+        count, oldest = generator.choice((1, 1, 2)), max(0, len(sizes) - 10)
+        read = tuple(sorted({generator.randrange(oldest, len(sizes)) for _ in range(count)}))
+        sizes.append(generator.randrange(1, 60) * 16)
+        in_place = ((read[0], len(sizes) - 1),) if generator.random() < 0.5 else ()
+        ops.append(MemoryOp(f"op{number}", read, (len(sizes) - 1,), in_place=in_place))
+    return MemoryGraph(tuple(sizes), tuple(ops), (0,), (len(sizes) - 1,))
