@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflite_fuse.front_figures import front_report
+from tflite_fuse.figures.trades import front_report
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.placed_front import placed_front
 from tflite_fuse.zoo.networks import inverted_residual_network

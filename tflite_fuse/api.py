@@ -202,7 +202,7 @@ def pareto(
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena, or the model can be no stream.
     """
-    from tflite_fuse.front_figures import trades
+    from tflite_fuse.figures.trades import trades
 
     options = read_options(
         goal=Goal(least_ram=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -110,6 +111,13 @@ def uses() -> Iterator[tuple[str, str]]:
         for used, _ in imports(path):
             if room_of(used) != room_of(module):
                 yield module, used
+
+
+def test_every_package_is_installed() -> None:
+    listed = configparser.ConfigParser()
+    listed.read(ROOT / "setup.cfg")
+    here = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert here <= set(listed["options"]["packages"].split())
 
 
 def test_every_module_is_in_a_room() -> None:
