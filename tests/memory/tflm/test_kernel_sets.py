@@ -33,7 +33,7 @@ MEASURED = {
 REAL = Path(__file__).resolve().parents[4] / "shared" / "real"
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the models of shared/real are not here")
+@pytest.mark.skipif(not REAL.exists(), reason="no models of shared/real beside the project")
 def test_variables_and_concatenations_of_2024_are_counted_as_they_were() -> None:
     """It kept scales and zero points of each input; the least that allocates is 60 bytes above what is used then."""
     found = arena_for(load_model(REAL / "microwakeword_okay_nabu_v2.tflite"), ARDUINO)

@@ -177,28 +177,28 @@ class _Needs:
     """What a block needs as it is run. Instructions are counted when asked for: what is too large is not looked at."""
 
     block: Block
-    plan: Schedule
+    schedule: Schedule
     core: Target
 
     @property
     def scratch(self) -> int:
         """Bytes."""
-        return self.plan.scratch_bytes
+        return self.schedule.scratch_bytes
 
     @cached_property
     def instructions(self) -> int:
         """Predicted ones."""
-        return block_instructions([(self.block, self.plan)], self.core)
+        return block_instructions([(self.block, self.schedule)], self.core)
 
     @cached_property
     def longest(self) -> tuple[int, ...]:
         """The longest run of each spatial stage."""
-        return tuple(max(lengths, default=0) for lengths in self.plan.stage_runs)
+        return tuple(max(lengths, default=0) for lengths in self.schedule.stage_runs)
 
     @cached_property
     def runs(self) -> tuple[int, ...]:
         """Of each spatial stage how many there are."""
-        return tuple(sum(lengths.values()) for lengths in self.plan.stage_runs)
+        return tuple(sum(lengths.values()) for lengths in self.schedule.stage_runs)
 
     def is_ragged(self, config: BlockConfig, stage: int) -> bool:
         """Whether a stage has more runs than rows of whole ones would, by a share that matters."""
