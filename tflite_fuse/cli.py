@@ -25,9 +25,13 @@ ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "
 COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster.app"}
 """Where the function, or the ``typer.Typer``, of a command's name is."""
 
-SELDOM = 50_000
+SELDOM = 200_000
 """Objects between two looks for cycles: models have none and live to the end, so that the interpreter's own 700 cost a
 twentieth of a command's time."""
+
+_THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"
+"""Nothing here multiplies matrices large enough for threads, and numpy starts one a core as it is imported: they wait
+busily for work, a twentieth of a command's time on two cores."""
 
 
 class Commands(TyperGroup):
@@ -104,6 +108,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     gc.set_threshold(SELDOM)
+    os.environ.setdefault(_THREADS_OF_NUMPY, "1")
     app()
 
 
