@@ -129,21 +129,35 @@ class _Made:
         return (*streamed, *(note for result in self.results for note in result.notes))
 
 
+_Accepts = Callable[[Model, Model], bool]
+"""Whether channels may be left out, from the model with and without them."""
+
+
 def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks) -> _Made:
     """Runs the passes and proves what they made.
+
+    Where that cannot be proven they run once more, and no channel is left out without a proof of its own: one before
+    the other proof would take as long for every model, and hardly any needs it.
 
     Raises:
         LimitError: of a stream, the search gave up before all states were in blocks.
         ModelError, VerificationError: as ``_proven``.
     """
+    try:
+        return _attempt(model, options, budget, known, lambda before, after: True)
+    except VerificationError:
+        return _attempt(model, options, budget, known, lambda before, after: validate(before, after).proven)
+
+
+def _attempt(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts) -> _Made:
     streamed = None if options.stream is None else _streamed(model, options.stream)
     meant = model if streamed is None else streamed.model
-    rewritten, results = _passed(meant, options, budget, known, states=True)
+    rewritten, results = _passed(meant, options, budget, known, accepts, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
         # A search that gave up has left states outside of blocks, where nothing runs them.
         if streamed is not None:
             raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
-        rewritten, results = _passed(model, options, budget, known, states=False)
+        rewritten, results = _passed(model, options, budget, known, accepts, states=False)
     output = serialize_model(rewritten)
     certificate = _proven(
         meant, output, [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
@@ -270,13 +284,10 @@ def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[str]:
 
 
 def _passed(
-    model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, *, states: bool
+    model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts, *, states: bool
 ) -> tuple[Model, list[PassResult]]:
     def measure(each: Model) -> int | None:
         return measured_head(serialize_model(each))
-
-    def accepts(before: Model, after: Model) -> bool:
-        return validate(before, after).proven
 
     return run_passes(model, make_passes(options, measure, budget, known, states=states, accepts=accepts))
 
