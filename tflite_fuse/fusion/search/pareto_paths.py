@@ -16,8 +16,9 @@ operators is taken, of those the one with the fewest blocks: what need not chang
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from tflite_fuse.fusion.search.edges import NEVER, CutGraph, Edge, least_ram, pa
 
 _DEAREST = (1 << 63) - 1
 """What costs can be at all."""
-_AT_ONCE = 256
+_AT_ONCE = 1024
 """Labels looked at one by one before those that are beaten by then are left out, all at once."""
 
 
@@ -177,52 +178,51 @@ def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
     return labels
 
 
-@dataclass(frozen=True)
-class _Extension:
-    """The labels at one cut extended along one edge: every label with every option.
+class _Line(NamedTuple):
+    """One edge under one of its options: what it adds to every label at its start.
 
-    Entry i is label ``i // len(options)`` with option ``first + i % len(options)``.
+    Attributes:
+        edge: which of those into the cut.
+        option: which of the edge's.
+        ram, tail, cost: as of a label, the RAM no less than the bounds' floor.
     """
 
-    peak: IntArray
-    tail: IntArray
-    cost: IntArray
-    options: range
+    edge: int
+    option: int
+    ram: int
+    tail: int
+    cost: int
 
 
 def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
     """Extends all labels along all edges into one cut and keeps those nothing beats."""
-    if not edges:
+    lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds, places)]
+    if not lines:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
-    found = [_along(labels[edge.source], edge, bounds, places) for edge in edges]
-    peak, tail, cost = (
-        np.concatenate(column) for column in zip(*((e.peak, e.tail, e.cost) for e in found), strict=True)
-    )
+    sources = [labels[edges[line.edge].source] for line in lines]
+    counts = np.array([len(source.peak) for source in sources])
+    of_edge, of_option, ram, more_tail, more_cost = np.array(lines, dtype=np.int64).T
+    peak = np.maximum(np.concatenate([source.peak for source in sources]), ram.repeat(counts))
+    tail = np.concatenate([source.tail for source in sources]) + more_tail.repeat(counts)
+    cost = np.concatenate([source.cost for source in sources]) + more_cost.repeat(counts)
     dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * places**2 - 1
     within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
     hopeful = np.flatnonzero(within_limits)
     best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
-    ends = np.cumsum([len(each.peak) for each in found])
-    edge = np.searchsorted(ends, best, side="right")
-    within = best - np.array([0, *ends])[edge]
-    count = np.array([len(each.options) for each in found])[edge]
-    option = np.array([each.options.start for each in found])[edge] + within % count
-    return _Labels(peak[best], tail[best], cost[best], edge, within // count, option)
+    ends = np.cumsum(counts)
+    line = np.searchsorted(ends, best, side="right")
+    return _Labels(peak[best], tail[best], cost[best], of_edge[line], best - (ends - counts)[line], of_option[line])
 
 
-def _along(before: _Labels, edge: Edge, bounds: _Bounds, places: int) -> _Extension:
-    """All labels at one cut extended by all options of one edge, but for those the bounds rule out."""
+def _lines(number: int, edge: Edge, bounds: _Bounds, places: int) -> Iterator[_Line]:
+    """An edge under all of its options, but for those the bounds rule out."""
     options = edge.options
-    first = max(int(np.searchsorted(options.ram, bounds.floor, side="right")) - 1, 0)
-    end = int(np.searchsorted(options.ram, bounds.ceiling, side="right"))
+    first = max(int(options.ram.searchsorted(bounds.floor, side="right")) - 1, 0)
+    end = int(options.ram.searchsorted(bounds.ceiling, side="right"))
     changes = (edge.target - edge.source) * places + 1 if edge.fused and not bounds.tails else 0
-    ram = np.maximum(options.ram[first:end], bounds.floor)
-    return _Extension(
-        np.maximum.outer(before.peak, ram).ravel(),
-        np.repeat(before.tail + edge.tail, end - first),
-        np.add.outer(before.cost, options.work[first:end] * places**2 + changes).ravel(),
-        range(first, end),
-    )
+    rows = zip(options.ram[first:end].tolist(), options.work[first:end].tolist(), strict=True)
+    for option, (ram, work) in enumerate(rows, start=first):
+        yield _Line(number, option, max(ram, bounds.floor), edge.tail, work * places**2 + changes)
 
 
 def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
@@ -233,21 +233,26 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     """
     if not tail.any():
         return pareto(ram, cost)
-    left = np.lexsort((ram, tail, cost))
-    kept: list[int] = []
-    tails, least = [-1], [NEVER]  # the least RAM of all that is kept so far with a tail of at most so much
+    left = cost.argsort(kind="stable")  # A few ascending runs, one an edge, which are merged.
+    kept: dict[int, int] = {}
+    tails, least, best = [-1], [NEVER], [-1]  # the least RAM of all so far with a tail of at most so much, and whose
     while len(left):
         now, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        for index, own_tail, own_ram in zip(now.tolist(), tail[now].tolist(), ram[now].tolist(), strict=True):
+        rows = now.tolist(), tail[now].tolist(), ram[now].tolist(), cost[now].tolist()
+        for index, own_tail, own_ram, own_cost in zip(*rows, strict=True):
             if least[bisect_right(tails, own_tail) - 1] <= own_ram:
                 continue
-            kept.append(index)
             first = end = bisect_left(tails, own_tail)
             while end < len(least) and least[end] >= own_ram:
+                if kept[best[end]] == own_cost:  # It came first, but costs no less.
+                    del kept[best[end]]
                 end += 1
-            tails[first:end], least[first:end] = [own_tail], [own_ram]
+            kept[index] = own_cost
+            tails[first:end], least[first:end], best[first:end] = [own_tail], [own_ram], [index]
         left = left[np.array(least)[np.searchsorted(tails, tail[left], side="right") - 1] > ram[left]]
-    return np.array(kept, dtype=np.int64)
+    found = np.array([*kept], dtype=np.int64)
+    ordered: IntArray = found[np.lexsort((ram[found], tail[found], cost[found]))]
+    return ordered
 
 
 def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
