@@ -8,8 +8,10 @@ per layer however many tilings there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +46,7 @@ class Tilings:
         return Ranges(self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(NamedTuple):
     """The part of one axis of one tensor that each tile needs.
 
     Attributes:
@@ -58,8 +59,7 @@ class Ranges:
     holes: bool = False
 
 
-@dataclass(frozen=True)
-class AxisWindow:
+class AxisWindow(NamedTuple):
     """How a stage looks at one axis of its input: the one place that says which positions a window covers.
 
     Counts before 0 are padding, as are those behind the input's last one. Where images are made larger, the input's
@@ -147,7 +147,7 @@ def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
     empty = low >= high
     if ranges.holes:
         empty |= ranges.low >= ranges.high
-    if holes := bool(empty.any()):
+    if holes := bool(np.count_nonzero(empty)):
         low, high = np.where(empty, NOWHERE, low), np.where(empty, -NOWHERE, high)
     return Ranges(low, high, holes)
 
@@ -175,18 +175,22 @@ def _lengths(ranges: Ranges) -> IntArray:
     return np.maximum(lengths, 0) if ranges.holes else lengths
 
 
-def total_in_runs(ranges: Ranges, tilings: Tilings, chunks: IntArray, run_costs: Sequence[int]) -> IntArray:
+def total_in_runs(ranges: Ranges, tilings: Tilings, chunks: IntArray, run_costs: tuple[int, ...]) -> IntArray:
     """What the ranges of each option cost, each cut into runs of a chunk and one of the rest, [chunks, options].
 
     Args:
         chunks: positions, [chunks, 1].
         run_costs: of runs of 1, 2, … positions; as many as the largest chunk at least.
     """
-    lengths = np.maximum(ranges.high - ranges.low, 0)
-    costs = np.array((0, *run_costs), dtype=np.int64)
+    lengths, costs = np.maximum(ranges.high - ranges.low, 0), _costs_from_0(run_costs)
     of_range = lengths // chunks * costs[chunks] + costs[lengths % chunks]
     total: IntArray = np.add.reduceat(of_range, tilings.first, axis=1)
     return total
+
+
+@lru_cache(maxsize=1 << 12)
+def _costs_from_0(run_costs: tuple[int, ...]) -> IntArray:
+    return np.array((0, *run_costs), dtype=np.int64)
 
 
 def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,7 @@ class BlockTensor:
         """Whether its elements are float32."""
         return self.element_type is ElementType.FLOAT32
 
-    @property
+    @cached_property
     def pixel_bytes(self) -> int:
         """Bytes of one pixel."""
         return self.channels * (4 if self.is_real else 1)

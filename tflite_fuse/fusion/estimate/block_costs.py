@@ -107,11 +107,16 @@ class _Counted:
         if self.now is None or self.now.memory is None:
             return
         kin, (scratch, usable, shared) = self.kin, self.now.memory
-        if kin.pricing.chunks != self.shape.chunks:
-            rows = [self.shape.chunks.index(chunk) for chunk in kin.pricing.chunks]
+        if (rows := self._rows) is not None:
             scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
         columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
         yield BlockCosts(first, kin.last, kin.driven, *columns)
+
+    @cached_property
+    def _rows(self) -> IntArray | None:
+        """Which of the chunks known of the shape are priced; None for all."""
+        chunks, known = self.kin.pricing.chunks, self.shape.chunks
+        return None if chunks == known else np.array([known.index(chunk) for chunk in chunks])
 
     @cached_property
     def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:

@@ -101,8 +101,7 @@ class Consumer:
         return Consumer(self.layer, (rows, columns), self.reaches)
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """What the layers visited so far ask of one tensor.
 
     Attributes:

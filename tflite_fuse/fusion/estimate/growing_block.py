@@ -46,8 +46,7 @@ PLAIN = Pricing()
 """Every tensor that enters or leaves a block lies whole in the arena, by itself."""
 
 
-@dataclass(frozen=True)
-class BlockCosts:
+class BlockCosts(NamedTuple):
     """The block of layers ``first … last`` under every configuration.
 
     Attributes:
@@ -118,7 +117,7 @@ class GrowingBlock:
         The driven tensor is the accumulator's input, visited pixel by pixel and never stored.
         """
         graph, visited = self.graph, self.demands[self.driven]
-        self.demands[self.driven] = replace(visited, consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
+        self.demands[self.driven] = visited._replace(consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
         result = graph.through_views(graph.layers[self.last].outputs[0])
         for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
             self._hold(index)
@@ -201,8 +200,10 @@ class GrowingBlock:
 
     def _sees_a_map_for_one_pixel(self, index: int) -> bool:
         """Whether a layer makes of a whole map what goes with every pixel later: no closed form counts its rings."""
-        repeated = any(reach.scale == 0 for reach in self.rings.reaches[index])
-        return repeated and any(self.graph.tensors[source].pixels > 1 for source in self.graph.layers[index].inputs)
+        rows, columns = self.rings.reaches[index]
+        if rows.scale and columns.scale:
+            return False
+        return any(self.graph.tensors[source].pixels > 1 for source in self.graph.layers[index].inputs)
 
     def _hold(self, index: int) -> None:
         """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""

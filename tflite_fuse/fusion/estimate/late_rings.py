@@ -31,6 +31,7 @@ class LateRings:
         """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
         self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
         self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)
+        self._added: list[tuple[int, Demand, IntArray, IntArray]] = []
         self._layers: list[int] = []
         self._behind: list[IntArray] = []  # Of each layer's ring, [chunks, rows].
 
@@ -41,7 +42,7 @@ class LateRings:
         return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
 
     def add(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
-        """Adds a layer's ring.
+        """Adds a layer's ring; it is looked at where a block reads the network's input, which few do.
 
         Args:
             index: the layer's.
@@ -49,8 +50,11 @@ class LateRings:
             behind: bytes of the rings behind it, [chunks, heights, widths].
             end: the same and its own.
         """
-        if self._one_tile is None:
-            return
+        if self._one_tile is not None:
+            self._added.append((index, demand, behind, end))
+
+    def _look_at(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
+        assert self._one_tile is not None
         row, column = self._one_tile
         rest, whole = behind[:, row, column, None], end[:, row, column, None]
         size, row_bytes = whole - rest, demand.extent.width * demand.extent.pixel_bytes
@@ -70,6 +74,9 @@ class LateRings:
             scratch: bytes of scratch, the rings among them.
         """
         found = np.zeros_like(scratch)
+        for ring in self._added:
+            self._look_at(*ring)
+        self._added.clear()
         if self._layers:
             saved = (np.array(self._behind) + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]
             saved = np.minimum(np.minimum(saved, rings[:, self.whole]), demand.extent.nbytes)

@@ -8,7 +8,7 @@ runs get shorter the farther a tensor is from the one that drives the block.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,23 +49,42 @@ class RowMix(NamedTuple):
         return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
 
 
-@lru_cache(maxsize=1 << 14)
-def rows_pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
-    """The rows of the tensor a stage reads, given those of what it writes.
+@dataclass(frozen=True, eq=False)
+class Mixes:
+    """The same under several chunks, pixels of the longest run.
 
-    Of the rows a stage moves on by, all but the last are asked for as a whole. Blocks that end at different layers ask
-    for mostly the same.
+    What is alike is one object, found by ``_alike``: blocks that end at different layers ask for mostly the same, and
+    tuples in tuples take long to compare.
+    """
+
+    chunks: tuple[int, ...]
+    rows: tuple[RowMix, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def _alike(chunks: tuple[int, ...], rows: tuple[RowMix, ...]) -> Mixes:
+    return Mixes(chunks, rows)
+
+
+@lru_cache(maxsize=1 << 14)
+def rows_pulled(reader: Mixes, windows: Windows, length: int, from_edge: bool) -> Mixes:
+    """The rows of the tensor a stage reads, given those of what it writes.
 
     Args:
         reader: the rows of what it writes.
         windows: how the stage looks at rows and columns.
         length: pixels of a row.
-        chunk: pixels of the longest run.
         from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
     """
+    mixes = zip(reader.rows, reader.chunks, strict=True)
+    return _alike(reader.chunks, tuple(_pulled(mix, windows, length, chunk, from_edge) for mix, chunk in mixes))
+
+
+def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
+    """Of the rows a stage moves on by, all but the last are asked for as a whole."""
     (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
     rate = max(1, rows.stride // rows.spread)
-    columns = columns if from_edge else replace(columns, padding=0)
+    columns = columns if from_edge else columns._replace(padding=0)
     for ends, share in reader.rows:
         found[runs_pulled(ends, columns, length, chunk)] += share / rate
     if rate > 1:
@@ -74,9 +93,12 @@ def rows_pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_
 
 
 @lru_cache(maxsize=1 << 14)
-def broken_cost(mix: RowMix, length: int, chunk: int, run_costs: tuple[int, ...]) -> int:
-    """What a row of ``length`` pixels costs on average beyond one that is asked for as a whole."""
-    return round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
+def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple[int, ...]:
+    """What a row of ``length`` pixels costs on average beyond one that is asked for as a whole, under each chunk."""
+    return tuple(
+        round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
+        for mix, chunk in zip(mixes.rows, mixes.chunks, strict=True)
+    )
 
 
 @lru_cache(maxsize=1 << 16)
@@ -90,6 +112,6 @@ def rows_cost(tensor: BlockTensor, run_costs: tuple[int, ...]) -> int:
     return tensor.height * row_cost(row_of_runs(tensor.width, len(run_costs)), run_costs)
 
 
-def whole_rows(length: int, chunk: int) -> RowMix:
+def whole_rows(length: int, chunks: tuple[int, ...]) -> Mixes:
     """Rows asked for as a whole."""
-    return RowMix(((row_of_runs(length, chunk), 1.0),))
+    return _alike(chunks, tuple(RowMix(((row_of_runs(length, chunk), 1.0),)) for chunk in chunks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,12 @@ import numpy as np
 from tflite_fuse.fusion.block.axes import IntArray, total, total_in_runs
 from tflite_fuse.fusion.block.layer_graph import Layer
 from tflite_fuse.fusion.estimate.demands import Demand, Grid
-from tflite_fuse.fusion.estimate.run_lengths import RowMix, broken_cost, rows_pulled, whole_rows
+from tflite_fuse.fusion.estimate.run_lengths import Mixes, broken_costs, rows_pulled, whole_rows
+
+
+@lru_cache(maxsize=1 << 12)
+def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
+    return tuple(cost + more for cost in run_costs)
 
 
 class Work:
@@ -18,21 +24,20 @@ class Work:
 
     def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
         """Args: chunks: output pixels a stage computes per step."""
-        self.grid, self.chunks = grid, chunks
+        self.grid, self.chunks = grid, tuple(chunks)
         self._steps = np.array(chunks, dtype=np.int64)[:, None]
         self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
         ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
         self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
-        self._runs: dict[tuple[int, int], list[RowMix]] = {
-            (chunk, last): [whole_rows(width, chunk) for width in grid.widths.sizes.tolist()] for chunk in chunks
+        self._runs: dict[int, list[Mixes]] = {
+            last: [whole_rows(width, self.chunks) for width in grid.widths.sizes.tolist()]
         }
 
     def of_layer(self, index: int, layer: Layer, demand: Demand) -> IntArray:
         """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
             waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
-            more = layer.pull_cost if waited_for else 0
-            costs = tuple(cost + more for cost in layer.run_costs)
+            costs = _more(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
             broken = self._broken_runs(index, demand, costs)
             return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
         columns = total(demand.columns, self.grid.widths)
@@ -64,12 +69,9 @@ class Work:
         tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
         first = max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
         widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
-        more = []
-        for chunk in self.chunks:
-            mixes = zip(self._runs[chunk, first.layer], widths, self._from_edge, strict=True)
-            runs = [rows_pulled(mix, first.windows, width, chunk, edge) for mix, width, edge in mixes]
-            self._runs[chunk, index] = runs
-            more.append([broken_cost(mix, width, chunk, run_costs) for mix, width in zip(runs, widths, strict=True)])
+        mixes = zip(self._runs[first.layer], widths, self._from_edge, strict=True)
+        self._runs[index] = runs = [rows_pulled(mix, first.windows, width, edge) for mix, width, edge in mixes]
+        more = [broken_costs(mix, width, run_costs) for mix, width in zip(runs, widths, strict=True)]
         long_rows = np.add.reduceat(lengths > self._steps, tilings.first, axis=1, dtype=np.int64)
-        broken: IntArray = long_rows * np.array(more, dtype=np.int64)
+        broken: IntArray = long_rows * np.array(more, dtype=np.int64).T
         return broken

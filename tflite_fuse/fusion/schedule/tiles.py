@@ -7,7 +7,7 @@ block differ only in where they lie; ``Tiles.classes`` groups those that do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -172,9 +172,11 @@ class Axis:
             )
             for stage, window, index in reads
         ]
-        kinds, counts = np.unique(np.stack(extents + padding), axis=1, return_counts=True)
+        kinds, counts = np.stack(extents + padding), np.ones(1, dtype=np.int64)
+        if len(self.tiling.low) > 1:
+            kinds, counts = np.unique(kinds, axis=1, return_counts=True)
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
             found = zip(reads, column[len(extents) :], strict=True)
-            here = iter(replace(window, padding=before) for (_, window, _), before in found)
+            here = iter(window._replace(padding=before) for (_, window, _), before in found)
             windows = tuple(tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking)
             yield tuple(column[: len(extents)]), windows, count

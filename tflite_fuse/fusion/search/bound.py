@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ class BoundRules:
     alignment: int = 16
 
 
-@dataclass(frozen=True)
-class _Label:
+class _Label(NamedTuple):
     """A sequence of steps up to a cut: its largest step so far, and its share of the tail."""
 
     peak: int
@@ -80,14 +80,14 @@ def least_arena(graph: LayerGraph, rules: BoundRules = BoundRules()) -> int:
     for last in range(len(graph.layers)):
         found: list[_Label] = []
         for first, peak, tail in steps.ending_at(last):
-            found += [_Label(max(label.peak, peak), label.tail + tail) for label in labels[first]]
+            found += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
         labels.append(_unbeaten(found))
     return min(label.peak + label.tail for label in labels[-1]) if labels[-1] else 0
 
 
 def _unbeaten(labels: Sequence[_Label]) -> list[_Label]:
     kept: list[_Label] = []
-    for label in sorted(labels, key=lambda label: (label.peak, label.tail)):
+    for label in sorted(labels):
         if not kept or label.tail < kept[-1].tail:
             kept.append(label)
     return kept
@@ -115,7 +115,7 @@ class _Steps:
                 break
             cursors, sums = cursors + self._cursors[first], sums + self._sums[first]
             from_the_start = round_up(cursors, POINTER_BYTES) + sums
-            scratch = round_up(from_the_start + int(self._rings[first, last]), self.rules.alignment)
+            scratch = round_up(from_the_start + self._rings[first][last], self.rules.alignment)
             head = self._live_in_block(first, last, round_up(from_the_start, self.rules.alignment), scratch)
             yield first, head, tail.of_block(self.residency.results(first, last))
 
@@ -128,18 +128,18 @@ class _Steps:
 
     def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
         """Bytes live while a block runs: where it may write over what it reads last, when it begins or when it ends."""
-        dying, left = int(self._dying[first, last]), self.residency.left(first, last)
+        dying, left = self._dying[first][last], self.residency.left(first, last)
         if not self.rules.overlap:
             return self.residency.held(first) + left + scratch
         return self.residency.held(first) - dying + max(dying + from_the_start, left + scratch)
 
     def _live(self, first: int, last: int, shares: bool) -> int:
         """Bytes live while an operator runs as it is."""
-        dying, left = int(self._dying[first, last]), self.residency.left(first, last)
+        dying, left = self._dying[first][last], self.residency.left(first, last)
         return self.residency.held(first) - (min(dying, left) if shares else 0) + left
 
 
-def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> IntArray:
+def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
     """Sums of tensors' weights for every range of layers, [first, last].
 
     Args:
@@ -158,7 +158,8 @@ def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> IntArr
             sums[: (producer if producer >= 0 else readers[0]) + 1, readers[-1] :] += weight
         else:
             sums[producer + 1 : readers[-1] + 1, readers[-1] :] += weight
-    return sums
+    found: list[list[int]] = sums.tolist()
+    return found
 
 
 def _has_cursor(graph: LayerGraph, index: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -180,12 +181,20 @@ class _Edges:
 
     def _beside(self, first: int, last: int) -> int:
         """Bytes that are needed beside a block's scratch at least: where that may lie over inputs, what outlives it."""
-        graph, held, left = self.graph, self.residency.held(first), self.residency.left(first, last)
+        held, left = self.residency.held(first), self.residency.left(first, last)
         if self.pricing.sharing is None:
             return self._tail.fixed + held + left
-        if any(graph.sizes[tensor] and max(graph.consumers[tensor], default=-1) >= first for tensor in graph.inputs):
+        if first <= self._last_reader:
             held = self.residency.held(last + 1)
         return self._tail.fixed + max(held, left)
+
+    @cached_property
+    def _last_reader(self) -> int:
+        """The last layer that reads one of the network's inputs in the arena."""
+        graph = self.graph
+        return max(
+            (reader for each in graph.inputs if graph.sizes[each] for reader in graph.consumers[each]), default=-1
+        )
 
     def _allowed(self) -> list[Collection[int]]:
         """For each layer where the blocks may begin that end there."""
@@ -258,7 +267,7 @@ def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: i
     """Args: paired: for how many chunks each height goes with one width alone, 0 if with all; most: work."""
     configurations = costs.tile_height, costs.tile_width, costs.chunk
     everything = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
-    usable = costs.usable & (costs.work <= most)
+    usable = costs.usable if int(costs.work.max()) <= most else costs.usable & (costs.work <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
         usable = usable & np.tile(pairs.ravel(), paired)

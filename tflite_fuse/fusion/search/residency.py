@@ -18,16 +18,19 @@ class Residency:
         count = len(graph.layers)
         self.alignment = alignment
         self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
-        self._held = np.zeros(count + 1, dtype=np.int64)
-        self._left = np.zeros((count, count), dtype=np.int64)
-        self._results = np.zeros((count, count), dtype=np.int64)
+        held = np.zeros(count + 1, dtype=np.int64)
+        left = np.zeros((count, count), dtype=np.int64)
+        results = np.zeros((count, count), dtype=np.int64)
         for tensor, size in enumerate(graph.sizes):
             producer, end, size = graph.producer[tensor], self._end(graph, tensor), round_up(size, alignment)
-            self._held[producer + 1 : end + 1] += size
+            held[producer + 1 : end + 1] += size
             if producer >= 0:
-                self._results[: producer + 1, producer : max(end, producer + 1)] += 1
-                self._left[: producer + 1, producer:end] += size
-                self._left[: producer + 1, producer] += size if end == producer else 0
+                results[: producer + 1, producer : max(end, producer + 1)] += 1
+                left[: producer + 1, producer:end] += size
+                left[: producer + 1, producer] += size if end == producer else 0
+        self._held: list[int] = held.tolist()
+        self._left: list[list[int]] = left.tolist()
+        self._results: list[list[int]] = results.tolist()
 
     @staticmethod
     def _end(graph: LayerGraph, tensor: int) -> int:
@@ -39,15 +42,15 @@ class Residency:
 
     def held(self, cut: int) -> int:
         """Bytes of all tensors written before the cut and needed after it."""
-        return int(self._held[cut])
+        return self._held[cut]
 
     def left(self, first: int, last: int) -> int:
         """Bytes of the tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
-        return int(self._left[first, last])
+        return self._left[first][last]
 
     def results(self, first: int, last: int) -> int:
         """Number of tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
-        return int(self._results[first, last])
+        return self._results[first][last]
 
     def outside(self, first: int, last: int) -> int:
         """Bytes live while ``first … last`` run, but for the scratch of a block."""

@@ -71,4 +71,4 @@ class _Prices:
         rows, columns = map(all_heights.index, heights), map(all_widths.index, widths)
         at: IntArray = grid[np.ix_(range(chunks), list(rows), list(columns))].ravel()
         columns_of = ("chunk", "tile_height", "tile_width", "scratch", "work", "usable", "shared")
-        return replace(costs, **{name: getattr(costs, name)[at] for name in columns_of})
+        return costs._replace(**{name: getattr(costs, name)[at] for name in columns_of})
