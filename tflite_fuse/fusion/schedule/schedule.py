@@ -20,8 +20,8 @@ from tflite_fuse.fusion.block.kinds.table import macs_per_pixel
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind, Storage
 from tflite_fuse.fusion.schedule.events import TileRun, Way
 from tflite_fuse.fusion.schedule.overlap_distance import overlap_distances
-from tflite_fuse.fusion.schedule.scratch_layout import lay_out
-from tflite_fuse.fusion.schedule.tile_order import TileOrder
+from tflite_fuse.fusion.schedule.scratch_layout import lay_out, ring_bytes
+from tflite_fuse.fusion.schedule.tile_order import Spare, TileOrder
 from tflite_fuse.fusion.schedule.tiles import Split, Tiles, other_outputs, split_block
 
 
@@ -58,6 +58,11 @@ class Schedule:
     stage_macs: tuple[int, ...]
     stage_runs: tuple[dict[int, int], ...]
     overlaps: dict[tuple[int, int], int]
+
+    def rings(self, block: Block) -> list[int]:
+        """The tensors of a block that are written tile by tile, into scratch."""
+        spatial = (stage.output for stage in block.stages[: self.spatial_stages])
+        return [tensor for tensor in spatial if self.offsets[tensor] >= 0]
 
     @property
     def macs(self) -> int:
@@ -99,7 +104,30 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
     split = split_block(block) if orders is None else orders.split
     _check_runs(split, config)
     orders = orders or Orders(block, config)
-    runs = [(order.under(config), count) for order, count in orders.by_class]
+    return _of_runs(block, config, orders, [(order.under(config), count) for order, count in orders.by_class])
+
+
+def schedule_within(block: Block, config: BlockConfig, orders: Orders, most: int, other: Schedule) -> Schedule | None:
+    """The same; None where it surely needs more than ``most`` bytes of scratch.
+
+    Args:
+        other: of the same block, under a configuration that asks no ring to be larger than this one does.
+
+    Raises:
+        BlockError: as ``schedule``.
+    """
+    check_config(config)
+    _check_runs(orders.split, config)
+    ends = [
+        other.offsets[t] + ring_bytes(other.capacities[t], block.tensors[t].pixel_bytes) for t in other.rings(block)
+    ]
+    spare = Spare(most - max(ends, default=0), block, other.capacities)
+    runs = [(order.within(config, spare), count) for order, count in orders.by_class]
+    followed = [(run, count) for run, count in runs if run is not None]
+    return _of_runs(block, config, orders, followed) if len(followed) == len(runs) else None
+
+
+def _of_runs(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
     alike = config.chunk, tuple(run.ways for run, _ in runs)
     if alike not in orders.known:
         orders.known[alike] = _schedule(block, config, orders, runs)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, Windows
 from tflite_fuse.fusion.block.limits import MAX_CHUNK
-from tflite_fuse.fusion.block.stages import BlockConfig, Stage, StageKind
+from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind, Storage
 from tflite_fuse.fusion.schedule.events import (
     FAR,
     Demand,
@@ -30,6 +30,7 @@ from tflite_fuse.fusion.schedule.events import (
     merge,
     split_runs,
 )
+from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 
 MOST_KEPT = 1_000_000
 """Runs that are remembered at most, some 50 bytes each: all of a block of 100 x 100 pixels under hundreds of
@@ -66,6 +67,28 @@ class _Node:
         return min(self.width, int(np.max(self.asked.ends - _starts(self.asked, self.begins), initial=1)))
 
 
+@dataclass(frozen=True)
+class Spare:
+    """How much more a block's rings may take than under another configuration, none being smaller than there.
+
+    Attributes:
+        nbytes: of all rings together.
+        block: it.
+        capacities: pixels of each ring under the other configuration.
+    """
+
+    nbytes: int
+    block: Block
+    capacities: Sequence[int]
+
+    def taken(self, tensor: int, capacity: int) -> int:
+        """Bytes that a ring of so many pixels takes of it."""
+        made = self.block.tensors[tensor]
+        if made.storage is not Storage.SCRATCH:
+            return 0
+        return ring_bytes(capacity, made.pixel_bytes) - ring_bytes(self.capacities[tensor], made.pixel_bytes)
+
+
 @dataclass
 class TileOrder:
     """One tile under configurations that are asked one after the other.
@@ -92,6 +115,13 @@ class TileOrder:
 
     def under(self, config: BlockConfig) -> TileRun:
         """What happens under a configuration."""
+        run = self.within(config, None)
+        assert run is not None
+        return run
+
+    def within(self, config: BlockConfig, spare: Spare | None) -> TileRun | None:
+        """The same; None, and nothing more is followed, once its rings take more than there is to spare."""
+        left = 0 if spare is None else spare.nbytes
         if config.chunk not in self._known:
             self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
         now, ways = self._known[config.chunk], list[Way]()
@@ -102,6 +132,11 @@ class TileOrder:
                 now.then[way] = self._node(self._step(now, index, *way), index)
             now = now.then[way]
             ways.append(way)
+            if spare is not None:
+                output = self.stages[index].output
+                left -= spare.taken(output, now.followed.capacities[output])
+                if left < 0:
+                    return None
         return now.followed.result(tuple(ways))
 
     def _node(self, followed: Followed, index: int) -> _Node:

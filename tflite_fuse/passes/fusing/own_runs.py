@@ -19,7 +19,7 @@ from operator import ge
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind
 from tflite_fuse.fusion.encoding.block_plan import BlockPlan
 from tflite_fuse.fusion.instructions.targets import Target, block_instructions
-from tflite_fuse.fusion.schedule.schedule import Orders, Schedule, schedule
+from tflite_fuse.fusion.schedule.schedule import Orders, Schedule, schedule, schedule_within
 from tflite_fuse.fusion.schedule.tiles import split_block
 from tflite_fuse.fusion.search.front import BlockChoice
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
@@ -50,6 +50,10 @@ SMALL_EXCESS = 1 / 100
 WORTH = 1 / 200
 """Share of predicted instructions: of a model's that longer runs of a block must be able to save for it to be looked
 at, and of a block's that they must save for it to be run in another way."""
+
+SHRINKING = 512
+"""Part of a block's scratch by which some rings may shrink as others grow with longer runs: more is seldom, and then a
+configuration that would have fitted is not looked at."""
 
 MOST_FOLLOWED = 4_000_000
 """Runs of stages that are followed at most for all blocks of a model, those with most work first: some ten seconds. The
@@ -103,8 +107,8 @@ class OwnRuns:
         """The best end of climbs from the best of a few starts; the block's own runs where that saves nothing."""
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
-            found = self._needs(choice, plan, config)
-            if found.scratch <= most and found.instructions < least.instructions:
+            found = self._needs_within(choice, plan, config, needs, most)
+            if found is not None and found.instructions < least.instructions:
                 start, least = config, found
         together = _together(plan)
         by_stage = [(longer, stages) for stages in together for longer in LONGER]
@@ -149,9 +153,9 @@ class OwnRuns:
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
-                    found = self._needs(choice, plan, longer)
-                    too_long += [runs] if found.scratch > most else []
-                    if found.scratch > most or found.instructions >= least.instructions:
+                    found = self._needs_within(choice, plan, longer, least, most)
+                    too_long += [runs] if found is None else []
+                    if found is None or found.instructions >= least.instructions:
                         break
                     best, least = longer, found
         return best
@@ -160,9 +164,31 @@ class OwnRuns:
         key = choice.operators, config
         if key not in self._known:
             run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
-            self._known[key] = needs = _Needs(plan.block, run, self.site.core)
-            self.followed += sum(needs.runs)
+            self._note(key, _Needs(plan.block, run, self.site.core))
         return self._known[key]
+
+    def _needs_within(
+        self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig, now: _Needs, most: int
+    ) -> _Needs | None:
+        """What a block needs; None for more than ``most`` bytes of scratch, soon so if all runs are longer than now.
+
+        A ring may shrink where others grow, but hardly.
+        """
+        key = choice.operators, config
+        if key not in self._known and not _runs_as_long(plan.block, config, now.schedule.config):
+            self._needs(choice, plan, config)
+        if key not in self._known:
+            run = schedule_within(plan.block, config, self._orders(plan), most + most // SHRINKING, now.schedule)
+            if run is None:
+                self.followed += sum(now.runs)
+                return None
+            self._note(key, _Needs(plan.block, run, self.site.core))
+        found = self._known[key]
+        return found if found.scratch <= most else None
+
+    def _note(self, key: tuple[tuple[int, ...], BlockConfig], needs: _Needs) -> None:
+        self._known[key] = needs
+        self.followed += sum(needs.runs)
 
     def _orders(self, plan: BlockPlan) -> Orders:
         block, now = plan.block, plan.config
@@ -242,6 +268,12 @@ def _longer(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], r
     for stage in stages:
         runs[stage] = min(runs[stage] * ratio[0] // ratio[1], LONGEST_RUN)
     return _with_runs(config, config.chunk, runs)
+
+
+def _runs_as_long(block: Block, config: BlockConfig, other: BlockConfig) -> bool:
+    """Whether no stage's runs are shorter than under another configuration, and the same run ahead."""
+    stages = range(len(block.stages))
+    return other.ahead == config.ahead and all(config.longest_run(s) >= other.longest_run(s) for s in stages)
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
