@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from tflite_fuse.fusion.estimate.least_work import WorkLimit
 from tflite_fuse.fusion.estimate.overlap_distance import Sharing
 from tflite_fuse.fusion.estimate.ring_capacity import Rings
 from tflite_fuse.fusion.schedule.scratch_layout import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
+from tflite_fuse.units import round_up
 
 TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
 """From the driven tensor to the tile heights and tile widths to price."""
@@ -34,12 +35,15 @@ class Pricing:
         sharing: None, or a block may write its output, or its last rings, over an input nobody needs afterwards, at a
             distance that is a multiple of this many bytes.
         limit: None, or configurations that compute more may be left out, and so may blocks without any others.
+        spare: None, or the bytes of scratch that a block, by its first and last layer, may take before it counts: what
+            that may lie over is not looked into.
     """
 
     chunks: tuple[int, ...] = (1,)
     streamed: frozenset[int] = frozenset()
     sharing: int | None = None
     limit: WorkLimit | None = None
+    spare: Callable[[int, int], int] | None = field(default=None, compare=False)
 
 
 PLAIN = Pricing()
@@ -155,12 +159,18 @@ class GrowingBlock:
     def _shared(self, first: int, scratch: IntArray) -> IntArray:
         """Bytes of the output that may lie over an input, or of scratch over one of the network's."""
         best = self.nothing
+        if self._does_not_count(first, int(scratch.max())):
+            return best
         for tensor, demand in self._dying(first):
             if self.sharing is not None:
                 best = np.maximum(best, self.sharing.shared(tensor, demand))
             if self.late is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
                 best = np.maximum(best, self.late.shared(demand, self.scratch, scratch))
         return best
+
+    def _does_not_count(self, first: int, scratch: int) -> bool:
+        sharing, spare = self.pricing.sharing, self.pricing.spare
+        return sharing is not None and spare is not None and round_up(scratch, sharing) <= spare(first, self.last)
 
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
         """The inputs that nobody needs afterwards, with what is asked of them."""

@@ -109,6 +109,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
         sharing=rules.alignment if rules.overlap else None,
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
+        spare=residency.spare,
     )
     edges = _Edges(graph, restriction, rules, moved, residency, pricing).all()
     if not edges.reaches_its_end:

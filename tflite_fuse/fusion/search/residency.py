@@ -56,6 +56,10 @@ class Residency:
         """Bytes live while ``first … last`` run, but for the scratch of a block."""
         return self.held(first) + self.left(first, last)
 
+    def spare(self, first: int, last: int) -> int:
+        """Bytes of scratch with which a block needs no more than the network's inputs do before anything runs."""
+        return self.start - self.outside(first, last)
+
     def while_running(self, costs: BlockCosts) -> IntArray:
         """Bytes live while a block runs, under every tiling."""
         scratch = round_up(costs.scratch, self.alignment)
