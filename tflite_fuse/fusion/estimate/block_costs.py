@@ -106,17 +106,18 @@ class _Counted:
         """The costs of what has been added so far, nothing where that is no block."""
         if self.now is None or self.now.memory is None:
             return
-        kin, (scratch, usable, shared) = self.kin, self.now.memory
-        if (rows := self._rows) is not None:
-            scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
+        kin, rows, (scratch, usable, shared) = self.kin, self._rows, self.now.memory
+        scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
         columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
         yield BlockCosts(first, kin.last, kin.driven, *columns)
 
     @cached_property
-    def _rows(self) -> IntArray | None:
-        """Which of the chunks known of the shape are priced; None for all."""
+    def _rows(self) -> slice | IntArray:
+        """Which of the chunks known of the shape are priced."""
         chunks, known = self.kin.pricing.chunks, self.shape.chunks
-        return None if chunks == known else np.array([known.index(chunk) for chunk in chunks])
+        if chunks == known[: len(chunks)]:
+            return slice(len(chunks))
+        return np.array([known.index(chunk) for chunk in chunks])
 
     @cached_property
     def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from math import floor, lcm
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import IntArray
+from tflite_fuse.fusion.block.axes import IntArray, Windows
 from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid, Reach, Reaches
 from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
 
@@ -30,6 +30,7 @@ class Rings:
     def __init__(self, grid: Grid, chunks: IntArray, last: int) -> None:
         """Args: chunks: output pixels a stage computes per step, [chunks, 1, 1]."""
         self.grid, self.chunks = grid, chunks
+        self._chunks = tuple(chunks.ravel().tolist())
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self._meets: dict[int, int] = {last: last}
 
@@ -42,6 +43,10 @@ class Rings:
         """Of a tensor's ring, [chunks, heights, widths]."""
         if demand.extent.pixels == 1:
             return ring_bytes(np.ones_like(self.chunks), demand.extent.channels)
+        if len(demand.consumers) == 1 and self.grid.shape == (1, 1):
+            height, width = demand.largest(self.grid)
+            region = int(height[0, 0]), int(width[0])
+            return _in_one_tile(demand.consumers[0].windows, region, demand.extent.pixel_bytes, self._chunks)
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
         # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.
@@ -58,6 +63,15 @@ class Rings:
                 else:
                     other = self._meets[other]
         return meeting
+
+
+@lru_cache(maxsize=1 << 14)
+def _in_one_tile(windows: Windows, region: tuple[int, int], pixel_bytes: int, chunks: tuple[int, ...]) -> IntArray:
+    """Bytes of a ring that one stage reads: blocks that end at different layers have mostly the same."""
+    (height, width), anywhere = region, (Reach(), Reach())
+    chunk = np.array(chunks, dtype=np.int64)[:, None, None]
+    pixels = ring_pixels((Consumer(0, windows),), anywhere, np.array([[height]]), np.array([width]), chunk)
+    return ring_bytes(np.maximum(pixels, 1), pixel_bytes)
 
 
 def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
