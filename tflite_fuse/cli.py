@@ -109,7 +109,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     gc.set_threshold(SELDOM)
     os.environ.setdefault(_THREADS_OF_NUMPY, "1")
-    app()
+    try:
+        app()
+    finally:
+        gc.freeze()  # The interpreter ends with a look for cycles in all that is left, which dies with it anyway.
 
 
 if __name__ == "__main__":
