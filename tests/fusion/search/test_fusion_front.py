@@ -17,7 +17,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.fusion.block.layer_graph import LayerGraph
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import price_block
-from tflite_fuse.fusion.search.cut_graph import cut_graph
+from tflite_fuse.fusion.search.cut_graph import Rules, cut_graph
 from tflite_fuse.fusion.search.edges import CutGraph, Edge, Offers
 from tflite_fuse.fusion.search.front import Front
 from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
@@ -214,6 +214,23 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
         overhead = 24  # a block of one operator has cursors, which the operator as it is has not
         for point in plain.points:
             assert any(o.ram_bytes <= point.ram_bytes + overhead and o.work <= point.work for o in front.points)
+
+
+def test_what_blocks_below_the_inputs_lie_over_changes_no_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left open for blocks that need no more than the network's inputs do before anything runs."""
+    left_open = 0
+    for seed in range(100):
+        random = Random(seed)
+        graph, found = random_graph(random, random.randint(3, 7)), []
+        for spare in (Residency.spare, lambda *_: -1):
+            with monkeypatch.context() as patched:
+                patched.setattr(Residency, "spare", spare)
+                found.append(cut_graph(graph, restriction(graph, Scheme.AUTO), Rules(overlap=True)).edges)
+        fronts = [[(path.peak, path.work) for path in search_paths(edges)] for edges in found]
+        assert fronts[0] == fronts[1]
+        edges = (zip(*cut, strict=True) for cut in zip(*(each.into for each in found), strict=True))
+        left_open += sum(int(a.options.ram[0] > b.options.ram[0]) for cut in edges for a, b in cut)
+    assert left_open > 10
 
 
 def test_a_streamed_or_external_input_takes_no_ram() -> None:
