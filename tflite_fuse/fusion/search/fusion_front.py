@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
+from tflite_fuse.fusion.block.layer_graph import LayerGraph, WorkUnit
 from tflite_fuse.fusion.block.stages import BlockConfig
 from tflite_fuse.fusion.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.fusion.estimate.shapes import NOTHING_KNOWN, Shapes
@@ -68,7 +68,8 @@ def fusion_front(
     """The Pareto front of a model over all blocks and configurations a scheme allows.
 
     Args:
-        model: a model (its first subgraph, operators in their order) or its geometry.
+        model: a model (its first subgraph, operators in their order) or its geometry, counted in instructions of the
+            target perhaps.
         options: what to search.
         shapes: what is known from other searches of the same graph, and is grown on here.
 
@@ -76,7 +77,7 @@ def fusion_front(
         LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
     graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
-    if options.target is not None:
+    if options.target is not None and graph.unit is not WorkUnit.INSTRUCTIONS:
         graph = in_instructions(graph, options.target, max(options.chunks))
     priced = replace(options, every_block=False)
     if options.target is None:

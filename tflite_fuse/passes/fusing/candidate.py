@@ -94,7 +94,11 @@ class Site:
     @cached_property
     def alone(self) -> tuple[int, ...]:
         """Instructions each operator is expected to take by itself."""
-        return tuple(layer.work for layer in in_instructions(self.graph, self.core, LONGEST).layers)
+        return tuple(layer.work for layer in self._in_instructions.layers)
+
+    @cached_property
+    def _in_instructions(self) -> LayerGraph:
+        return in_instructions(self.graph, self.core, LONGEST)
 
     @property
     def unfused_compute(self) -> int:
@@ -105,7 +109,9 @@ class Site:
         """The front of the model; one that was searched with more RAM serves, too: its first points are the same."""
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
-            self.fronts[known] = fusion_front(self.graph, known, self.shapes)
+            counted = known.target is self.core and max(known.chunks) == LONGEST
+            graph = self._in_instructions if counted else self.graph
+            self.fronts[known] = fusion_front(graph, known, self.shapes)
         return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:

@@ -309,7 +309,7 @@ def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Ch
 def _share(found: _Found, lowered: Lowered, stage: Stage, kept: Channels) -> npt.NDArray[np.int64]:
     """What the channels that go add to every sum."""
     weights = np.asarray(stage.weights, np.int64)
-    gone = np.setdiff1d(np.arange(weights.shape[-1]), kept)
+    gone = np.delete(np.arange(weights.shape[-1]), kept)
     source = found.ranges.get(lowered.inputs[0].index) or anything(weights.shape[-1])
     values = source.low[gone] - lowered.inputs[0].zero_point
     return np.asarray((weights[..., gone] * values).sum(axis=tuple(range(1, weights.ndim))))

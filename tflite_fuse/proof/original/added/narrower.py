@@ -135,7 +135,7 @@ class _Narrower:
         source = meaning.sources[0]
         channels, point = self.original.tensors[source].dims[-1], affine(self.original, source)[1]
         extent = self.known.get(source) or whole(channels)
-        gone = np.setdiff1d(np.arange(channels), self.kept[source])
+        gone = np.delete(np.arange(channels), self.kept[source])
         weights = np.asarray(meaning.weights, np.int64)
         if weights.shape[-1] != channels:
             return None
