@@ -99,7 +99,6 @@ class Followed:
     """All that is known of a tile once its last few stages are followed.
 
     Attributes:
-        length: events so far.
         events: by stage, [runs, inputs and the run itself], as long as somebody refers to them; what is there before
             any stage has numbers below 0.
         demands: by tensor, of those whose stage is still to come.
@@ -108,7 +107,6 @@ class Followed:
         capacities, produced, lengths: as in ``TileRun``.
     """
 
-    length: int
     events: Mapping[int, IntArray]
     demands: Mapping[int, tuple[Moments, ...]]
     holds: Mapping[int, tuple[Moments, ...]]
@@ -150,21 +148,18 @@ def merge(demands: Sequence[Demand]) -> Demand:
 
 
 def insert_events(
-    length: int, known: Mapping[int, IntArray], causes: IntArray, per_row: int
+    known: Mapping[int, IntArray], causes: IntArray, per_row: int
 ) -> tuple[dict[int, IntArray], IntArray]:
     """Inserts ``per_row`` events right behind ``causes[i]`` (ascending) and those inserted there before, for all i.
 
     Args:
-        length: events so far.
         known: events that somebody refers to.
 
     Returns:
         (where those are now, the new ones, [rows, per_row]).
     """
-    behind = causes + 1
-    shift = np.cumsum(np.bincount(behind, minlength=length + 1)) * per_row
-    new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + behind[:, np.newaxis]
-    return {stage: events + shift[events] for stage, events in known.items()}, new
+    new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + (causes + 1)[:, np.newaxis]
+    return {stage: events + causes.searchsorted(events) * per_row for stage, events in known.items()}, new
 
 
 def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tflite_fuse.fusion.block.axes import IntArray, Windows
+from tflite_fuse.fusion.block.axes import PIXEL, IntArray, Windows
 from tflite_fuse.fusion.block.limits import MAX_CHUNK
 from tflite_fuse.fusion.block.stages import Block, BlockConfig, Stage, StageKind, Storage
 from tflite_fuse.fusion.schedule.events import (
@@ -166,7 +166,7 @@ class TileOrder:
             asked = Moments(_BEFORE - number, 0, np.array([rows * columns], dtype=np.int64))
             demands[output] = (*demands.get(output, ()), asked)
             length += 1
-        return Followed(length, events, demands, holds)
+        return Followed(events, demands, holds)
 
     def _step(self, now: _Node, index: int, longest: int, ahead: bool) -> Followed:
         """Follows one more stage: cuts what is asked of it into runs and notes what these ask of its inputs."""
@@ -179,9 +179,13 @@ class TileOrder:
         holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
         runs = dict(known.runs)
         needed = _still_needed(known.events, demands, holds, runs)
-        events, new = insert_events(known.length, needed, asked.times[owner], len(stage.inputs) + 1)
+        events, new = insert_events(needed, asked.times[owner], len(stage.inputs) + 1)
+        extents = self.tile.extents
         for number, tensor in enumerate(stage.inputs):
-            first, end = _seen(windows[number], self.tile.extents[tensor], *np.divmod(position, width), count)
+            if windows[number] == (PIXEL, PIXEL) and extents[tensor] == extents[output]:
+                first, end = position, position + count
+            else:
+                first, end = _seen(windows[number], extents[tensor], *np.divmod(position, width), count)
             oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
             demands[tensor] = (*demands.get(tensor, ()), Moments(index, number, end))
             holds[tensor] = (*holds.get(tensor, ()), Moments(index, -1, oldest))
@@ -189,7 +193,6 @@ class TileOrder:
             runs[output] = Moments(index, -1, position + count)
         produced = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         return Followed(
-            known.length + new.size,
             {**events, index: new},
             demands,
             holds,
