@@ -44,7 +44,7 @@ class Hold(NamedTuple):
 
     def needs_at(self, times: IntArray) -> IntArray:
         """The oldest position still needed when an event happens (a run being computed counts as open)."""
-        return self.oldest[np.searchsorted(self.times, times)]
+        return self.oldest[self.times.searchsorted(times)]
 
 
 class Runs(NamedTuple):
@@ -168,8 +168,11 @@ def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tupl
     Returns:
         (range a run belongs to, its position, its pixels), all ranges in order.
     """
-    rows = starts // width
-    owner, row = _expand(rows, (ends - 1) // width - rows + 1)
+    rows, last, pixels = starts // width, (ends - 1) // width, ends - starts
+    if not np.count_nonzero((last > rows) | (pixels > chunk) | (pixels < 1)):
+        # Most stages are asked for what is one run.
+        return np.arange(len(starts), dtype=np.int64), starts, pixels
+    owner, row = _expand(rows, last - rows + 1)
     low, high = np.maximum(starts[owner], row * width), np.minimum(ends[owner], (row + 1) * width)
     piece, step = _expand(np.zeros_like(low), -((low - high) // chunk))
     position = low[piece] + step * chunk

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -244,8 +244,8 @@ def _capacity(asked: Demand, holds: Sequence[Hold]) -> int:
     """The most pixels between the end of what was just written and the oldest still needed."""
     if not holds or not len(asked.ends):
         return 0
-    oldest = np.min([hold.needs_at(asked.times) for hold in holds], axis=0)
-    return max(0, int(np.max(asked.ends - oldest)))
+    oldest = reduce(np.minimum, (hold.needs_at(asked.times) for hold in holds))
+    return max(0, int((asked.ends - oldest).max()))
 
 
 def _seen(
