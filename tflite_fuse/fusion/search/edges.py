@@ -45,7 +45,10 @@ class Offers:
 
     def best(self) -> Offers:
         """Those no other is below in both RAM and multiply-accumulates."""
-        return self if len(self) == 1 else self.pick(pareto(self.ram, self.work))
+        larger, cheaper = self.ram[1:] > self.ram[:-1], self.work[1:] < self.work[:-1]
+        if np.count_nonzero(larger & cheaper) == len(larger):  # Longer runs mostly take more RAM and less work.
+            return self
+        return self.pick(pareto(self.ram, self.work))
 
 
 @dataclass(frozen=True, eq=False)
