@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tflite_fuse.fusion.block.axes import AxisWindow, Windows
+import numpy as np
+
+from tflite_fuse.fusion.block.axes import AxisWindow, IntArray, Windows
 from tflite_fuse.fusion.block.stages import BlockTensor
 
 
@@ -99,6 +101,16 @@ def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple
         round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
         for mix, chunk in zip(mixes.rows, mixes.chunks, strict=True)
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def cost_of_row(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> IntArray:
+    """What a row of ``length`` pixels costs on average, [chunks, 1]; one of a single run is in one piece."""
+    if length < 1:
+        return np.zeros((len(mixes.chunks), 1), dtype=np.int64)
+    pairs = zip(mixes.rows, mixes.chunks, strict=True)
+    costs = [round(mix.cost(run_costs)) if length > chunk else run_costs[length - 1] for mix, chunk in pairs]
+    return np.array(costs, dtype=np.int64)[:, None]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -10,13 +10,18 @@ import numpy as np
 
 from tflite_fuse.fusion.block.axes import IntArray, total, total_in_runs
 from tflite_fuse.fusion.block.layer_graph import Layer
-from tflite_fuse.fusion.estimate.demands import Demand, Grid
-from tflite_fuse.fusion.estimate.run_lengths import Mixes, broken_costs, rows_pulled, whole_rows
+from tflite_fuse.fusion.estimate.demands import Consumer, Demand, Grid
+from tflite_fuse.fusion.estimate.run_lengths import Mixes, broken_costs, cost_of_row, rows_pulled, whole_rows
 
 
 @lru_cache(maxsize=1 << 12)
 def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
     return tuple(cost + more for cost in run_costs)
+
+
+def _first_reader(demand: Demand) -> Consumer:
+    """The stage that asks first."""
+    return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
 
 
 class Work:
@@ -38,6 +43,8 @@ class Work:
         if layer.run_costs:
             waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
             costs = _more(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
+            if demand.consumers and len(self.grid.widths.low) == 1:
+                return self._in_all_rows(demand, self._row_in_one_strip(index, demand, costs))
             broken = self._broken_runs(index, demand, costs)
             return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
         columns = total(demand.columns, self.grid.widths)
@@ -59,6 +66,13 @@ class Work:
         """The rows of all bands, [heights]."""
         return total(demand.rows, self.grid.heights)
 
+    def _row_in_one_strip(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of a layer costs where there is but one strip, [chunks, 1]: the same for most blocks."""
+        first, length = _first_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
+        runs = rows_pulled(self._runs[first.layer][0], first.windows, max(length, 1), self._from_edge[0])
+        self._runs[index] = [runs]
+        return cost_of_row(runs, length, run_costs)
+
     def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """What a row of a layer costs beyond that because its reader asks for it in pieces, [chunks, widths].
 
@@ -67,7 +81,7 @@ class Work:
         if not demand.consumers:
             return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
         tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
-        first = max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
+        first = _first_reader(demand)
         widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
         mixes = zip(self._runs[first.layer], widths, self._from_edge, strict=True)
         self._runs[index] = runs = [rows_pulled(mix, first.windows, width, edge) for mix, width, edge in mixes]
