@@ -169,6 +169,7 @@ class GrowingBlock:
         return best
 
     def _does_not_count(self, first: int, scratch: int) -> bool:
+        """Whether a block takes no more scratch than is to spare, whatever that lies over."""
         sharing, spare = self.pricing.sharing, self.pricing.spare
         return sharing is not None and spare is not None and round_up(scratch, sharing) <= spare(first, self.last)
 
