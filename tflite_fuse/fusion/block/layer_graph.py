@@ -186,16 +186,29 @@ class LayerGraph:
 
     def through_views(self, tensor: int) -> int:
         """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
-        while self.producer[tensor] >= 0 and self.layers[self.producer[tensor]].view:
-            tensor = self.layers[self.producer[tensor]].inputs[0]
-        return tensor
+        return self._renamed[tensor]
+
+    @cached_property
+    def _renamed(self) -> list[int]:
+        found = list(range(len(self.tensors)))
+        for layer in self.layers:
+            if layer.view:
+                found[layer.outputs[0]] = found[layer.inputs[0]]
+        return found
 
     def accumulates(self, layer: int) -> bool:
         """Whether a layer sums over its whole input before it writes its one pixel."""
-        stage = self.layers[layer].stage
-        if stage is None or not stage.inputs:
-            return False
-        return KINDS[stage.kind].accumulates(self.tensors[self.through_views(self.layers[layer].inputs[0])])
+        return self._accumulating[layer]
+
+    @cached_property
+    def _accumulating(self) -> list[bool]:
+        stages = ((layer.stage, layer.inputs) for layer in self.layers)
+        return [
+            stage is not None
+            and bool(stage.inputs)
+            and KINDS[stage.kind].accumulates(self.tensors[self.through_views(inputs[0])])
+            for stage, inputs in stages
+        ]
 
     @property
     def work(self) -> int:

@@ -124,7 +124,8 @@ class _Steps:
         layer = self.graph.layers[index]
         if not layer.fusable or (self.graph.accumulates(index) and index != folded):
             return False
-        return index == last or any(reader <= last for reader in self.graph.consumers[layer.outputs[0]])
+        readers = self.graph.consumers[layer.outputs[0]]
+        return index == last or (bool(readers) and readers[0] <= last)
 
     def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
         """Bytes live while a block runs: where it may write over what it reads last, when it begins or when it ends."""
