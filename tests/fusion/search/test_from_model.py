@@ -112,6 +112,17 @@ def test_offered_blocks_of_random_models_can_be_extracted(model: Model) -> None:
     check_offered_blocks(model, chunk=2, most=8, branches=True)
 
 
+@pytest.mark.parametrize("size", [1, 6])
+def test_blocks_hold_what_a_table_passes_over(size: int) -> None:
+    """Without ADD_0, which the model has as an output, nobody knows that the others are functions of its input, too."""
+    builder = ModelBuilder(5)
+    x = builder.input((1, size, size, 1))
+    kept = builder.add(x, x)
+    model = builder.build([builder.conv(builder.add(builder.add(kept, x), x), 1), kept])
+    assert graph_from_model(model).layers[2].unit == (0, 2)
+    assert check_offered_blocks(model, chunk=2, branches=True) > 0
+
+
 def test_offered_blocks_of_public_models_can_be_extracted(shared_model: Path) -> None:
     check_offered_blocks(load_model(shared_model), chunk=1, most=6)
 

@@ -51,6 +51,7 @@ class Layer:
             before convolutions, a LOGISTIC before the MUL with its input.
         unit: the first and the last of the operators it becomes tables with: a block holds all from one to the other or
             none of them. None for an operator by itself.
+        in_one_tile: whether blocks that hold it run in one tile: a table passes over what it writes.
         run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
             where all pixels cost the same.
         pull_cost: what each of these runs takes more where a layer of the same block waits for it.
@@ -65,6 +66,7 @@ class Layer:
     view: bool = False
     absorbed: bool = False
     unit: tuple[int, int] | None = None
+    in_one_tile: bool = False
     run_costs: tuple[int, ...] = ()
     pull_cost: int = 0
 

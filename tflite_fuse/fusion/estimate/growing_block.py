@@ -188,6 +188,8 @@ class GrowingBlock:
         self._hold(index)
         if self.begins < 0:
             return False
+        if layer.in_one_tile:
+            self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
         demand, inside = self.demands[layer.outputs[0]], self._stays_inside(layer.outputs[0])
         if inside and (layer.view or (layer.absorbed and demand.consumers)):
             self._rename(index, layer, demand)

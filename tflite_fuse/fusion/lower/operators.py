@@ -51,11 +51,13 @@ def _lowered(model: Model) -> Lowerings:
     lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
     found_tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
     tables = {**find_pairs(lowered, readers, lambda tensor: tensor in model.main.outputs), **found_tables}
+    gone = {each for table in tables.values() for each in table.operators} - tables.keys()
+    passed_over = {each for table in tables.values() for each in table.passed_over}
     for unit in _units(tables):
         for index in unit:
-            table = tables.get(index)
-            stage = None if table is None else table.lowered.stage
-            found[index] = replace(lowered[index], table=stage, unit=unit, inner=table is None)
+            stage = tables[index].lowered.stage if index in tables else None
+            is_inner, is_kept = index in gone, index in passed_over
+            found[index] = replace(lowered[index], table=stage, unit=unit, inner=is_inner, passed_over=is_kept)
     return tuple(
         PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in found
     )
@@ -65,10 +67,11 @@ PART_ALONE = "it computes with float32, and not from one int8 value to another"
 
 
 def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
-    """The operators of tables, those of tables that share one together; of a table of one operator there is none."""
+    """The operators of tables and those they pass over, of tables that share one together; a table of one operator by
+    itself has none."""
     units: list[set[int]] = []
     for index, table in tables.items():
-        joined = {index, *table.operators}
+        joined = {index, *table.operators, *table.passed_over}
         apart = []
         for unit in units:
             if unit & joined:

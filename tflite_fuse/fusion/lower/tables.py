@@ -30,10 +30,13 @@ class Table:
     Attributes:
         lowered: as one stage; reads the tensor they all start from and writes what the last of them writes.
         operators: those it takes the place of, ascending.
+        passed_over: those between that are computed all the same, because others read what they write. Without them in
+            a block nobody knows there that the result follows from what the table reads.
     """
 
     lowered: Lowered
     operators: tuple[int, ...]
+    passed_over: tuple[int, ...] = ()
 
 
 Chains = dict[int, tuple[Activation, ...]]
@@ -132,9 +135,9 @@ def _tables(
         if len(operators) > 1 or not isinstance(stage.parameters if stage else None, LookupParameters):
             table = lookup_parameters(values[output.index])
             made = Stage(StageKind.LOOKUP, (start.index,), output.index, index, parameters=table)
-            # What the table passes over may be read by others, too: then it is computed all the same.
             gone = tuple(each for each in operators if each == index or lowered[each].output.index not in kept)
-            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), gone)
+            passed_over = tuple(each for each in operators if each not in gone)
+            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), gone, passed_over)
     return found, []
 
 

@@ -71,7 +71,8 @@ def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, ma
     absorbed = result.inner or _is_absorbed(memory, lowered, result)
     unit = (result.unit[0], result.unit[-1]) if result.unit else None
     stage = result.table or result.stage
-    return Layer(operator.name, operator.inputs, operator.outputs, macs, stage, absorbed=absorbed, unit=unit)
+    ends = operator.inputs, operator.outputs
+    return Layer(operator.name, *ends, macs, stage, absorbed=absorbed, unit=unit, in_one_tile=result.passed_over)
 
 
 def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], result: Lowered) -> bool:

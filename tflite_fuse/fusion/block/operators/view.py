@@ -63,6 +63,8 @@ class Lowered:
         unit: the operators that become tables together, this one among them: a block holds all of them or none. Empty
             for an operator by itself.
         inner: whether what it writes is gone once its unit is tables.
+        passed_over: whether a table of its unit does without what it writes, which others read: in a block of several
+            tiles nobody may ask for all of that.
     """
 
     stage: Stage | None
@@ -77,6 +79,7 @@ class Lowered:
     table: Stage | None = None
     unit: tuple[int, ...] = ()
     inner: bool = False
+    passed_over: bool = False
     sees: Shape | None = None
 
     def seen(self, source: Activation) -> Shape:
