@@ -45,6 +45,12 @@ class Pricing:
     limit: WorkLimit | None = None
     spare: Callable[[int, int], int] | None = field(default=None, compare=False)
 
+    def does_not_count(self, first: int, last: int, scratch: int) -> bool:
+        """Whether a block takes no more scratch than is to spare, whatever that lies over."""
+        if self.sharing is None or self.spare is None:
+            return False
+        return round_up(scratch, self.sharing) <= self.spare(first, last)
+
 
 PLAIN = Pricing()
 """Every tensor that enters or leaves a block lies whole in the arena, by itself."""
@@ -159,7 +165,7 @@ class GrowingBlock:
     def _shared(self, first: int, scratch: IntArray) -> IntArray:
         """Bytes of the output that may lie over an input, or of scratch over one of the network's."""
         best = self.nothing
-        if self._does_not_count(first, int(scratch.max())):
+        if self.pricing.does_not_count(first, self.last, int(scratch.max())):
             return best
         for tensor, demand in self._dying(first):
             if self.sharing is not None:
@@ -167,11 +173,6 @@ class GrowingBlock:
             if self.late is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
                 best = np.maximum(best, self.late.shared(demand, self.scratch, scratch))
         return best
-
-    def _does_not_count(self, first: int, scratch: int) -> bool:
-        """Whether a block takes no more scratch than is to spare, whatever that lies over."""
-        sharing, spare = self.pricing.sharing, self.pricing.spare
-        return sharing is not None and spare is not None and round_up(scratch, sharing) <= spare(first, self.last)
 
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
         """The inputs that nobody needs afterwards, with what is asked of them."""
