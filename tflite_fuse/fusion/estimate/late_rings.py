@@ -54,6 +54,7 @@ class LateRings:
             self._added.append((index, demand, behind, end))
 
     def _look_at(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
+        """Works out what lies behind a ring while its rows are filled; arguments as of ``add``."""
         assert self._one_tile is not None
         row, column = self._one_tile
         rest, whole = behind[:, row, column, None], end[:, row, column, None]

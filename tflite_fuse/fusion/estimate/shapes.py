@@ -59,8 +59,9 @@ class Shape:
 class Shapes:
     """The shapes that several searches of one graph look at, each grown once.
 
-    The graph may count another work in each of them. Unasked, only blocks in one tile are kept: those are what searches
-    without recompute have in common, and arrays over many tilings would fill the memory.
+    The graph may count another work in each of them, but its inputs lie where they did: what blocks have to spare
+    follows from that, and is no part of what a shape is found by. Unasked, only blocks in one tile are kept: those are
+    what searches without recompute have in common, and arrays over many tilings would fill the memory.
 
     Attributes:
         chunks: output pixels per step, all that any of the searches tries.
