@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.fusion.lower.extract import fusability
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.report.report import Report
 
 LONGEST_REASON = 90

@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.readme import write_part
+from scripts.zoo import networks
+from scripts.zoo.borders import with_borders
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.types import TensorType, tensor_nbytes
-from tflite_fuse.zoo import networks
-from tflite_fuse.zoo.borders import with_borders
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
 

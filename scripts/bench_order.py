@@ -25,13 +25,12 @@ from rich.table import Table
 
 from scripts.graphs import read_graph, tangle
 from tflite_fuse.errors import TfliteFuseError
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, memory_graph
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
-from tflite_fuse.memory.order.rules import OrderRules
+from tflite_fuse.memory.order.pieces import OrderRules
 from tflite_fuse.memory.order.within_budget import Effort
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 
 

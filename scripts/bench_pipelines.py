@@ -27,8 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.model import save_model, serialize_model
-from tflite_fuse.zoo.networks import inverted_residual_network
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "models"

@@ -21,13 +21,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.proof.mutants import mutants, outcome
+from tests.check.mutants import mutants, outcome
 from tflite_fuse import api
+from tflite_fuse.check import Certificate, validate
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.proof import Certificate, validate
 
 WAYS: tuple[dict[str, Any], ...] = (
     {},

@@ -21,21 +21,20 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
+from scripts.zoo import networks
 from tflite_fuse import Goal
+from tflite_fuse.cost.estimate.block_costs import driven_tensor, price_block
+from tflite_fuse.cost.estimate.growing_block import Pricing
+from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
+from tflite_fuse.emit.in_model import block_overlaps, blocks_in
+from tflite_fuse.emit.insert_blocks import InsertedBlock, insert_blocks
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, blocks_in
-from tflite_fuse.fusion.estimate.block_costs import driven_tensor, price_block
-from tflite_fuse.fusion.estimate.growing_block import Pricing
-from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instructions, in_instructions
-from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.fusion.search.front import BlockChoice
-from tflite_fuse.fusion.search.residency import Residency
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.memory.arena import realise
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock, insert_blocks
 from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.zoo import networks
+from tflite_fuse.search.cut_graph import Residency
+from tflite_fuse.search.from_model import graph_from_model
 
 NEVER = 1 << 60
 SLACK = 1.1

@@ -19,14 +19,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.sweep_split import equal
+from scripts.zoo.architectures import build_architecture_file
 from tests.arduino.fake_runtime import build, compiler
 from tests.split.cluster.cases import as_bytes
 from tests.split.cluster.shaping import Proxy
 from tests.split.cluster.test_c_worker import processes
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.sources import library_directory, library_sources
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.run.library.sources import library_directory, library_sources
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
@@ -34,7 +35,6 @@ from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
-from tflite_fuse.zoo.architectures import build_architecture_file
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c"
 COUNTED = (Kind.START, Kind.DATA, Kind.STEP)

@@ -15,9 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
-from tflite_fuse.figures import expected_instructions
-from tflite_fuse.fusion.instructions.named import read_target
+from tflite_fuse.cost.targets import read_target
 from tflite_fuse.model.file import load_model
+from tflite_fuse.rewriting.figures import expected_instructions
 
 SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 NAMES = ("mlperf_tiny_vww96_int8", "mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turn a layer list into an int8 model with random weights: build_model.py ARCH.json OUT.tflite [--seed N].
 
-The format of the layer list is described in tflite_fuse/zoo/architectures.py. Needs neither TensorFlow nor an
+The format of the layer list is described in scripts/zoo/architectures.py. Needs neither TensorFlow nor an
 installed package, only the package's core dependencies.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.zoo.architectures import build_architecture_file
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.model import save_model
-from tflite_fuse.zoo.architectures import build_architecture_file
 
 
 def _seed(text: str) -> int:

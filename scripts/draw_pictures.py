@@ -11,12 +11,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.papers.tiled_networks import mobilenet_v2_like
+from scripts.zoo import networks
+from scripts.zoo.architectures import build_architecture
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, front_chart
-from tflite_fuse.zoo import networks
-from tflite_fuse.zoo.architectures import build_architecture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 

@@ -29,21 +29,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.bench_device import SHARED_MODELS, chosen_targets
+from scripts.zoo import networks
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import Target, build, execute
-from tests.runtime.fused_models import fuse
+from tests.run.fused_models import fuse
 from tflite_fuse import Goal
+from tflite_fuse.cost.instructions import (
+    COSTS_FILE,
+    COUNTS,
+    PredictionError,
+    block_counts,
+    kernels_of,
+    predicted_instructions,
+)
+from tflite_fuse.cost.instructions import Target as PredictedTarget
 from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import TfliteFuseError, UsageError
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.instructions.counts import COUNTS, block_counts, kernels_of, predicted_instructions
-from tflite_fuse.fusion.instructions.targets import COSTS_FILE, PredictionError
-from tflite_fuse.fusion.instructions.targets import Target as PredictedTarget
+from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo import networks
+from tflite_fuse.run.inputs import generate_inputs
 
 _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 

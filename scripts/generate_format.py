@@ -89,7 +89,7 @@ def _python_enum(group: Group) -> str:
 
 
 def structs_file(schema: Schema) -> str:
-    """``encoding/structs.py``: the structs, their layouts, and the numbers of the format itself."""
+    """``emit/structs.py``: the structs, their layouts, and the numbers of the format itself."""
     fields = schema.tables["FusedBlock"].constants
     parts = [
         f'IDENTIFIER = b"{schema.identifier}"',
@@ -205,9 +205,9 @@ def _c_struct(group: Group, name: str) -> str:
 
 FILES: dict[str, dict[str, Callable[[Schema], str]]] = {
     "fused_block": {
-        "tflite_fuse/fusion/block/limits.py": limits_file,
-        "tflite_fuse/fusion/block/enums.py": enums_file,
-        "tflite_fuse/fusion/encoding/structs.py": structs_file,
+        "tflite_fuse/ir/limits.py": limits_file,
+        "tflite_fuse/ir/enums.py": enums_file,
+        "tflite_fuse/emit/structs.py": structs_file,
         "arduino/src/executor/tflite_fuse_format.h": header_file,
     },
     "fragment": {

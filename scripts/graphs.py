@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
 
 
 def read_graph(path: Path) -> MemoryGraph:

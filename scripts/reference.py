@@ -24,7 +24,7 @@ import typer
 import tflite_fuse
 from tflite_fuse import errors
 from tflite_fuse.cli import app
-from tflite_fuse.fusion.block.kinds.table import KINDS, LOWERINGS
+from tflite_fuse.ops.table import KINDS, LOWERINGS
 
 ROOT = Path(__file__).resolve().parents[1]
 

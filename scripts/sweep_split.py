@@ -22,14 +22,14 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.zoo import ModelBuilder, networks
+from scripts.zoo.recording import Ref
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
-from tflite_fuse.zoo import ModelBuilder, networks
-from tflite_fuse.zoo.recording import Ref
 
 LINK = Link(12_500.0, 0.2)
 NAMED = {

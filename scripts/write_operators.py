@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.readme import write_part
-from tflite_fuse.fusion.block.kinds.table import LOWERINGS
+from tflite_fuse.ops.table import LOWERINGS
 
 WIDTH = 120
 

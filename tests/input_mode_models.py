@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import branching_network, cell_network, inverted_residual_network, one_dimensional_network
+from scripts.zoo.recording import Ref
 from tflite_fuse.model import Model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import (
-    branching_network,
-    cell_network,
-    inverted_residual_network,
-    one_dimensional_network,
-)
-from tflite_fuse.zoo.recording import Ref
 
 
 def two_towers() -> Model:

@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import inverted_residual_network, pyramid_network
 from tests.float_models import with_float_borders
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.cli import app
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.zoo.networks import inverted_residual_network, pyramid_network
 
 FLAGS = {
     "--int8-io": {"int8_io": True},
@@ -64,7 +65,7 @@ def test_nothing_is_offered_that_is_asked_for_already() -> None:
 
 def test_moving_an_input_out_of_the_arena_in_vain_is_said() -> None:
     """The first block's output comes over what it has read, and another block needs more."""
-    b = tflite_fuse.zoo.ModelBuilder(0, calibration=2)
+    b = ModelBuilder(0, calibration=2)
     x = b.conv(b.input((1, 20, 60, 1)), 16, (3, 3), (2, 2), "SAME", "RELU")
     for stride in (1, 1, 2, 1):
         x = b.conv(b.depthwise(x, (3, 3), stride, "SAME", "RELU"), 16 * stride, (1, 1), 1, "SAME", "RELU")
@@ -84,7 +85,7 @@ def test_a_head_that_is_the_input_is_said_to_be() -> None:
 
 
 def test_operators_that_hold_the_head_are_named() -> None:
-    b = tflite_fuse.zoo.ModelBuilder(1)
+    b = ModelBuilder(1)
     x = b.log_softmax(b.conv(b.input((1, 16, 16, 3)), 24))
     model = b.build([b.fully_connected(b.mean(x), 4)])
     lines = tflite_fuse.rewrite(serialize_model(model), verify=False, advise=True).report.advice

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.passes import given
+from tflite_fuse.passes import goal as given
 from tflite_fuse.units import parse_bytes, parse_pair
-from tflite_fuse.zoo.networks import inverted_residual_network
 
 MODEL = serialize_model(inverted_residual_network(size=48, blocks=4))
 

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import tflite_fuse
-from tests.fusion.raw_models import RawModel
+from scripts.zoo.builder import ModelBuilder
+from scripts.zoo.networks import temporal_network
+from tests.drawing.raw_models import RawModel
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
-from tflite_fuse.fusion.search.cut_graph import MOST_LAYERS, longest_block
-from tflite_fuse.memory.from_model import MOST_PARTS
+from tflite_fuse.ir.memory_graph import MOST_PARTS
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, Operator, OperatorCode, Quantization, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, TensorType
-from tflite_fuse.zoo.builder import ModelBuilder
-from tflite_fuse.zoo.networks import temporal_network
+from tflite_fuse.search.cut_graph import MOST_LAYERS, longest_block
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -141,7 +141,7 @@ LONG = {"two hundred copies of 32 KiB": lambda: reshapes(200), "a thousand": lam
 BOUNDED = """
 import resource, sys
 import tflite_fuse, tflite_fuse.api
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 tflm.available = lambda: False
 limit, seconds = 1 << 30, 60
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

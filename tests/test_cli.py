@@ -19,13 +19,13 @@ import typer
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tflite_fuse.cli import app
 from tflite_fuse.export import FORMATS
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.model import load_model, save_model
 from tflite_fuse.model.schema import Model, OperatorCode
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.zoo import ModelBuilder
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -8,12 +8,12 @@ from itertools import product
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import gated_network, inverted_residual_network
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.file import Model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import gated_network, inverted_residual_network
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflite_fuse.figures.trades import front_report
+from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.passes.placed_front import placed_front
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.rewriting.placed_front import placed_front
+from tflite_fuse.rewriting.trades import front_report
 
 
 def test_marks_that_no_point_meets_are_left_out() -> None:

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
 from tests.builders import random_graph
+from tests.drawing.random_blocks import random_reals
+from tests.drawing.raw_models import RawModel
+from tests.drawing.raw_models import add_convolution as conv
 from tests.float_models import with_float_borders
-from tests.fusion.random_blocks import random_reals
-from tests.fusion.raw_models import RawModel
-from tests.fusion.raw_models import add_convolution as conv
 from tests.input_mode_models import MODELS
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import LimitError
-from tflite_fuse.fusion.block.enums import StageKind
-from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.check import validate
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.ir.enums import StageKind
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -151,7 +151,7 @@ def test_a_scale_that_is_none_is_passed_through(scale: float) -> None:
 
 def changed(data: bytes, kind: StageKind, byte: int) -> Model:
     """A rewritten model whose table of a stage of this kind has one byte more or less somewhere; sealed anew."""
-    from tflite_fuse.fusion.encoding.options import read_options, sealed
+    from tflite_fuse.emit.options import read_options, sealed
     from tflite_fuse.model.edit import replace_operators
     from tflite_fuse.model.schema import Buffer
 

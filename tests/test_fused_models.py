@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.zoo.architectures import build_architecture_file
+from scripts.zoo.networks import inverted_residual_network
+from tflite_fuse.emit.insert_blocks import insert_blocks
 from tflite_fuse.errors import ModelError
-from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.passes.fusing.insert_blocks import insert_blocks
 from tflite_fuse.passes.plan import Plan
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo.architectures import build_architecture_file
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 
 POINTS = 5
 INPUTS = 16

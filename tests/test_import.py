@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.zoo.networks import inverted_residual_network
 
 HEAVY = ("numpy", "networkx", "rich", "typer", "ortools", "tflite", "flatbuffers")
 
@@ -37,7 +37,7 @@ def test_a_rewrite_without_verification_loads_nothing_that_compares(tmp_path: Pa
     path = tmp_path / "model.tflite"
     path.write_bytes(serialize_model(inverted_residual_network(size=24, blocks=2)))
     loaded = loaded_by(f"from tflite_fuse import rewrite; assert rewrite({str(path)!r}, verify=False).report.blocks")
-    assert "tflite_fuse.proof" in loaded
-    idle = ("runtime.comparing.witnesses", "runtime.inputs", "passes.sliding.stream", "advice", "pipelines", "pages")
+    assert "tflite_fuse.check" in loaded
+    idle = ("run.comparing.witnesses", "run.inputs", "passes.sliding.stream", "rewriting.advice", "pipelines", "pages")
     assert not loaded.intersection(f"tflite_fuse.{name}" for name in idle)
     assert not loaded.intersection({"numpy.random", "numpy.ma", "importlib.metadata", "html", "tomllib", "secrets"})

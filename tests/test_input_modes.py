@@ -20,16 +20,15 @@ from tests.input_mode_models import MODELS, int16_input, two_towers
 from tests.test_cli import validate
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.cli import app
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.search.front import BlockChoice
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.emit.insert_blocks import insert_blocks
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
-from tflite_fuse.passes.fusing.insert_blocks import insert_blocks
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tflite_fuse
-from tests.fusion.raw_streams import RawStream
+from scripts.zoo import ModelBuilder
+from tests.drawing.raw_streams import RawStream
 from tflite_fuse.model.file import load_model, serialize_model
-from tflite_fuse.zoo import ModelBuilder
 
 
 def stream(cut: str) -> bytes:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 
 import tflite_fuse
 from scripts.fuzzing.seeds import kinds_model, without_runtime
-from tests.fusion.raw_streams import streams
+from scripts.zoo.networks import keyword_network
+from tests.drawing.raw_streams import streams
 from tflite_fuse import TfliteFuseError
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.file import Model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.zoo.networks import keyword_network
 
 
 def shortened(model: Model, index: int, count: int) -> Model:

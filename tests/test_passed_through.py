@@ -11,21 +11,21 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.conftest import SHARED
-from tests.fusion.raw_models import RawModel
-from tests.fusion.raw_models import add_convolution as conv
-from tflite_fuse import rewriting
+from tests.drawing.raw_models import RawModel
+from tests.drawing.raw_models import add_convolution as conv
 from tflite_fuse.cli import app
 from tflite_fuse.errors import LimitError
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, tensor_count, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_operators, set_metadata
+from tflite_fuse.model.file import COMPRESSION_METADATA
 from tflite_fuse.model.schema import OperatorCode
 from tflite_fuse.model.types import CUSTOM
-from tflite_fuse.model.validate import COMPRESSION_METADATA
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.runtime import litert, tflm
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.rewriting import rewrite as rewriting
+from tflite_fuse.run import litert, tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.input_mode_models import MODELS
 from tflite_fuse import rewrite
-from tflite_fuse.memory.progress import heard_by, tell
+from tflite_fuse.memory.budget import heard_by, tell
 from tflite_fuse.model import serialize_model
 
 

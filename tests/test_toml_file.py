@@ -12,9 +12,9 @@ from tests.split.networks import branching_model
 from tflite_fuse.boards.table import find_board
 from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
+from tflite_fuse.files import read_toml
 from tflite_fuse.model import save_model
 from tflite_fuse.split.cluster.file import read_workers
-from tflite_fuse.toml_file import read_toml
 
 WORKERS = '[[worker]]\nname = "left"\ntarget = "esp32s3"\nmhz = 240\n'
 BOARD = 'name = "mine"\ncore = "cortex-m7"\nmhz = 400\nram = "512KiB"\nflash = "2MiB"\n'

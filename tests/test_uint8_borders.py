@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import inverted_residual_network
 from tests.builders import random_graph
 from tests.conftest import SHARED
-from tests.fusion.raw_models import RawModel
-from tests.fusion.raw_models import add_convolution as conv
+from tests.drawing.raw_models import RawModel
+from tests.drawing.raw_models import add_convolution as conv
 from tests.input_mode_models import MODELS, skipped_over
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
-from tflite_fuse.fusion.encoding.options import read_options, write_options
+from tflite_fuse.check import validate
+from tflite_fuse.emit.options import read_options, write_options
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import add_buffer, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scripts.zoo.borders import with_borders
 from tflite_fuse.model import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.zoo.borders import with_borders
 
 
 def with_uint8_borders(model: Model, inputs: bool = True, outputs: bool = True, coarser: float = 1.0) -> Model:

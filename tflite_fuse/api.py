@@ -7,25 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.emit.in_model import KnownBlocks
 from tflite_fuse.errors import UsageError
-from tflite_fuse.figures import arena_in_file, figures, memory_table, refusal, without_replaced
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.memory.progress import heard_by
+from tflite_fuse.memory.budget import heard_by
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.given import checked
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import Goal, checked
 from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
-from tflite_fuse.rewriting import rewrite_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.comparison import Comparison
-from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
+from tflite_fuse.rewriting.figures import arena_in_file, figures, memory_table, refusal, without_replaced
+from tflite_fuse.rewriting.rewrite import rewrite_model
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.comparison import Comparison
+from tflite_fuse.run.streams import Array, PixelSource, make_feed
+from tflite_fuse.search.schemes import Scheme
 
 Progress = Callable[[str, int, int], None]
 
@@ -172,7 +171,7 @@ def rewrite(
     data, model = _read(source)
     make = rewrite_model
     if advise:
-        from tflite_fuse.advice import rewrite_with_advice as make
+        from tflite_fuse.rewriting.advice import rewrite_with_advice as make
     with heard_by(progress):
         return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
 
@@ -202,7 +201,7 @@ def pareto(
         ModelError, UsageError: the model or the scheme cannot be used.
         LimitError: no input can leave the arena, or the model can be no stream.
     """
-    from tflite_fuse.figures.trades import trades
+    from tflite_fuse.rewriting.trades import trades
 
     options = read_options(
         goal=Goal(least_ram=True),

@@ -22,7 +22,7 @@ import tflite_fuse
 from tflite_fuse.console import log_file
 
 ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
-COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster.app"}
+COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster"}
 """Where the function, or the ``typer.Typer``, of a command's name is."""
 
 SELDOM = 200_000

@@ -19,8 +19,8 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.errors import ClusterError, LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.files import write_atomically
-from tflite_fuse.memory.progress import heard_by
-from tflite_fuse.report.printable import printable
+from tflite_fuse.memory.budget import heard_by
+from tflite_fuse.report.notebook import printable
 
 _PIPE_WIDTH = 200
 """Columns of a table that goes into a pipe or a file, where no line must break."""

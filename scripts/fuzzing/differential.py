@@ -9,12 +9,12 @@ from typing import Any
 
 import tflite_fuse
 from scripts.fuzzing.bounded import Case
+from scripts.zoo import networks
 from tests.builders import random_graph
 from tests.builders.mixed import mixed_graph
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.zoo import networks
 
 _INPUTS = 6
 

@@ -8,16 +8,16 @@ from random import Random
 
 import tflite_fuse
 from scripts.fuzzing.libfuzzer import Target
-from tests.fusion.packed_blocks import one_column_block
-from tests.fusion.random_blocks import random_block
-from tests.fusion.random_configs import random_config
-from tests.fusion.witness import plan
-from tflite_fuse.fusion.block.limits import MAX_WINDOW
-from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.encoding.in_model import blocks_in
+from scripts.zoo.networks import keyword_network, temporal_network
+from tests.drawing.packed_blocks import one_column_block
+from tests.drawing.random_blocks import random_block
+from tests.drawing.random_configs import random_config
+from tests.drawing.witness import plan
+from tflite_fuse.emit.encode import encode
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.model import load_model
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.zoo.networks import keyword_network, temporal_network
 
 _SEEDS = 60
 _WIDE_SEEDS = 8

@@ -13,7 +13,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-_COUNTED = ["tflite_fuse.model", "tflite_fuse.memory", "tflite_fuse.fusion.encoding", "tflite_fuse.fusion.lower"]
+_COUNTED = ["tflite_fuse.model", "tflite_fuse.memory", "tflite_fuse.emit", "tflite_fuse.ops.lowering"]
 
 with atheris.instrument_imports(include=_COUNTED):
     import tflite_fuse

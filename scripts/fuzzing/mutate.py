@@ -13,8 +13,8 @@ from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
+from tflite_fuse.emit.options import sealed
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.encoding.options import sealed
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import branching_network, inverted_residual_network, one_dimensional_network, pyramid_network
 from tests.builders import random_graph
 from tests.model.rich_model import rich_model
 from tflite_fuse.data import SAMPLE_MODEL
@@ -14,14 +16,7 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import BUILTIN_CODES
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import (
-    branching_network,
-    inverted_residual_network,
-    one_dimensional_network,
-    pyramid_network,
-)
+from tflite_fuse.run import tflm
 
 
 @contextlib.contextmanager

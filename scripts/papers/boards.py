@@ -11,10 +11,10 @@ from typing import Any
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.boards.table import Board, known_boards
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import SearchOptions
 
 BOARDS = {
     "nucleo_f767zi": Target.CORTEX_M7,

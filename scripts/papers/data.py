@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.zoo.architectures import load_architecture
+from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
-from tflite_fuse.fusion.search.front import Front
-from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.zoo.architectures import load_architecture
+from tflite_fuse.search.front import Front
+from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 
 Row = dict[str, Any]
 

@@ -9,13 +9,13 @@ from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.measured import measure
 from scripts.papers.tiled_blocks import Tiled, algorithm_1
 from scripts.papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
-from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
+from scripts.zoo.architectures import build_architecture
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.zoo.architectures import build_architecture
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.schemes import Scheme
 
 TILES = (1, 2, 4, 8, 16)
 """Tiling rates: so many tiles along height and along width; 1 is not fused."""

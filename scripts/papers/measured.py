@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
+from tflite_fuse.emit.in_model import KnownBlocks, executed_macs
 from tflite_fuse.errors import VerificationError
-from tflite_fuse.figures import measured_head
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, executed_macs
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.passes.base import run_passes
-from tflite_fuse.passes.fuse import FuseResult
+from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
-from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.rewriting.figures import measured_head
+from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.run.inputs import generate_inputs
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, as_pairs, search
 from scripts.papers.measured import Measured, measure
-from tflite_fuse.fusion.search.front import Front, Point
+from scripts.zoo.architectures import build_architecture
 from tflite_fuse.model import Model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.zoo.architectures import build_architecture
+from tflite_fuse.search.front import Front, Point
 
 MSF_CHAINS = {
     "MBV2-w0.35": "msf-chain-mbv2-w0.35",

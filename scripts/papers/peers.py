@@ -8,10 +8,10 @@ from typing import Any
 import tflite_fuse
 from scripts.papers.data import Data, Row
 from scripts.papers.tiled_networks import at_resolution
+from scripts.zoo.architectures import build_architecture
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model import serialize_model
 from tflite_fuse.report.report import Report
-from tflite_fuse.zoo.architectures import build_architecture
 
 SAME = {
     "mlperf_tiny_vww96": "mlperf_tiny_vww96_int8",

@@ -6,10 +6,10 @@ from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, search
 from scripts.papers.measured import measure
+from scripts.zoo.architectures import build_architecture
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.zoo.architectures import build_architecture
 
 
 def streamnet(data: Data) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tflite_fuse.fusion.block.layer_graph import Layer, LayerGraph
-from tflite_fuse.fusion.block.stages import Stage, StageKind
-from tflite_fuse.fusion.search.schemes import Range, inverted_residuals
+from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.ir.block import Stage, StageKind
+from tflite_fuse.search.schemes import Range, inverted_residuals
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.msf_cnn import MSF_CHAINS
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.schemes import Scheme
 
 CORE = Target.CORTEX_M7
 """The boards of both papers have a Cortex-M7."""

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.random_blocks import BlockMaker, random_block, random_operands
-from tests.fusion.random_configs import one_tile, random_config
-from tests.fusion.witness import array_source, check, check_random, plan, reference, run
+from tests.drawing.random_blocks import BlockMaker, random_block, random_operands
+from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.witness import array_source, check, check_random, plan, reference, run
+from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.cost.schedule.tile_order import window_pointers
+from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block.limits import STACK_POINTERS
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
-from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.schedule.schedule import schedule
-from tflite_fuse.fusion.schedule.scratch_layout import window_pointers
-from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library, run_block
+from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
+from tflite_fuse.ir.limits import STACK_POINTERS
+from tflite_fuse.run.library.host import HostLibrary, host_library, load_library, run_block
 
 WHOLE = BlockConfig(65535, 65535)
 

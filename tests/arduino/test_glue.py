@@ -25,13 +25,13 @@ from tests.arduino.fake_runtime import (
     glue_flags,
     play,
 )
-from tests.fusion.random_blocks import random_block, random_operands
-from tests.fusion.random_configs import random_config
-from tests.fusion.witness import Operands, plan, reference
-from tests.runtime.fused_models import with_version
-from tflite_fuse.fusion.block.stages import Block, StageKind, Storage
-from tflite_fuse.fusion.encoding.encode import encode, outside_tensors
-from tflite_fuse.runtime.library.sources import library_directory, shim_directory
+from tests.drawing.random_blocks import random_block, random_operands
+from tests.drawing.random_configs import random_config
+from tests.drawing.witness import Operands, plan, reference
+from tests.run.fused_models import with_version
+from tflite_fuse.emit.encode import encode, outside_tensors
+from tflite_fuse.ir.block import Block, StageKind, Storage
+from tflite_fuse.run.library.sources import library_directory, shim_directory
 
 NEWEST = max(GENERATIONS)
 

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.arduino.fake_runtime import GENERATIONS, play
 from tests.arduino.test_glue import expected_outputs, scenario_of
-from tflite_fuse.fusion.block.stages import Block
-from tflite_fuse.fusion.lower.extract import extract
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.ir.block import Block
+from tflite_fuse.ops.lowering.extract import extract
 
 NEWEST = max(GENERATIONS)
 

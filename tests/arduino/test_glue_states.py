@@ -8,7 +8,7 @@ from math import prod
 import pytest
 
 from tests.arduino.fake_runtime import GENERATIONS, INT8, UINT8, FakeTensor, Scenario, play
-from tests.fusion.raw_streams import RawStream
+from tests.drawing.raw_streams import RawStream
 from tflite_fuse.api import rewrite
 from tflite_fuse.model import load_model, serialize_model
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.encoding.test_fuzz_options import run_sanitized
-from tests.fusion.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
-from tests.fusion.random_blocks import random_operands
-from tests.fusion.random_configs import random_config
-from tests.fusion.witness import check, check_random, plan, reference, run
-from tflite_fuse.fusion.block.enums import WeightLayout
-from tflite_fuse.fusion.block.stages import Int8Array, StageKind
-from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.encoding.options import read_options
-from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
+from tests.drawing.packed_blocks import BUILDS, PackedMaker, deep_block, one_column_block, packed_block
+from tests.drawing.random_blocks import random_operands
+from tests.drawing.random_configs import random_config
+from tests.drawing.witness import check, check_random, plan, reference, run
+from tests.emit.test_fuzz_options import run_sanitized
+from tflite_fuse.emit.encode import encode
+from tflite_fuse.emit.options import read_options
+from tflite_fuse.ir.block import Int8Array, StageKind
+from tflite_fuse.ir.enums import WeightLayout
+from tflite_fuse.run.library.host import HostLibrary, host_library, load_library
 
 builds = pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)
 

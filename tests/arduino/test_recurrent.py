@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fusion.encoding.test_fuzz_options import run_sanitized
+from tests.emit.test_fuzz_options import run_sanitized
 
 
 def test_random_blocks_with_a_memory_compute_what_the_reference_computes() -> None:

@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects
-from tests.fusion.witness import plan
+from tests.drawing.witness import plan
+from tflite_fuse.emit.encode import encode
 from tflite_fuse.export.text import byte_array
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.encoding.encode import encode
-from tflite_fuse.fusion.lower.extract import extract
-from tflite_fuse.runtime.library.sources import library_directory
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.ir.block import BlockConfig
+from tflite_fuse.ops.lowering.extract import extract
+from tflite_fuse.run.library.sources import library_directory
 
 PROGRAM = Path(__file__).with_name("row_kernels.c")
 

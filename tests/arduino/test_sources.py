@@ -7,20 +7,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from tests.fusion.witness import plan
+from tests.drawing.witness import plan
+from tflite_fuse.emit.encode import EncodedBlock, encode
+from tflite_fuse.emit.options import read_options, write_options
 from tflite_fuse.errors import BlockError, UsageError
-from tflite_fuse.fusion.block.kinds.elementwise.add import AddParameters
-from tflite_fuse.fusion.block.stages import (
-    Block,
-    BlockConfig,
-    BlockTensor,
-    Stage,
-    StageKind,
-    Storage,
-)
-from tflite_fuse.fusion.encoding.encode import EncodedBlock, encode
-from tflite_fuse.fusion.encoding.options import read_options, write_options
-from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
+from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.ops.kinds.add import AddParameters
+from tflite_fuse.run.library.host import HostLibrary, host_library, load_library
 
 
 def two_sources() -> EncodedBlock:

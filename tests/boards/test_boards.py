@@ -15,9 +15,9 @@ from tflite_fuse.boards.fit import fit_board
 from tflite_fuse.boards.table import Board, find_board, known_boards
 from tflite_fuse.boards.time import Pair, board_time, expected_time, known_pairs
 from tflite_fuse.cli import app
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.instructions.targets import Target
 
 OWN = 'name = "mine"\nmhz = 64\nram = "64KiB"\nflash = "1MiB"\n'
 

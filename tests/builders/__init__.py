@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from scripts.zoo import ModelBuilder, Ref
 from tflite_fuse.model import Model
-from tflite_fuse.zoo import ModelBuilder, Ref
 
 Chooser = Callable[[int, int], int]
 """Chooses a whole number from low to high, both included: a random generator, or a property test's own draw."""

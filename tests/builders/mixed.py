@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from scripts.zoo import ModelBuilder, Ref
+from scripts.zoo.borders import with_borders
 from tests.builders import Chooser
 from tflite_fuse.model import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.zoo import ModelBuilder, Ref
-from tflite_fuse.zoo.borders import with_borders
 
 _ACTIVATIONS = ("NONE", "RELU", "RELU6")
 _MOST_PIXELS = 700

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.fusion.encoding.in_model import operands_of
-from tflite_fuse.fusion.lower.extract import fusability
-from tflite_fuse.fusion.search.front import BlockChoice
+from tflite_fuse.emit.in_model import operands_of
+from tflite_fuse.emit.insert_blocks import CUSTOM_CODE, insert_blocks
+from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import tensor_nbytes, type_name
-from tflite_fuse.passes.fusing.insert_blocks import CUSTOM_CODE, insert_blocks
+from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 
 Int8Array = npt.NDArray[np.int8]

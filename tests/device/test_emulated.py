@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo import networks
 from tests.conftest import shared_models
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import OF_HALFWORDS, TARGETS, Target, build, execute, library_size, linked_size
-from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
-from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.ir.block import StageKind
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.ops.weighted.sums import OF_SUMS
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES
-from tflite_fuse.zoo import networks
 
 THUMB_LIMIT = 35 * 1024
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""

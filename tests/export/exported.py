@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.runtime.fused_models import fuse, fuse_outside, whole
-from tflite_fuse.fusion.block.stages import Storage
-from tflite_fuse.fusion.lower.extract import extract
+from scripts.zoo import ModelBuilder
+from tests.run.fused_models import fuse, fuse_outside, whole
+from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.ops.lowering.extract import extract
 
 SHAPE = (1, 12, 10, 3)
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tests.arduino.fake_runtime import GENERATIONS
+from tests.drawing.raw_streams import RawStream
 from tests.export.exported import run
 from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
 from tests.export.test_plain_c import SANITIZED, compile_with, export, outputs
-from tests.fusion.raw_streams import RawStream
 from tflite_fuse.api import rewrite
 from tflite_fuse.export import export_model
 from tflite_fuse.model import Model
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

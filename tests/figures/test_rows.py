@@ -21,13 +21,13 @@ from scripts.papers.data import Data
 from scripts.readme import part
 from scripts.streams import variables, windows
 from scripts.streams.emulated import STEPS
+from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
 from tests.device.targets import TARGETS
 from tflite_fuse.passes.fusing.speed import FAIR_PRICE
 from tflite_fuse.passes.goal import Goal, Share
-from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.run.library.sources import library_directory
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.zoo.architectures import build_architecture_file
 
 STREAMS_PAGE = PAGE.parent / "streaming.md"
 

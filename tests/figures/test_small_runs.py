@@ -31,13 +31,13 @@ from scripts import (
     sweep_split,
 )
 from scripts.comparison import PAGE
+from scripts.zoo.networks import inverted_residual_network
 from tests.conftest import SHARED
 from tests.device.targets import TARGETS
 from tests.split.cluster.campaign import WORDS
 from tflite_fuse.model import save_model
-from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.run.library.sources import library_directory
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.zoo.networks import inverted_residual_network
 
 SMALL = SHARED / "arch" / "wide-resnet.json"
 KEYWORDS = SHARED / "models" / "mlperf_tiny_dscnn_kws_int8.tflite"

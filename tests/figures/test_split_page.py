@@ -9,9 +9,9 @@ import pytest
 from scripts.bench_split import scaling, show
 from scripts.comparison import PAGE
 from scripts.readme import part
+from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.zoo.architectures import build_architecture_file
 
 NETWORK = SHARED / "arch" / "mbv2-w1.0-r112.json"
 TEXT = (PAGE.parent / "split.md").read_text()

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tflite_fuse import Goal
+from tflite_fuse.ir.memory_graph import Overlap, memory_graph
 from tflite_fuse.memory.arena import ArenaOptions, as_it_stands, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.zoo import ModelBuilder
 
 
 def chain(*channels: int) -> Model:

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from tests.memory.place.placement_graphs import chain, memory_graphs
 from tflite_fuse.errors import PlanError
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.portfolio import place
 
 THREE = MemoryGraph(

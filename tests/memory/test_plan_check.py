@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import branching_network
 from tests.memory.one_operator import I8, Maker
+from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError
 from tflite_fuse.export import export_model
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.place.portfolio import place
-from tflite_fuse.memory.plan_check import plan_fault
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, read_plan, remove_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import add_tensor, set_metadata
 from tflite_fuse.model.schema import Tensor
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import branching_network
 
 
 def planned(model: Model | None = None, kernels: str | None = None) -> Model:

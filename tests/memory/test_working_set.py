@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.working_set import covered_bytes, lifetimes, peak, working_sets
+from tflite_fuse.ir.liveness import covered_bytes, lifetimes, peak, working_sets
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
 
 
 def op(inputs: tuple[int, ...], outputs: tuple[int, ...], in_place: tuple[tuple[int, int], ...] = ()) -> MemoryOp:

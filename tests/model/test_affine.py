@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel
+from tests.drawing.raw_models import RawModel
 from tflite_fuse.model import serialize_model
-from tflite_fuse.model.affine import affine_parameters, dequantize, is_reversible, quantize
 from tflite_fuse.model.schema import Quantization, Tensor
-from tflite_fuse.model.types import TensorType
-from tflite_fuse.runtime import tflm
+from tflite_fuse.model.types import TensorType, affine_parameters, dequantize, is_reversible, quantize
+from tflite_fuse.run import tflm
 
 EVERY = np.arange(-128, 128, dtype=np.int8)
 

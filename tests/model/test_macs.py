@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.conftest import shared_models
 from tests.memory.one_operator import MODELS, Maker
 from tflite_fuse.model import load_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.macs import operator_macs
-from tflite_fuse.zoo import ModelBuilder
 
 PUBLISHED_MILLIONS = {
     "tflm_person_detect_int8": 7.16,

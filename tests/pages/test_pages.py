@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.conftest import shared_models
-from tests.fusion.raw_streams import RawStream
+from tests.drawing.raw_streams import RawStream
 from tests.pages.browser import browser, shown
 from tests.test_cli import branching_model, run, validate
 from tflite_fuse.data import SAMPLE_MODEL
@@ -25,7 +26,6 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import MOST_BOXES
 from tflite_fuse.pages.content import _verdict, page_content
-from tflite_fuse.zoo import ModelBuilder
 
 BRANCHING = serialize_model(branching_model())
 

@@ -7,15 +7,15 @@ from functools import cache
 import pytest
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tflite_fuse import Goal, LimitError
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, blocks_in
+from tflite_fuse.emit.in_model import block_overlaps, blocks_in
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes.fusing import choose
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

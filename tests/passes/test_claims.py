@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tflite_fuse
+from scripts.zoo.builder import ModelBuilder
+from scripts.zoo.networks import branching_network, cell_network, pyramid_network
 from tests.builders import random_graph
 from tests.passes.claims import proven
 from tflite_fuse.claim import Claim
@@ -15,8 +17,6 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.zoo.builder import ModelBuilder
-from tflite_fuse.zoo.networks import branching_network, cell_network, pyramid_network
 
 
 def claims(model: Model) -> tuple[dict[str, Claim], int]:

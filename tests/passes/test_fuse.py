@@ -10,15 +10,15 @@ import pytest
 
 import tflite_fuse
 from scripts.bench_small_networks import small_network
-from tests.fusion.raw_models import RawModel, add_convolution
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import cell_network, inverted_residual_network, pyramid_network
+from tests.drawing.raw_models import RawModel, add_convolution
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, Result, UsageError
-from tflite_fuse.fusion.encoding.in_model import blocks_in
+from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import cell_network, inverted_residual_network, pyramid_network
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

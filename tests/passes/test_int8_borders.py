@@ -9,23 +9,22 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.conftest import SHARED
-from tests.fusion.raw_models import RawModel
+from tests.drawing.raw_models import RawModel
 from tests.uint8_models import with_uint8_borders
+from tflite_fuse.check import validate
 from tflite_fuse.cli import app
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
-from tflite_fuse.model.affine import affine_parameters, dequantize
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import SignatureDef, TensorMap
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import TensorType, affine_parameters, dequantize
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import inverted_residual_network
 from tests.builders.mixed import mixed_graph
+from tflite_fuse.cost.estimate.growing_block import GrowingBlock
+from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN
+from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.estimate.growing_block import GrowingBlock
-from tflite_fuse.fusion.estimate.shapes import NOTHING_KNOWN
-from tflite_fuse.fusion.search.cut_graph import Cuts
-from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.fusing import narrow_front as narrow
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_cuts, narrow_front, narrow_overview
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.search import narrow_front as narrow
+from tflite_fuse.search.cut_graph import Cuts
+from tflite_fuse.search.from_model import graph_from_model
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.narrow_front import NarrowPoint, narrow_cuts, narrow_front, narrow_overview
+from tflite_fuse.search.schemes import Scheme
 
 
 def options_of(scheme: Scheme, tail: bool = True) -> SearchOptions:

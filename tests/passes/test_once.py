@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import tflite_fuse
+from scripts.zoo.networks import cell_network, inverted_residual_network
 from tests.conftest import shared_models
 from tflite_fuse import Goal
-from tflite_fuse.fusion.block.stages import Block
-from tflite_fuse.fusion.encoding import block_plan, in_model
-from tflite_fuse.fusion.lower import extract, operators
+from tflite_fuse.emit import block_plan, in_model, insert_blocks
+from tflite_fuse.ir.block import Block
 from tflite_fuse.model import file, load_model, serialize_model
-from tflite_fuse.passes.fusing import insert_blocks
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo.networks import cell_network, inverted_residual_network
+from tflite_fuse.ops.lowering import extract
+from tflite_fuse.ops.lowering import lower as operators
+from tflite_fuse.run import tflm
 
 GOALS = [None, Goal(least_ram=True), Goal(max_compute=1.3), Goal(max_ram=12_000)]
 
@@ -95,8 +95,8 @@ def test_blocks_of_a_file_are_decoded_once(calls: Calls) -> None:
 
 @shared_models("mlperf_tiny_vww96_int8")
 def test_drafts_need_the_arena_that_finished_models_need(path: Path) -> None:
-    from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
     from tflite_fuse.memory.arena import realise
+    from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 
     model = load_model(path)
     maker = insert_blocks.BlockMaker(model)

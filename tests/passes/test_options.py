@@ -8,12 +8,12 @@ import pytest
 
 import tflite_fuse
 from tflite_fuse import Goal, UsageError
-from tflite_fuse.fusion.block.layer_graph import WorkUnit
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.layer_graph import WorkUnit
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Share
 from tflite_fuse.passes.options import FuseOptions, read_options
+from tflite_fuse.search.schemes import Scheme
 
 UNFUSED = ("reorder", "plan")
 

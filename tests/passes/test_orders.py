@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import tflite_fuse
+from scripts.zoo.builder import ModelBuilder
 from tests.conftest import shared_models
 from tflite_fuse import Goal
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.zoo.builder import ModelBuilder
 
 
 def level_by_level() -> Model:

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import tflite_fuse
+from scripts.zoo import networks
+from scripts.zoo.builder import ModelBuilder
 from tests.builders import random_models
-from tests.fusion.encoding.test_encode import small_block
+from tests.emit.test_encode import small_block
+from tflite_fuse.cost.instructions import Target, block_instructions
+from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import BlockError, LimitError
-from tflite_fuse.figures import arena_in_file
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.instructions.targets import Target, block_instructions
-from tflite_fuse.fusion.schedule.schedule import schedule
+from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.fuse import Fuse
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.choose import Chooser
+from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.fusing.own_runs import CHUNKS, LONGEST_RUN, OwnRuns
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import networks
-from tflite_fuse.zoo.builder import ModelBuilder
+from tflite_fuse.rewriting.figures import arena_in_file
+from tflite_fuse.run import tflm
 
 
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:

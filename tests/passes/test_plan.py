@@ -7,26 +7,25 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from scripts.zoo import ModelBuilder
 from tests.builders import random_models
 from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
 from tests.memory.tflm.test_greedy_planner import conditional_model
 from tests.passes.claims import proven
 from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.ir.memory_graph import Overlap, arena_tensors, memory_graph
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import arena_tensors, memory_graph
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.plan import Plan
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.run.inputs import generate_inputs
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel, add_convolution
+from tests.drawing.raw_models import RawModel, add_convolution
 from tflite_fuse.api import rewrite
-from tflite_fuse.fusion.block.stages import BlockConfig
-from tflite_fuse.fusion.search.front import BlockChoice
+from tflite_fuse.check import validate
+from tflite_fuse.emit.insert_blocks import BlockMaker, with_lone_blocks
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.passes.fusing.insert_blocks import BlockMaker
-from tflite_fuse.passes.fusing.lone_blocks import with_lone_blocks
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

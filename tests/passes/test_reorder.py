@@ -7,27 +7,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scripts.zoo import ModelBuilder
 from tests.builders import random_models
 from tests.memory.order.order_graphs import is_valid
 from tests.model.rich_model import rich_model
 from tests.passes.claims import proven
 from tflite_fuse.errors import UsageError
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import MemoryGraph, memory_graph
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.graph import MemoryGraph
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, tensor_count, write_plan
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.run.inputs import generate_inputs
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo import networks
 from tflite_fuse import UsageError
+from tflite_fuse.check import validate
+from tflite_fuse.emit.decode import decode
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.emit.options import Options, read_options, write_options
 from tflite_fuse.errors import BlockError
 from tflite_fuse.export import export_model
-from tflite_fuse.fusion.block.enums import WeightLayout
-from tflite_fuse.fusion.block.halfwords import can_pair, from_paired, to_paired
-from tflite_fuse.fusion.block.stages import Stage, StageKind
-from tflite_fuse.fusion.encoding.decode import decode
-from tflite_fuse.fusion.encoding.in_model import blocks_in
-from tflite_fuse.fusion.encoding.options import Options, read_options, write_options
+from tflite_fuse.ir.block import Stage, StageKind
+from tflite_fuse.ir.enums import WeightLayout
 from tflite_fuse.model.file import load_model, serialize_model
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import networks
+from tflite_fuse.ops.packing import can_pair, from_paired, to_paired
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
 

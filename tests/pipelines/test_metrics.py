@@ -12,15 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.conftest import SHARED, shared_models
-from tests.fusion.raw_streams import RawStream
+from tests.drawing.raw_streams import RawStream
 from tests.test_cli import branching_model, validate
 from tflite_fuse.cli import app
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.zoo import ModelBuilder
 
 BRANCHING = serialize_model(branching_model())
 

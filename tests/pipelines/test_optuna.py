@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.model import serialize_model
-from tflite_fuse.zoo.networks import inverted_residual_network
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pipelines.md").read_text()
 

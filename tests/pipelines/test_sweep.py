@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.test_cli import branching_model, validate
 from tflite_fuse.cli import app
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
@@ -27,7 +28,6 @@ from tflite_fuse.pipelines.executors import run_here, run_on_dask
 from tflite_fuse.pipelines.on_ray import run_on_ray, told_by
 from tflite_fuse.pipelines.summary import write_summary
 from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
-from tflite_fuse.zoo import ModelBuilder
 
 
 def small_model(seed: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 import tflite_fuse
 from scripts.reference import pages
 from tests.project.test_readme import known_options
-from tflite_fuse.fusion.block.kinds.table import KINDS, LOWERINGS
+from tflite_fuse.ops.table import KINDS, LOWERINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 

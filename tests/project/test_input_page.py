@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.arduino.fake_runtime import (
     GENERATIONS,
     GLUE,
@@ -20,8 +21,7 @@ from tests.arduino.fake_runtime import (
     workshop,
 )
 from tflite_fuse.model import save_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "input.md").read_text()
 FLAGS = ("-std=c++11", "-Wall", "-Wextra", "-Werror")

@@ -18,25 +18,19 @@ ORDER = (
     "units",
     "claim",
     "files",
-    "toml_file",
     "model",
     "data",
-    "zoo",
+    "ir",
+    "ops",
+    "cost",
     "memory",
-    "fusion/block",
-    "fusion/schedule",
-    "fusion/encoding",
-    "fusion/lower",
-    "fusion/estimate",
-    "fusion/instructions",
-    "fusion/search",
+    "emit",
+    "search",
     "passes",
-    "proof",
-    "runtime",
+    "check",
+    "run",
     "report",
-    "figures",
     "rewriting",
-    "advice",
     "split",
     "export",
     "pipelines",
@@ -53,18 +47,16 @@ ORDER = (
 """From the bottom to the top. A room holds all folders below it."""
 
 FORBIDDEN = {
-    "memory": ("fusion", "passes"),
-    "zoo": ("memory", "fusion"),
-    "fusion/block": ("memory",),
-    "fusion/schedule": ("memory", "model"),
-    "fusion/estimate": ("memory", "model", "fusion/encoding", "fusion/lower"),
-    "runtime": ("passes", "fusion/search", "fusion/estimate", "fusion/lower"),
-    "proof": ("fusion/lower", "fusion/schedule", "fusion/encoding", "fusion/estimate", "fusion/search", "passes"),
-    "report": ("runtime", "passes", "fusion/search"),
+    "ops": ("memory",),
+    "cost": ("memory",),
+    "memory": ("ops", "cost", "emit", "search", "passes"),
+    "check": ("ops", "cost", "emit", "search", "passes"),
+    "run": ("passes", "search", "cost"),
+    "report": ("run", "passes", "search"),
 }
 """What a room must not know although it stands higher."""
 
-FORMAT = "fusion/encoding/structs"
+FORMAT = "emit/structs"
 """Generated from the schema: the proof must read the same structs as everybody else."""
 
 

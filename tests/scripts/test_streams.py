@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from scripts.streams import driving, variables
-from tests.fusion.raw_streams import RawStream
+from tests.drawing.raw_streams import RawStream
 from tests.passes.streaming.ring_contents import Ring
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

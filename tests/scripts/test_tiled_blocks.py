@@ -8,12 +8,12 @@ import pytest
 
 from scripts.papers.tiled_blocks import algorithm_1, evaluate, tile_costs, tile_extents
 from scripts.papers.tiled_networks import at_resolution, mobilenet_v2_like, parameters
-from tests.fusion.small_graphs import GraphMaker
-from tflite_fuse.fusion.block.layer_graph import LayerGraph, graph_from_layers
-from tflite_fuse.fusion.block.stages import StageKind
-from tflite_fuse.fusion.search.fusion_front import fusion_front
-from tflite_fuse.fusion.search.schemes import inverted_residuals
-from tflite_fuse.zoo.architectures import build_architecture
+from scripts.zoo.architectures import build_architecture
+from tests.drawing.small_graphs import GraphMaker
+from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
+from tflite_fuse.ir.block import StageKind
+from tflite_fuse.search.fusion_front import fusion_front
+from tflite_fuse.search.schemes import inverted_residuals
 
 
 def one_block(size: int = 8, stride: int = 1) -> LayerGraph:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from tflite_fuse.fusion.instructions.targets import Target
+from scripts.zoo import ModelBuilder
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
 from tflite_fuse.split.cut.network import Network, network_of
-from tflite_fuse.zoo import ModelBuilder
 
 FAST = Link(kilobytes_per_second=12_500.0, delay_ms_per_message=0.2)
 

@@ -11,6 +11,7 @@ import pytest
 
 import tflite_fuse
 from scripts.sweep_split import random_network, unequal
+from scripts.zoo import ModelBuilder, networks
 from tests.split.every_way import every_way, timelines
 from tests.split.networks import cluster
 from tests.split.test_search import residual_model
@@ -26,12 +27,11 @@ from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
 from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.auto import OBJECTIVES, Search
-from tflite_fuse.split.search.bounds import bounds_of
-from tflite_fuse.split.search.sending import soonest
+from tflite_fuse.split.search.beam import bounds_of
+from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.simulate.events import simulate
 from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.zoo import ModelBuilder, networks
 
 
 def narrow() -> Model:

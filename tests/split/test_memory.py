@@ -13,10 +13,10 @@ from tflite_fuse.split.costs.memory import ALIGNMENT, DeviceBuffer, merged
 from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Plan
 from tflite_fuse.split.cut.regions import Box
-from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.paper import paper_plan
 from tflite_fuse.split.search.auto import Search
+from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.memory import least_ram, within_ram
-from tflite_fuse.split.search.whole import one_worker
 
 
 def test_rows_of_a_neighbour_lie_beside_ones_own() -> None:

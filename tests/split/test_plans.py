@@ -8,24 +8,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import efficient_network
 from tests.split.networks import branching_model, cluster, network
 from tflite_fuse import rewrite
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.split.cut.plan import Phase, Plan
-from tflite_fuse.split.cut.shares import by_ratings, evenly_loaded
-from tflite_fuse.split.paper.scheme import paper_plan
-from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded
+from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import efficient_network
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

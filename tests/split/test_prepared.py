@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import shared_models
-from tests.fusion.raw_models import RawModel
+from tests.drawing.raw_models import RawModel
 from tests.passes.preparing.chains_of_zeros import PARTS, chain
 from tests.passes.preparing.test_split_groups import shuffled
 from tests.split.networks import cluster
 from tests.split.test_command import WORKERS, run
 from tflite_fuse.api import rewrite
-from tflite_fuse.fusion.block.kinds.table import KINDS
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.runtime import tflm
+from tflite_fuse.ops.table import KINDS
+from tflite_fuse.run import tflm
 from tflite_fuse.split.cluster.folder import read_deployment
 from tflite_fuse.split.cut import network as rooms
 from tflite_fuse.split.cut.network import Network, network_of

@@ -8,12 +8,13 @@ from random import Random
 
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.split.every_way import every_way
 from tests.split.networks import branching_model, cluster, network
 from tests.split.test_sums import big_end
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
@@ -23,7 +24,7 @@ from tflite_fuse.split.cut.plan import MOST_THRIFT
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.search.ahead import Ahead
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.bounds import bounds_of
+from tflite_fuse.split.search.beam import bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
@@ -31,7 +32,6 @@ from tflite_fuse.split.search.labels import Label
 from tflite_fuse.split.splitting import Split, SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.zoo import ModelBuilder
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

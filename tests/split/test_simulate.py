@@ -11,9 +11,9 @@ from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Link
 from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box
-from tflite_fuse.split.paper.scheme import paper_plan
+from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.simulate.devices import chrome_trace
 from tflite_fuse.split.simulate.events import simulate
-from tflite_fuse.split.simulate.trace import chrome_trace
 
 LINK = Link(kilobytes_per_second=1000.0, delay_ms_per_message=3.0, occupancy_ms_per_message=1.0)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects
 from tests.split.networks import branching_model, cluster, network
 from tflite_fuse.errors import PlanError
@@ -19,8 +20,8 @@ from tflite_fuse.export.split.keys import Lock
 from tflite_fuse.export.split.programs import worker_program
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.run import tflm
+from tflite_fuse.run.library.sources import library_directory
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network, network_of
@@ -28,12 +29,11 @@ from tflite_fuse.split.cut.plan import Plan, Summed
 from tflite_fuse.split.cut.plan_file import plan_document, read_document
 from tflite_fuse.split.cut.sums import can_be_summed, extended
 from tflite_fuse.split.fragments.encode import encode_plan
-from tflite_fuse.split.paper.scheme import paper_plan
-from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.zoo import ModelBuilder
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

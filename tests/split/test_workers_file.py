@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.instructions.targets import Target
 from tflite_fuse.split.cluster.devices import COORDINATOR, Link
 from tflite_fuse.split.cluster.file import read_workers
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scripts.zoo.architectures import build_architecture, build_architecture_file, load_architecture
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo.architectures import build_architecture, build_architecture_file, load_architecture
+from tflite_fuse.run import tflm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_model.py"
 

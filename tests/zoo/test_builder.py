@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from scripts.zoo import ModelBuilder, Ref
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder, Ref
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from scripts.zoo import networks
 from tests.builders import random_models
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import networks
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

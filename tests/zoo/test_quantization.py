@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflite_fuse.zoo.numerics import Window, same_pads
-from tflite_fuse.zoo.quantization import activation_parameters, expected_range, spread_weights
+from scripts.zoo.numerics import Window, same_pads
+from scripts.zoo.quantization import activation_parameters, expected_range, spread_weights
 
 REALS = st.floats(-1e3, 1e3, width=32)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tflite_fuse.data import SAMPLE_MODEL, shapes
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

@@ -1,16 +1,21 @@
-"""Does a model fit a board, as it is or by which options? Every answer is a rewrite that was made, not a guess."""
+"""Does a model fit a board, as it is or by which options? Every answer is a rewrite that was made, not a guess.
+
+Boards as a table for a terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from rich.table import Table
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.boards.time import Time, board_time
+from tflite_fuse.cost.instructions import Prediction
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.fusion.instructions.targets import Prediction
 from tflite_fuse.model.file import Source
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.report.report import Figures
@@ -181,3 +186,14 @@ def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tupl
     ]
     smallest = sorted(fitting, key=lambda other: (other.ram_bytes, other.name))
     return tuple(other.name for other in smallest) if found.fits else ()
+
+
+def boards_table(boards: Iterable[Board]) -> Table:
+    """Name, core, clock, RAM, flash and title, one board a line."""
+    table = Table(show_edge=False, pad_edge=False)
+    for heading in ("name", "core", "MHz", "RAM", "flash", ""):
+        table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash") else "left")
+    for board in boards:
+        sizes = (f"{size / 1024:,.0f} KiB" for size in (board.ram_bytes, board.flash_bytes))
+        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, board.title)
+    return table

@@ -22,10 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.targets import BOARDS_FILE, read_core, target_of
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.instructions.named import BOARDS_FILE, read_core, target_of
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.toml_file import only, read_toml, size_of
+from tflite_fuse.files import only, read_toml, size_of
 
 _REQUIRED, _OPTIONAL = ("name", "mhz", "ram", "flash"), ("title", "vendor", "mcu", "core")
 

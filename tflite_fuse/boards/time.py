@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from tflite_fuse.boards.table import Board
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
+from tflite_fuse.cost.instructions import Target, prediction_error
 
 PAIRS_FILE = Path(__file__).resolve().parents[1] / "data" / "cycle_pairs.csv"
 

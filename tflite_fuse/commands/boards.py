@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tflite_fuse.boards.report import boards_table
+from tflite_fuse.boards.fit import boards_table
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.console import answers_errors, console, print_json

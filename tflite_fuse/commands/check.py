@@ -15,7 +15,7 @@ from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, reserve
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import TfliteFuseError, UsageError
-from tflite_fuse.report.printable import printable
+from tflite_fuse.report.notebook import printable
 from tflite_fuse.units import parse_bytes
 
 _HEADS = ("model", "arena", "limit", "flash", "limit", "")

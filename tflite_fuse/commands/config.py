@@ -20,7 +20,7 @@ import typer
 
 from tflite_fuse.console import answers_errors
 from tflite_fuse.errors import UsageError
-from tflite_fuse.toml_file import nearest, only, read_toml
+from tflite_fuse.files import nearest, only, read_toml
 
 _HERE_ONLY = ("config", "help")
 """Options that are no settings."""

@@ -10,15 +10,7 @@ import typer
 import tflite_fuse
 from tflite_fuse.boards.fit import BoardVerdict, fit_board
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import (
-    BoardName,
-    JsonFlag,
-    MetricsFile,
-    ModelPath,
-    PlotFile,
-    Reserve,
-    reserved,
-)
+from tflite_fuse.commands.arguments import BoardName, JsonFlag, MetricsFile, ModelPath, PlotFile, Reserve, reserved
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError

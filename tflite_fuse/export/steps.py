@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tflite_fuse.emit.in_model import block_overlaps, operands_of
+from tflite_fuse.emit.insert_blocks import with_lone_blocks
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, operands_of
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, memory_graph
 from tflite_fuse.memory.arena import ArenaOptions, realise
-from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
-from tflite_fuse.passes.fusing.lone_blocks import with_lone_blocks
 from tflite_fuse.units import round_up
 
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})

@@ -14,11 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflite_fuse.errors import PlanError
+from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap, memory_graph
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.portfolio import Placement, place
 from tflite_fuse.memory.place.problem import build_problem
 from tflite_fuse.memory.tflm.greedy_planner import greedy_height

@@ -1,8 +1,40 @@
-"""What the searches of one call may spend together."""
+"""How far long work is: whoever counts steps tells it, and hears nothing of who wants to know.
+
+with heard_by(show):
+    rewrite_model(...)      # somewhere below: tell("operators searched", 12, 60)
+
+What the searches of one call may spend together.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Listener = Callable[[str, int, int], None]
+"""Called with (what is counted, done, total); a total of 0 is not known."""
+
+_listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
+
+
+def tell(step: str, done: int, total: int = 0) -> None:
+    """So many steps are done."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(step, done, total)
+
+
+@contextmanager
+def heard_by(listener: Listener | None) -> Iterator[None]:
+    """While this lasts, ``listener`` is told; None: whoever is told already."""
+    token = _listener.set(listener or _listener.get())
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
 
 WORK = 100_000_000
 """Steps allowed unasked: a placement looks at a pair of tensors, an order search at a tensor of a state. About half a

@@ -1,17 +1,140 @@
-"""A .tflite file from and to bytes, losslessly."""
+"""Consistency of a model: every index points somewhere, every operator reads what was written before it.
+
+A .tflite file from and to bytes, losslessly.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from tflite_fuse.errors import ModelError
 from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.options import read_options, write_options
-from tflite_fuse.model.schema import Model
-from tflite_fuse.model.validate import validate
+from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.types import operator_name, tensor_nbytes
 from tflite_fuse.model.wire import Reader, Writer
+
+MAX_ELEMENTS = 2**31 - 1
+"""Elements a tensor may have; TFLM counts them in an int."""
+
+MAX_DIMENSIONS = 32
+"""Dimensions a tensor may have: as many as an array of numpy before 2.0. TFLM's kernels know up to 6."""
+
+COMPRESSION_METADATA = "COMPRESSION_METADATA"
+"""Metadata of a model whose constants TFLM unpacks: they have fewer bytes than their shapes say."""
+
+
+def validate(model: Model) -> None:
+    """Check a model's indices, shapes and dataflow.
+
+    Raises:
+        ModelError: names the first inconsistent place.
+    """
+    if not model.subgraphs:
+        raise ModelError("it has no subgraph")
+    for number, graph in enumerate(model.subgraphs):
+        _check_tensors(model, graph, number)
+        _check_constants(model, graph, number)
+        _check_operators(model, graph, number)
+        _check_dataflow(model, graph, number)
+    _check_extras(model)
+
+
+def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
+    for index, tensor in enumerate(graph.tensors):
+        where = f"tensor {index} ({tensor.name}) of subgraph {number}"
+        if tensor.buffer >= len(model.buffers):
+            raise ModelError(f"{where} refers to buffer {tensor.buffer}, the file has {len(model.buffers)}")
+        if len(tensor.dims) > MAX_DIMENSIONS:
+            raise ModelError(f"{where} has {len(tensor.dims):,} dimensions, more than {MAX_DIMENSIONS}")
+        if any(dim < -1 for dim in tensor.dims):
+            raise ModelError(f"{where} has the shape {list(tensor.dims)}")
+        if prod(max(dim, 1) for dim in tensor.dims) > MAX_ELEMENTS:
+            raise ModelError(f"{where} has the absurd shape {list(tensor.dims)}")
+    for kind, indices in (("input", graph.inputs), ("output", graph.outputs)):
+        _check_indices(indices, len(graph.tensors), f"{kind} list of subgraph {number}")
+
+
+def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
+    """A runtime reads as many bytes of a constant as its shape says, even those behind the end of the file."""
+    if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
+        return
+    for index, tensor in enumerate(graph.tensors):
+        data = model.buffers[tensor.buffer].data
+        if data and tensor.sparsity is None and len(data) < _needed(tensor):
+            raise ModelError(
+                f"tensor {index} ({tensor.name}) of subgraph {number} is a constant of {len(data):,} bytes, its shape "
+                f"{list(tensor.dims)} needs {_needed(tensor):,}"
+            )
+
+
+def _needed(tensor: Tensor) -> int:
+    """Bytes of a constant, 0 where its shape does not tell."""
+    try:
+        return tensor_nbytes(tensor)
+    except ModelError:
+        return 0
+
+
+def _check_indices(indices: Iterable[int], count: int, where: str, lowest: int = 0) -> None:
+    for index in indices:
+        if not lowest <= index < count:
+            raise ModelError(f"the {where} refers to tensor {index}, the subgraph has {count}")
+
+
+def _check_operators(model: Model, graph: SubGraph, number: int) -> None:
+    for index, operator in enumerate(graph.operators):
+        if operator.opcode_index >= len(model.operator_codes):
+            raise ModelError(
+                f"operator {index} of subgraph {number} refers to operator code {operator.opcode_index}, "
+                f"the file has {len(model.operator_codes)}"
+            )
+        where = f"{_label(model, operator, index)} of subgraph {number}"
+        _check_indices(operator.inputs or (), len(graph.tensors), f"input list of {where}", lowest=-1)
+        _check_indices(operator.outputs or (), len(graph.tensors), f"output list of {where}")
+        _check_indices(operator.intermediates or (), len(graph.tensors), f"intermediate list of {where}", lowest=-1)
+
+
+def _label(model: Model, operator: Operator, index: int) -> str:
+    return f"operator {index} ({operator_name(model, operator)})"
+
+
+def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
+    producers: dict[int, int] = {}
+    for index, operator in enumerate(graph.operators):
+        for tensor in operator.outputs or ():
+            if tensor in producers:
+                raise ModelError(
+                    f"tensor {tensor} of subgraph {number} is written by operator {producers[tensor]} and again by "
+                    f"{_label(model, operator, index)}"
+                )
+            producers[tensor] = index
+    for index, operator in enumerate(graph.operators):
+        for tensor in operator.inputs or ():
+            if producers.get(tensor, -1) >= index:
+                raise ModelError(
+                    f"{_label(model, operator, index)} of subgraph {number} reads tensor {tensor}, which operator "
+                    f"{producers[tensor]} writes only later: the operators form a cycle or are out of order"
+                )
+
+
+def _check_extras(model: Model) -> None:
+    named = [(f"metadata {entry.name}", entry.buffer) for entry in model.metadata or ()]
+    for where, buffer in (*named, *(("the list of metadata buffers", each) for each in model.metadata_buffer or ())):
+        if not 0 <= buffer < len(model.buffers):
+            raise ModelError(f"{where} refers to buffer {buffer}, the file has {len(model.buffers)}")
+    for signature in model.signature_defs or ():
+        if signature.subgraph_index >= len(model.subgraphs):
+            raise ModelError(f"signature {signature.signature_key} refers to subgraph {signature.subgraph_index}")
+        count = len(model.subgraphs[signature.subgraph_index].tensors)
+        for mapping in (*(signature.inputs or ()), *(signature.outputs or ())):
+            if mapping.tensor_index >= count:
+                raise ModelError(f"signature {signature.signature_key} refers to tensor {mapping.tensor_index}")
+
 
 IDENTIFIER = b"TFL3"
 _ZIP_ENTRY = b"PK\x03\x04"

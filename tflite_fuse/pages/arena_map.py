@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, blocks_in
-from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
+from tflite_fuse.cost.schedule.tile_order import ring_bytes
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.emit.in_model import KnownBlocks, blocks_in
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
 from tflite_fuse.memory.tflm.head_requests import BufferRequest
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
-from tflite_fuse.report.printable import printable
+from tflite_fuse.report.notebook import printable
 
 
 @dataclass(frozen=True)

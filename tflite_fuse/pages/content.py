@@ -10,19 +10,16 @@ from typing import Any
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import known_boards
+from tflite_fuse.check import validate
+from tflite_fuse.cost.instructions import Target, prediction_error
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.schedule.tile_order import ring_bytes
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.emit.in_model import KnownBlocks, blocks_in
+from tflite_fuse.emit.outside import lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.figures import expected_instructions
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.block.stages import StageKind, Storage
-from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, blocks_in
-from tflite_fuse.fusion.instructions.targets import Target, prediction_error
-from tflite_fuse.fusion.lower.outside import lowerings_for
-from tflite_fuse.fusion.schedule.scratch_layout import ring_bytes
-from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
-from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.ir.block import StageKind, Storage
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model.file import load_model
@@ -30,15 +27,18 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, narrow_overview, unbeaten
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.passes.pipeline import prepared
-from tflite_fuse.proof import validate
 from tflite_fuse.report.inspection import Inspection, OperatorRow
-from tflite_fuse.report.printable import printable
+from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.sentences import grouped, unnamed
+from tflite_fuse.rewriting.figures import expected_instructions
+from tflite_fuse.search.from_model import graph_from_model
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, narrow_overview, unbeaten
+from tflite_fuse.search.schemes import Scheme
 
 PAGE_SCHEMA = "tflite-fuse/page/1"
 

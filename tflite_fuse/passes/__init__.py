@@ -1,1 +1,1 @@
-"""Steps from model to model, one per file, and the pipeline that runs them."""
+"""Steps from model to model, one per file."""

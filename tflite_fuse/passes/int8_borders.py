@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.affine import affine_parameters, is_other_sign, is_reversible
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
-from tflite_fuse.model.types import TensorType, type_name
+from tflite_fuse.model.types import TensorType, affine_parameters, is_other_sign, is_reversible, type_name
 from tflite_fuse.passes.base import PassResult
 
 _OUTER: dict[int, str] = {TensorType.FLOAT32: "DEQUANTIZE", TensorType.UINT8: "QUANTIZE"}

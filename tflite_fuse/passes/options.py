@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.layer_graph import WorkUnit
+from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.fusion.block.entry import Kernels
-from tflite_fuse.fusion.block.layer_graph import WorkUnit
-from tflite_fuse.fusion.block.stages import WeightForm
-from tflite_fuse.fusion.instructions.named import read_target
-from tflite_fuse.fusion.instructions.targets import Target
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.ir.block import WeightForm
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.schemes import Scheme
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""

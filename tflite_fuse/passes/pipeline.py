@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tflite_fuse.fusion.encoding.in_model import KnownBlocks, block_overlaps
-from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.ir.memory_graph import Overlap
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import Pass, PassResult
-from tflite_fuse.passes.fuse import Fuse
-from tflite_fuse.passes.fusing.fuse_spelled import FuseSpelled
+from tflite_fuse.passes.fusing.fuse import Fuse, FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
-from tflite_fuse.passes.preparing.own_pads import OwnPads
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.passes.preparing.spell_out import spell_out
-from tflite_fuse.passes.preparing.straighten import Straighten
+from tflite_fuse.passes.preparing.straighten import OwnPads, Straighten
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.streaming.mixed_depthwise import MixedDepthwise
 from tflite_fuse.passes.streaming.rings import Rings
+from tflite_fuse.search.schemes import Scheme
 
 
 def make_passes(

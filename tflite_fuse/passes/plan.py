@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tflite_fuse.claim import Claim
+from tflite_fuse.ir.memory_graph import Overlap
 from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, realise
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.tflm.offline_plan import remove_plan, write_plan
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.claim import Claim
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.within_budget import Effort
 from tflite_fuse.memory.place.portfolio import rounded
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult

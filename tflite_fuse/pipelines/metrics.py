@@ -11,30 +11,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from tflite_fuse.cost.layer_graph import WorkUnit
+from tflite_fuse.emit.in_model import block_overlaps, executed_macs
+from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.figures import expected_instructions
-from tflite_fuse.fusion.block.layer_graph import WorkUnit
-from tflite_fuse.fusion.encoding.in_model import block_overlaps, executed_macs
-from tflite_fuse.fusion.lower.outside import inputs_to_move, lowerings_for
-from tflite_fuse.fusion.search.from_model import graph_from_model
-from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import as_it_stands
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.plan_check import why_untouchable
+from tflite_fuse.memory.checker import why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.passes.fusing.narrow_front import NarrowPoint, narrow_front, unbeaten
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.pipelines.flat import report_metrics, shortfalls
-from tflite_fuse.rewriting import rewrite_model
+from tflite_fuse.rewriting.figures import expected_instructions
+from tflite_fuse.rewriting.rewrite import rewrite_model
+from tflite_fuse.search.from_model import graph_from_model
+from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, unbeaten
+from tflite_fuse.search.schemes import Scheme
 
 EFFORTS = ("estimate", "exact")
 

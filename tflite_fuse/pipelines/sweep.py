@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
-from tflite_fuse.files import lock_alone, read_file
+from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
 from tflite_fuse.model.file import load_model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import read_options
 from tflite_fuse.pipelines.metrics import EFFORTS, model_metrics
-from tflite_fuse.report.printable import printable
-from tflite_fuse.toml_file import nearest, only, read_toml, size_of
+from tflite_fuse.report.notebook import printable
 
 RESULTS = "results.jsonl"
 

@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tflite_fuse.check import Certificate, validate
+from tflite_fuse.emit.in_model import block_overlaps
+from tflite_fuse.emit.stream_time import StreamTime, stream_time
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
-from tflite_fuse.fusion.encoding.in_model import block_overlaps
-from tflite_fuse.fusion.encoding.stream_time import StreamTime, stream_time
-from tflite_fuse.memory.plan_check import plan_fault
+from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
-from tflite_fuse.proof import Certificate, validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.comparing.comparison import Comparison
-from tflite_fuse.runtime.comparing.mutation import mutation_score
-from tflite_fuse.runtime.comparing.over_time import STEPS, also_over_time, compare_over_time
-from tflite_fuse.runtime.comparing.watched import watched
-from tflite_fuse.runtime.directed import directed
-from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
-from tflite_fuse.runtime.processes.worker import Array
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.run.comparing.comparison import Comparison
+from tflite_fuse.run.comparing.mutation import mutation_score
+from tflite_fuse.run.comparing.over_time import STEPS, also_over_time, compare_over_time
+from tflite_fuse.run.comparing.watched import watched
+from tflite_fuse.run.directed import directed
+from tflite_fuse.run.inputs import generate_inputs, load_inputs
+from tflite_fuse.run.processes.worker import Array
 
 
 @dataclass(frozen=True)

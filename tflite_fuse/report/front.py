@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.fusion.instructions.targets import PredictionError
+from tflite_fuse.cost.instructions import PredictionError
 from tflite_fuse.report.notebook import html_table
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 FRONT_SCHEMA = "tflite-fuse/front/1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from tflite_fuse.report.inspection import Inspection
-from tflite_fuse.report.printable import printable
+from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.report import FIGURE_ROWS, Report, change
 
 

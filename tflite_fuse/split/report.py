@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tflite_fuse.report.printable import printable
+from tflite_fuse.report.notebook import printable
 from tflite_fuse.split.splitting import Split
 
 SCHEMA = "tflite-fuse/split/1"

@@ -13,7 +13,7 @@ from tflite_fuse.split.costs.needs import Accountant, Needs
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.measuring import Beyond, Measure, fits, timeline_of
-from tflite_fuse.split.paper.published import published
+from tflite_fuse.split.paper import published
 from tflite_fuse.split.search.auto import (
     FEW_CANDIDATES,
     MANY,
@@ -24,8 +24,7 @@ from tflite_fuse.split.search.auto import (
     fewer,
     has_flash_limit,
 )
-from tflite_fuse.split.search.sending import soonest
-from tflite_fuse.split.search.whole import one_worker
+from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.simulate.events import Timeline
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.working_set import peak
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 

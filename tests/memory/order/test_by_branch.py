@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from tests.memory.order.order_graphs import branches, chain, is_valid, small_graphs
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.by_branch import orders_by_branch
 
 

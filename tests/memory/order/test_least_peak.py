@@ -17,12 +17,12 @@ from tests.memory.order.order_graphs import (
     small_graphs,
     twin_graphs,
 )
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
-from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
+from tflite_fuse.memory.order.pieces import ALL_RULES, OrderRules
 from tflite_fuse.memory.order.within_budget import Effort
-from tflite_fuse.memory.working_set import peak
 
 rules = st.builds(OrderRules, *[st.booleans()] * 8)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.order.order_graphs import least_peak, small_graphs
-from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.ir.liveness import bytes_before_start
+from tflite_fuse.ir.memory_graph import MemoryGraph
 from tflite_fuse.memory.order.min_cut_bounds import least_live_state, least_working_set
 from tflite_fuse.memory.order.pieces import Piece, compile_pieces
 from tflite_fuse.memory.order.units import topological, unit_graph
-from tflite_fuse.memory.working_set import bytes_before_start
 
 quick = settings(max_examples=80, deadline=None)
 

@@ -3,14 +3,12 @@ from __future__ import annotations
 import pytest
 
 from scripts.graphs import tangle
+from tflite_fuse.ir.liveness import peak
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
-from tflite_fuse.memory.order.merging import merge_units
-from tflite_fuse.memory.order.pieces import Piece, compile_pieces, forced_sets
-from tflite_fuse.memory.order.rules import ALL_RULES, OrderRules
+from tflite_fuse.memory.order.pieces import ALL_RULES, OrderRules, Piece, compile_pieces, forced_sets, merge_units
 from tflite_fuse.memory.order.units import unit_graph
 from tflite_fuse.memory.order.within_budget import Effort, PieceOrder, finish_search, peak_of_units, start_search
-from tflite_fuse.memory.working_set import peak
 
 
 def solve(piece: Piece, ceiling: int, rules: OrderRules, work: int) -> PieceOrder:

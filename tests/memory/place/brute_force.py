@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
 
 
 def least_height(graph: MemoryGraph, overlaps: Sequence[Overlap] = ()) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.overlap import Overlap
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
 
 
 @st.composite

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 
 from tests.memory.place.brute_force import least_height
 from tests.memory.place.placement_graphs import sharing_graphs
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.fit import Offsets, fit, height
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem

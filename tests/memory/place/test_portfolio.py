@@ -13,13 +13,11 @@ from scripts.graphs import read_graph
 from tests.memory.place.brute_force import least_height
 from tests.memory.place.placement_graphs import chain, memory_graphs, sharing_graphs, without_sharing
 from tflite_fuse.errors import PlanError
+from tflite_fuse.ir.liveness import peak
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap, memory_graph
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.portfolio import place, rounded
-from tflite_fuse.memory.working_set import peak
 from tflite_fuse.model import load_model
 
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="OR-Tools is not installed")

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
+from scripts.zoo import ModelBuilder
+from scripts.zoo.recording import Ref
 from tests.memory.one_operator import I8, I16, MODELS, Maker
 from tflite_fuse.errors import UsageError
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, in_place_pairs, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import make_options
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.recording import Ref
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.run.inputs import generate_inputs
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

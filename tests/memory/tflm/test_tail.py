@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from scripts.zoo import ModelBuilder
 from tests.builders import random_models
 from tests.conftest import UNKNOWN_TO_THE_WHEEL, shared_models
 from tests.memory.one_operator import I8, I16, MODELS, Maker
@@ -17,8 +18,7 @@ from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, HOST, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo import ModelBuilder
+from tflite_fuse.run import tflm
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from tests.fusion.raw_models import SAME, VALID, RawModel
+from tests.drawing.raw_models import SAME, VALID, RawModel
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 

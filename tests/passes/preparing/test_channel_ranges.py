@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.mixed import mixed_graph
-from tests.fusion.raw_models import RawModel
+from tests.drawing.raw_models import RawModel
 from tests.passes.preparing.chains_of_zeros import chains
-from tflite_fuse.fusion.lower.operators import lower_model
+from tflite_fuse.check.original.meanings import meanings_in_file
+from tflite_fuse.check.original.ranges import extents
+from tflite_fuse.check.original.values import Original
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.passes.preparing.channel_ranges import find_ranges
-from tflite_fuse.proof.original.meanings import meanings_in_file
-from tflite_fuse.proof.original.ranges import extents
-from tflite_fuse.proof.original.values import Original
-from tflite_fuse.runtime import tflm
+from tflite_fuse.ops.lowering.lower import lower_model
+from tflite_fuse.passes.preparing.constant_channels import find_ranges
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -11,18 +11,18 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from scripts.zoo.networks import inverted_residual_network
+from tests.check.mutants import mutants, outcome
 from tests.conftest import shared_models
-from tests.fusion.raw_models import SAME, VALID, RawModel
+from tests.drawing.raw_models import SAME, VALID, RawModel
 from tests.passes.preparing.chains_of_zeros import PARTS, chain, chains
-from tests.proof.mutants import mutants, outcome
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import correspondence, validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.preparing.constant_channels import MULTIPLE, ConstantChannels
-from tflite_fuse.proof import correspondence, validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.zoo.networks import inverted_residual_network
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

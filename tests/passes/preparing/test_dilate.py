@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel, edgy_int8
+from tests.drawing.raw_models import RawModel, edgy_int8
 from tflite_fuse import rewrite, verify
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.model import load_model, serialize_model
@@ -15,7 +15,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.preparing.dilate import Dilate
-from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.run import litert, tflm
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel, add_convolution, edgy_int8
+from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8
 from tflite_fuse import api
+from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.run import tflm
+from tflite_fuse.run.comparing.compare import compare
 
 SHAPE = (1, 4, 6, 3)
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.drawing.slices import add_slice
-from tests.fusion.raw_models import RawModel, add_convolution, edgy_int8, seeds
+from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8, seeds
+from tests.drawing.steps.slices import add_slice
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.preparing.spell_out import spell_out
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

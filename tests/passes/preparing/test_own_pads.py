@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel, add_convolution
+from tests.drawing.raw_models import RawModel, add_convolution
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
-from tflite_fuse.passes.preparing.own_pads import OwnPads
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
+from tflite_fuse.passes.preparing.straighten import OwnPads
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.raw_models import RawModel, activation_scales, add_convolution, edgy_int8, seeds, zero_points
-from tests.fusion.table_models import REAL_OF_TWO, real
+from tests.drawing.raw_models import RawModel, activation_scales, add_convolution, edgy_int8, seeds, zero_points
+from tests.drawing.table_models import REAL_OF_TWO, real
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
@@ -20,8 +21,7 @@ from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

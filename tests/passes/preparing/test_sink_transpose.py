@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fusion.raw_models import RawModel, edgy_int8
+from tests.drawing.raw_models import RawModel, edgy_int8
 from tflite_fuse.api import rewrite
-from tflite_fuse.fusion.lower.extract import extract, fusability
+from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import prune
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
+from tflite_fuse.ops.lowering.extract import extract, fusability
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.reference.stages import run_block_reference
+from tflite_fuse.run import tflm
+from tflite_fuse.run.reference import run_block_reference
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

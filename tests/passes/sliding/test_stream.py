@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import keyword_network, one_dimensional_network, temporal_network
 from tflite_fuse.api import pareto, rewrite, verify
+from tflite_fuse.emit.stream_time import STREAM_METADATA, stream_time
 from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
-from tflite_fuse.fusion.encoding.stream_time import STREAM_METADATA, stream_time
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.file import serialize_model
@@ -19,9 +21,7 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.report import StreamReport
-from tflite_fuse.runtime.comparing.over_time import compare_over_time
-from tflite_fuse.zoo import ModelBuilder
-from tflite_fuse.zoo.networks import keyword_network, one_dimensional_network, temporal_network
+from tflite_fuse.run.comparing.over_time import compare_over_time
 
 
 def streamed(

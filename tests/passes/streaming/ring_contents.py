@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tflite_fuse.fusion.block.kinds.moving.state import MARK_BYTES, history_pixels, state_offsets
-from tflite_fuse.fusion.block.stages import StageKind
-from tflite_fuse.fusion.encoding.in_model import blocks_in, operands_of
+from tflite_fuse.emit.in_model import blocks_in, operands_of
+from tflite_fuse.ir.block import StageKind
 from tflite_fuse.model import Model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.ops.kinds.state import MARK_BYTES, history_pixels, state_offsets
 
 
 @dataclass(frozen=True)

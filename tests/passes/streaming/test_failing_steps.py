@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.fusion.drawing.recurrent import add_lstm
-from tests.fusion.raw_models import RawModel
-from tests.fusion.raw_streams import RawStream, affine
+from tests.drawing.raw_models import RawModel
+from tests.drawing.raw_streams import RawStream, affine
+from tests.drawing.steps.recurrent import add_lstm
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import validate
+from tflite_fuse.emit.in_model import operands_of
 from tflite_fuse.errors import ModelError
 from tflite_fuse.export.steps import whole_model
-from tflite_fuse.fusion.encoding.in_model import operands_of
-from tflite_fuse.memory.from_model import FUSED_OPERATOR
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
@@ -26,10 +27,9 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.processes.worker import Worker
-from tflite_fuse.runtime.streams import Stream
+from tflite_fuse.run import tflm
+from tflite_fuse.run.processes.worker import Worker
+from tflite_fuse.run.streams import Stream
 
 Steps = npt.NDArray[np.int8]
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fusion.raw_spellings import spelled_stream, spelled_streams
-from tests.fusion.raw_streams import RawStream, handle_options, streams
+from tests.drawing.raw_spellings import spelled_stream, spelled_streams
+from tests.drawing.raw_streams import RawStream, handle_options, streams
 from tests.passes.streaming.ring_contents import with_rings, with_variables
 from tflite_fuse.api import rewrite
+from tflite_fuse.check import validate
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import replace_main
@@ -20,8 +21,7 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.streaming.rings import Rings
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime import tflm
+from tflite_fuse.run import tflm
 
 Steps = list[bytes]
 BLOCK = "CUSTOM:TFLITE_FUSE"

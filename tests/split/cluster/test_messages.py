@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.split.cluster.c_parser import CParser, c_encode
-from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Fault, Frame, Kind, Message, encode
-from tflite_fuse.split.cluster.link.parser import Parser
+from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Fault, Frame, Kind, Message, Parser, encode
 
 MESSAGES = st.builds(
     Message,

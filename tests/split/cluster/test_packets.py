@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tflite_fuse.split.cluster.link.packets import Packet, PacketKind, PacketParser, encode_packet
-from tflite_fuse.split.cluster.link.ports import is_serial
 from tflite_fuse.split.cluster.link.serial_line import SerialStream
+from tflite_fuse.split.cluster.link.streams import is_serial
 
 PACKETS = st.builds(
     Packet, st.sampled_from(PacketKind), st.integers(0, 255), st.integers(0, 255), st.binary(max_size=252)

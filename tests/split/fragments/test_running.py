@@ -7,21 +7,21 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from scripts.zoo import ModelBuilder
 from tests.split.fragments.cases import fragments, large_end, planned, without_operators
 from tests.split.networks import branching_model, network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.run.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.machine import EventKind, Machine
 from tflite_fuse.split.fragments.operators import operators_of
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.devices import LocalDevices
-from tflite_fuse.zoo import ModelBuilder
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

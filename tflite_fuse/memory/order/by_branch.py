@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.ir.memory_graph import MemoryGraph
 from tflite_fuse.memory.order.units import precedence
 
 Order = tuple[int, ...]

@@ -39,8 +39,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tflite_fuse.memory.order.min_cut_bounds import least_live_state
-from tflite_fuse.memory.order.pieces import Piece, bits
-from tflite_fuse.memory.order.rules import OrderRules
+from tflite_fuse.memory.order.pieces import OrderRules, Piece, bits
 
 
 class Move(NamedTuple):

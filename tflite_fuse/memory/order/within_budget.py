@@ -18,8 +18,7 @@ from math import inf
 
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.min_cut_bounds import least_working_set
-from tflite_fuse.memory.order.pieces import Piece
-from tflite_fuse.memory.order.rules import OrderRules
+from tflite_fuse.memory.order.pieces import OrderRules, Piece
 from tflite_fuse.memory.order.two_ended_search import PieceSearch
 
 _QUICK_STATES = 500

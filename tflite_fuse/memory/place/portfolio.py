@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.branch_and_bound import prove
 from tflite_fuse.memory.place.cpsat import solve
-from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height
-from tflite_fuse.memory.place.local_search import search
+from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height, search
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem
 from tflite_fuse.units import round_up

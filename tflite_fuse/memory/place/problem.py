@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tflite_fuse.memory.graph import MemoryGraph
-from tflite_fuse.memory.overlap import Overlap, graph_overlaps, require_sound
-from tflite_fuse.memory.working_set import Lifetime, lifetimes
+from tflite_fuse.ir.liveness import Lifetime, lifetimes
+from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap, graph_overlaps, require_sound
 
 
 @dataclass(frozen=True)

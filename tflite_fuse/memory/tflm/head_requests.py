@@ -14,10 +14,10 @@ from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, scratch_reques
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan
 from tflite_fuse.model.edit import get_metadata
+from tflite_fuse.model.file import COMPRESSION_METADATA
 from tflite_fuse.model.operators import get_options
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
-from tflite_fuse.model.validate import COMPRESSION_METADATA
 from tflite_fuse.units import round_up
 
 _UNTOUCHED = -1

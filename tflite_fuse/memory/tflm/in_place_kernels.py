@@ -25,7 +25,7 @@ from dataclasses import replace
 from math import prod
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.memory.graph import MemoryGraph
+from tflite_fuse.ir.memory_graph import MemoryGraph
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tflite_fuse.ir.tail_shares import TailShares
 from tflite_fuse.memory.tflm.kernel_scratch import scratch_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, Build
@@ -16,7 +17,6 @@ from tflite_fuse.memory.tflm.tail import closed, kernel_buffers, predict_tail
 from tflite_fuse.model.edit import prune, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.tail_shares import TailShares
 from tflite_fuse.units import round_up
 
 _CONSTANTS_AND_SCRATCH = 2

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.encoding.stream_time import stream_time
-from tflite_fuse.fusion.estimate.shapes import Shapes
-from tflite_fuse.fusion.instructions.targets import LONGEST, Target, block_instructions, in_instructions
-from tflite_fuse.fusion.search.front import BlockChoice, Front, Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.cost.estimate.shapes import Shapes
+from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.emit.stream_time import stream_time
+from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.memory.arena import Arena
-from tflite_fuse.memory.progress import tell
+from tflite_fuse.memory.budget import tell
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.fusing.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.passes.goal import Share
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 
 
 @dataclass(frozen=True)

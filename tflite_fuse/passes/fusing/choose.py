@@ -1,4 +1,9 @@
-"""Which point of the front: what the user asked for, by what the candidates next to the limit really need.
+"""The first blocks as one, where that turns out to need less when they are placed.
+
+A block that reads the model's input may lie over what is spent of it. The search counts whole rows of that, and so
+finds nothing in models of one row; what is really needed is known when the block is placed.
+
+Which point of the front: what the user asked for, by what the candidates next to the limit really need.
 
 The front's RAM is an estimate of the working sets. What counts is the arena after reordering and planning, so the
 candidates next to the limit are rewritten, put in order and placed, and the best real one wins.
@@ -10,14 +15,53 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.search.front import Front, Point
-from tflite_fuse.fusion.search.fusion_front import LEAST_GAIN, SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
+from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import TOO_MUCH_EXPECTED
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import LEAST_GAIN, SearchOptions
+from tflite_fuse.search.schemes import Scheme
+
+
+def with_first_blocks_joined(site: Site, options: SearchOptions, least: Candidate) -> Candidate:
+    """The first block and the next one as one, and so on as long as that needs less; else the same candidate.
+
+    Blocks in strips stay as they are: what they recompute is theirs.
+    """
+    if options.scheme is not Scheme.AUTO or not options.overlap:
+        return least
+    while (joined := _joined(least.point, min(options.chunks))) is not None:
+        try:
+            found = site.realise(joined)
+        except BlockError:  # no block holds both
+            return least
+        if found.arena >= least.arena or found.macs > least.macs:
+            return least
+        least = found
+    return least
+
+
+def _joined(point: Point, chunk: int) -> Point | None:
+    """The point with one block for its first two, in runs of ``chunk`` pixels; None where they do not follow."""
+    if len(point.blocks) < 2:
+        return None
+    first, second, *others = point.blocks
+    follows = second.operators[0] == first.operators[-1] + 1
+    if not follows or {first.scheme, second.scheme} != {"line-buffers"}:
+        return None
+    block = BlockChoice(
+        (*first.operators, *second.operators),
+        replace(second.config, chunk=chunk),
+        first.scratch_bytes + second.scratch_bytes,
+        first.work + second.work,
+        first.extra_work + second.extra_work,
+        second.scheme,
+    )
+    return replace(point, blocks=(block, *others))
+
 
 CANDIDATES = 4
 """Points of the front that are rewritten and placed to find the best real arena."""

@@ -6,15 +6,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.fusion.block.layer_graph import LayerGraph
-from tflite_fuse.fusion.search.bound import BoundRules, least_arena
-from tflite_fuse.fusion.search.from_model import graph_from_model
+from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.search.bound import BoundRules, least_arena
+from tflite_fuse.search.from_model import graph_from_model
 
 _ARENA = "arena (head and tail, 32-bit Arm) under any fused blocks of any scheme, however much they compute twice, in "
 

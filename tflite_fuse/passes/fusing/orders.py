@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.from_model import memory_graph
 from tflite_fuse.memory.order.by_branch import orders_by_branch
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.passes.reorder import Reorder
 
 _MOMENT = 1_000_000

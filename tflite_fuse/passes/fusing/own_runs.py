@@ -16,12 +16,11 @@ from functools import cached_property
 from math import ceil
 from operator import ge
 
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, StageKind
-from tflite_fuse.fusion.encoding.block_plan import BlockPlan
-from tflite_fuse.fusion.instructions.targets import Target, block_instructions
-from tflite_fuse.fusion.schedule.schedule import Orders, Schedule, schedule, schedule_within
-from tflite_fuse.fusion.schedule.tiles import split_block
-from tflite_fuse.fusion.search.front import BlockChoice
+from tflite_fuse.cost.instructions import Target, block_instructions
+from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule, schedule_within
+from tflite_fuse.cost.schedule.tiles import split_block
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig, StageKind
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.units import round_up
 

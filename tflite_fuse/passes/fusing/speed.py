@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import LimitError
-from tflite_fuse.fusion.search.front import Point
-from tflite_fuse.fusion.search.fusion_front import SearchOptions
-from tflite_fuse.fusion.search.schemes import Scheme
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import CANDIDATES, NEAR
-from tflite_fuse.passes.fusing.insert_blocks import InsertedBlock
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal, Share
+from tflite_fuse.search.front import Point
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.schemes import Scheme
 
 TRIED = 16
 """Points that are placed one after the other until one of them fits."""

@@ -18,12 +18,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.fusion.block.operators.operands import is_constant
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.lowering.operands import is_constant
 from tflite_fuse.passes.base import PassResult
 
 _OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}

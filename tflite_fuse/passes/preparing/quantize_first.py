@@ -20,12 +20,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.fusion.block.kinds.elementwise.real import REAL_OPERATORS
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.kinds.real import REAL_OPERATORS
 from tflite_fuse.passes.base import PassResult
 
 _RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})

@@ -1,16 +1,202 @@
-"""Operators that no block holds, as others that blocks hold: for blocks alone, because outside they would take more."""
+"""CONV_2D of groups as one convolution for each, over its own channels.
+
+    CONV_2D(x, filters of two groups)  =  CONCATENATION(CONV_2D(SLICE(x), …), CONV_2D(SLICE(x), …))
+
+The filters of a group read the channels of that group alone, in the same order and with the same bias and scales.
+
+CONCATENATION along rows or columns as a maximum of its inputs, each padded to the whole with the least value.
+
+    CONCATENATION(a, b)  =  MAXIMUM(PADV2(a, -128 behind), PADV2(b, -128 before))
+
+For int8 that is exact. A block holds no tensor that is made of several along rows, but it pads and takes maxima as it
+goes, and a pad inside a block is a few pixels. Outside of blocks it would be whole tensors: this is for blocks alone.
+
+Operators that no block holds, as others that blocks hold: for blocks alone, because outside they would take more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import replace_operators
-from tflite_fuse.model.operators import operator_label
-from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.passes.preparing.join_rows import join_rows, joins_rows
-from tflite_fuse.passes.preparing.split_groups import groups_of, split_groups
+from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add_tensor, replace_operators
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator, Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.ops.lowering.operands import is_constant, read_activation
+from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
+
+MOST_GROUPS = 10
+"""What one CONCATENATION joins at most."""
+
+
+def groups_of(model: Model, operator: Operator) -> int:
+    """How many convolutions a CONV_2D is; 0 where it is one, or no block computes them."""
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    if operator_name(model, operator) != "CONV_2D" or len(outputs) != 1 or not 2 <= len(inputs) <= 3:
+        return 0
+    constants = [tensor for tensor in inputs[1:] if tensor >= 0]
+    if not all(_is_plain_constant(model, tensor) for tensor in constants) or inputs[1] < 0:
+        return 0
+    try:
+        source, output = read_activation(model, inputs[0]), read_activation(model, outputs[0])
+    except BlockError:
+        return 0
+    filters = model.main.tensors[inputs[1]].dims
+    if (
+        len(source.dims) != 4
+        or len(output.dims) != 4
+        or len(filters) != 4
+        or model.main.tensors[inputs[1]].type != TensorType.INT8
+    ):
+        return 0
+    channels, depth, made = source.dims[3], filters[3], output.dims[3]
+    groups = channels // depth if depth > 1 and channels % depth == 0 else 0
+    fits = groups > 1 and filters[0] == made and made % groups == 0
+    return groups if fits and groups <= MOST_GROUPS and all(_fits(model, tensor, made) for tensor in constants) else 0
+
+
+def _is_plain_constant(model: Model, tensor: int) -> bool:
+    return is_constant(model, tensor) and model.main.tensors[tensor].sparsity is None
+
+
+def _fits(model: Model, tensor: int, made: int) -> bool:
+    """Whether a constant has a part for each output channel, all as long, and one scale for each or for all."""
+    found = model.main.tensors[tensor]
+    quantization, content = found.quantization, model.buffers[found.buffer].data or b""
+    scales = len(quantization.scale or ()) if quantization is not None else 1
+    points = len(quantization.zero_point or ()) if quantization is not None else 1
+    plain = quantization is None or (quantization.details is None and quantization.quantized_dimension == 0)
+    sized = found.dims[:1] == (made,) and len(content) == tensor_nbytes(found)
+    return plain and sized and {scales, points} <= {0, 1, made}
+
+
+def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, list[Operator]]:
+    """The operators in the place of a CONV_2D of groups, the last of which writes what it wrote."""
+    source, output = (operator.inputs or ())[0], (operator.outputs or ())[0]
+    image, whole = model.main.tensors[source], model.main.tensors[output]
+    model, slicing = add_operator_code(model, builtin="SLICE", version=2)
+    model, joining = add_operator_code(model, builtin="CONCATENATION", version=2)
+    made, parts = list[Operator](), list[int]()
+    depth, channels = image.dims[3] // groups, whole.dims[3] // groups
+    for group in range(groups):
+        model, begin = add_int32(model, f"{whole.name}/begin", (0, 0, 0, group * depth))
+        model, size = add_int32(model, f"{whole.name}/size", (*image.dims[:3], depth))
+        model, read = _like(model, image, depth, f"{whole.name}/read {group}")
+        made.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
+        operands = [read]
+        for constant in (operator.inputs or ())[1:]:
+            model, own = (model, constant) if constant < 0 else _part(model, constant, group, groups)
+            operands.append(own)
+        model, part = _like(model, whole, channels, f"{whole.name}/group {group}")
+        made.append(replace(operator, inputs=tuple(operands), outputs=(part,)))
+        parts.append(part)
+    options = make_options("ConcatenationOptions", axis=3)
+    return model, [*made, Operator(joining, tuple(parts), (output,), options)]
+
+
+def _part(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
+    """A group's part of filters or of a bias."""
+    found = model.main.tensors[constant]
+    content, count = model.buffers[found.buffer].data or b"", found.dims[0] // groups
+    nbytes = len(content) // groups
+    model, buffer = add_buffer(model, content[group * nbytes : (group + 1) * nbytes])
+    quantization = found.quantization
+    if quantization is not None:
+        own = slice(group * count, (group + 1) * count)
+        scale, points = quantization.scale or (), quantization.zero_point or ()
+        scale, points = (scale[own] if len(scale) > 1 else scale), (points[own] if len(points) > 1 else points)
+        quantization = replace(quantization, scale=scale, zero_point=points, min=None, max=None)
+    part = replace(found, shape=(count, *found.dims[1:]), shape_signature=None)
+    return add_tensor(model, replace(part, buffer=buffer, quantization=quantization))
+
+
+def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model, int]:
+    shape = (*tensor.dims[:3], channels)
+    return add_tensor(model, replace(tensor, shape=shape, shape_signature=None, buffer=0, name=name))
+
+
+MOST_JOINED = 10
+"""Inputs of a CONCATENATION: each becomes two stages."""
+
+_LEAST = -128
+
+
+def joins_rows(model: Model, operator: Operator) -> bool:
+    """Whether an operator is a CONCATENATION of int8 along rows or columns."""
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    if operator_name(model, operator) != "CONCATENATION" or not 2 <= len(inputs) <= MOST_JOINED or len(outputs) != 1:
+        return False
+    try:
+        output, parts = read_activation(model, outputs[0]), [read_activation(model, part) for part in inputs]
+    except BlockError:
+        return False
+    rank, axis = len(output.dims), _axis(operator, len(output.dims))
+    if rank not in (3, 4) or not 1 <= axis < rank - 1 or output.dims[0] != 1 or output.dims[axis] > MAX_WINDOW:
+        return False
+    plain = get_options(operator).get("fused_activation_function", NO_ACTIVATION) == NO_ACTIVATION
+    alike = all(
+        (part.scale, part.zero_point) == (output.scale, output.zero_point)
+        and len(part.dims) == rank
+        and all(a == b for at, (a, b) in enumerate(zip(part.dims, output.dims, strict=True)) if at != axis)
+        for part in parts
+    )
+    return plain and alike and sum(part.dims[axis] for part in parts) == output.dims[axis]
+
+
+def _axis(operator: Operator, rank: int) -> int:
+    axis = get_options(operator).get("axis", 0)
+    return int(axis) + rank * (int(axis) < 0) if isinstance(axis, int) else -1
+
+
+def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
+    """The operators in the place of one CONCATENATION, the last of which writes what it wrote."""
+    inputs, (output,) = operator.inputs or (), operator.outputs or ()
+    whole = model.main.tensors[output]
+    axis = _axis(operator, len(whole.dims))
+    model, code = add_operator_code(model, builtin="PADV2", version=2)
+    model, maximum = add_operator_code(model, builtin="MAXIMUM", version=2)
+    model, least = _constant(model, Tensor((), TensorType.INT8, 0, f"{whole.name}/least", whole.quantization), [_LEAST])
+    made: list[Operator] = []
+    padded: list[int] = []
+    for part, amounts in zip(inputs, _amounts(model, inputs, axis), strict=True):
+        around = Tensor((len(amounts), 2), TensorType.INT32, 0, f"{whole.name}/around")
+        model, around_it = _constant(model, around, [number for pair in amounts for number in pair])
+        model, filled = add_tensor(model, _longer(whole, f"{whole.name}/part {len(padded)}"))
+        made.append(Operator(code, (part, around_it, least), (filled,)))
+        padded.append(filled)
+    joined = padded[0]
+    for place, filled in enumerate(padded[1:], start=2):
+        model, result = (
+            (model, output) if place == len(padded) else add_tensor(model, _longer(whole, f"{whole.name}/join {place}"))
+        )
+        made.append(Operator(maximum, (joined, filled), (result,)))
+        joined = result
+    return model, made
+
+
+def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tuple[int, int]]]:
+    """For each input what is before and behind it, along every axis."""
+    lengths = [model.main.tensors[part].dims[axis] for part in inputs]
+    for length, end in zip(lengths, accumulate(lengths), strict=True):
+        rank = len(model.main.tensors[inputs[0]].dims)
+        yield [(end - length, sum(lengths) - end) if at == axis else (0, 0) for at in range(rank)]
+
+
+def _longer(whole: Tensor, name: str) -> Tensor:
+    return replace(whole, buffer=0, name=name, shape_signature=None)
+
+
+def _constant(model: Model, tensor: Tensor, values: Sequence[int]) -> tuple[Model, int]:
+    form = "<i4" if tensor.type == TensorType.INT32 else "i1"
+    model, buffer = add_buffer(model, np.array(values, form).tobytes())
+    return add_tensor(model, Tensor(tensor.shape, tensor.type, buffer, tensor.name, tensor.quantization))
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.operators.movement import MOVES, moved
-from tflite_fuse.fusion.block.operators.operands import read_constant, tensor_name
-from tflite_fuse.fusion.block.operators.view import SAME, OperatorView
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.lowering.movement import MOVES, moved
+from tflite_fuse.ops.lowering.operands import read_constant, tensor_name
+from tflite_fuse.ops.lowering.view import SAME, OperatorView
 
 
 @dataclass(frozen=True)

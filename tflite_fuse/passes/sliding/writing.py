@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
-from tflite_fuse.fusion.block.operators.operands import read_constant
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
+from tflite_fuse.ops.kinds.state import STATE_OPERATOR
+from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.passes.sliding.looks import Look, Time, Way
 
 VALID = 1

@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
-from tflite_fuse.fusion.block.operators.movement import MOST_VALUES, MOVES
-from tflite_fuse.fusion.block.operators.operands import Activation, read_activation, read_bias, read_filter
-from tflite_fuse.fusion.block.operators.requantization import NO_ACTIVATION
-from tflite_fuse.fusion.block.operators.view import OperatorView
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, add_tensor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.kinds.state import STATE_OPERATOR
+from tflite_fuse.ops.lowering.movement import MOST_VALUES, MOVES
+from tflite_fuse.ops.lowering.operands import Activation, read_activation, read_bias, read_filter
+from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
+from tflite_fuse.ops.lowering.view import OperatorView
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.streaming.values import Moves
+from tflite_fuse.passes.streaming.rings import Moves
 
 MOST_TAPS = 2
 """A joint kernel has at most so many times the taps of its parts: what is copied otherwise costs about as much."""

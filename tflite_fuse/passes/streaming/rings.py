@@ -1,4 +1,15 @@
-"""Variables that hold the last time steps, as states of fused blocks.
+"""Where in which tensor the values of a tensor come from, as far as operators move them.
+
+The resource variables of a model: who reads and assigns each, and what an initialization leaves in it.
+
+What a variable's steps are joined to: windows that end with the newest step, whatever operators make them.
+
+    a variable of 5 steps, one new step: positions 0 … 4 and 5
+    CONCATENATION of its last 2 steps and the new one: 3, 4, 5; of all of it and the new one: 0, 1, 2, 3, 4, 5
+
+All such windows are ends of the longest. A variable is a state if it is assigned the last positions of all.
+
+Variables that hold the last time steps, as states of fused blocks.
 
     READ_VARIABLE, CONCATENATION with the new steps, STRIDED_SLICE, ASSIGN_VARIABLE   =   one STATE
 
@@ -9,15 +20,16 @@ else its subgraph keeps what initializes the other variables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import takewhile
+from math import prod
 from typing import ClassVar
 
+import numpy as np
+
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.fusion.block.kinds.moving.state import STATE_OPERATOR
-from tflite_fuse.fusion.block.operators.movement import MOVES
-from tflite_fuse.fusion.lower.operators import lower_operator
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import (
     add_buffer,
@@ -28,13 +40,298 @@ from tflite_fuse.model.edit import (
     prune,
     replace_operators,
 )
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.kinds.state import STATE_OPERATOR
+from tflite_fuse.ops.lowering.lower import lower_operator
+from tflite_fuse.ops.lowering.movement import MOST_VALUES, MOVES, Indices, moves_in
+from tflite_fuse.ops.lowering.operands import Activation, read_activation
+from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.streaming.values import Moves
-from tflite_fuse.passes.streaming.variables import Key, Variable, accesses, find_variables, initializations
-from tflite_fuse.passes.streaming.windows import Windows, find_windows
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The tensors of a model's first subgraph that operators of ``MOVES`` write."""
+
+    model: Model
+
+    @cached_property
+    def _found(self) -> dict[int, tuple[int, Indices]]:
+        found: dict[int, tuple[int, Indices]] = {}
+        for source, parts in moves_in(self.model):
+            start, way = found.get(source.index, (source.index, None))
+            for tensor, indices in parts:
+                found[tensor] = start, indices if way is None else way.ravel()[indices]
+        return found
+
+    def origin(self, tensor: int) -> tuple[int, Indices | None]:
+        """The tensor furthest up, and which of its values the tensor holds, in the tensor's shape; None for all."""
+        return self._found.get(tensor, (tensor, None))
+
+
+Key = tuple[object, ...]
+"""What a VAR_HANDLE calls its variable: container and name, as far as the runtime compares them."""
+
+_ACCESS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
+
+
+@dataclass
+class Variable:
+    """One variable.
+
+    Attributes:
+        key: its name.
+        handles, reads, assigns: operators of the first subgraph that name, read and assign it.
+        once: the CALL_ONCE of the first subgraph that initializes it, -1 for none.
+        first: the bytes it is initialized with, empty for none.
+        shared: why other subgraphs make it no state of the first one alone, empty if they do not.
+    """
+
+    key: Key
+    handles: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    assigns: list[int] = field(default_factory=list)
+    once: int = -1
+    first: bytes = b""
+    shared: str = ""
+
+
+def find_variables(model: Model) -> dict[Key, Variable]:
+    """The variables that the first subgraph names."""
+    found: dict[Key, Variable] = {}
+    for index, name, key in accesses(model, model.main):
+        variable = found.setdefault(key, Variable(key))
+        {"VAR_HANDLE": variable.handles, "READ_VARIABLE": variable.reads}.get(name, variable.assigns).append(index)
+    once = initializations(model)
+    for number, graph in enumerate(model.subgraphs[1:], start=1):
+        contents = initial_values(model, graph)
+        for _, name, key in accesses(model, graph):
+            if key not in found or name == "VAR_HANDLE":
+                continue
+            if contents is None or number not in once or found[key].once >= 0:
+                found[key].shared = f"subgraph {number} uses it, too"
+            else:
+                found[key].once, found[key].first = once[number], contents[key]
+    return found
+
+
+def initializations(model: Model) -> dict[int, int]:
+    """For each subgraph that one CALL_ONCE of the first subgraph runs, and nothing else, that operator."""
+    called: dict[int, list[int]] = {}
+    for number, graph in enumerate(model.subgraphs):
+        for index, operator in enumerate(graph.operators):
+            for option, value in get_options(operator).items():
+                if option.endswith("subgraph_index") and isinstance(value, int):
+                    is_ours = number == 0 and option == "init_subgraph_index"
+                    called.setdefault(value, []).append(index if is_ours else -1)
+    named = {signature.subgraph_index for signature in model.signature_defs or ()}
+    return {number: by[0] for number, by in called.items() if len(by) == 1 and by[0] >= 0 and number not in named}
+
+
+def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
+    """What a subgraph leaves in its variables, None unless all it does is to assign constants to them, each once."""
+    found: dict[Key, bytes] = {}
+    names = {operator_name(model, operator) for operator in graph.operators}
+    if graph.outputs or names - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
+        return None
+    for index, name, key in accesses(model, graph):
+        if name == "ASSIGN_VARIABLE":
+            value = graph.read_by(graph.operators[index], 1)
+            data = b"" if value is None else model.buffers[value.buffer].data or b""
+            if key in found or not data:
+                return None
+            found[key] = data
+    return found
+
+
+def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
+    """(operator, its name, variable) of each that names, reads or assigns a variable."""
+    names: dict[int, Key] = {}
+    for index, operator in enumerate(graph.operators):
+        name = operator_name(model, operator)
+        if name == "VAR_HANDLE" and operator.outputs:
+            given = operator.builtin_options.vectors if operator.builtin_options is not None else ()
+            names[operator.outputs[0]] = tuple((field_, data.partition(b"\0")[0]) for field_, _, data in given)
+            yield index, name, names[operator.outputs[0]]
+        elif name in _ACCESS and operator.inputs and operator.inputs[0] in names:
+            yield index, name, names[operator.inputs[0]]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows on a variable's steps.
+
+    Attributes:
+        joins, unread: CONCATENATIONs that make those something reads, in order, and those only the assignment reads.
+        longest: the window of which the others are ends.
+        new: the tensor of the new steps.
+        kept, earlier: values of the variable, and of its end that the longest window begins with.
+    """
+
+    joins: tuple[int, ...]
+    unread: tuple[int, ...]
+    longest: Activation
+    new: int
+    kept: int
+    earlier: int
+
+
+def find_windows(moves: Moves, variable: Variable) -> Windows:
+    """The windows on what a variable holds and the new steps.
+
+    Raises:
+        BlockError: why the variable is no state, as a clause.
+    """
+    model, operators = moves.model, moves.model.main.operators
+    if any(prod(tensor.dims) > MOST_VALUES for tensor in model.main.tensors):
+        raise BlockError(f"the model has a tensor of more than {MOST_VALUES:,} values")
+    if not variable.reads or not variable.assigns:
+        raise BlockError(f"it is read {len(variable.reads)} times and assigned {len(variable.assigns)} times")
+    if max(variable.reads) > min(variable.assigns):
+        raise BlockError("it is assigned before it is read")
+    if variable.once > min(variable.reads):
+        raise BlockError("it is initialized behind where it is read")
+    held = [(operators[read].outputs or (-1,))[0] for read in variable.reads]
+    value = (*(operators[variable.assigns[-1]].inputs or ()), -1, -1)[1]
+    if value < 0 or min(held) < 0:
+        raise BlockError("its operators lack a tensor")
+    kept = read_activation(model, held[0])
+    if any(replace(read_activation(model, tensor), index=kept.index, name=kept.name) != kept for tensor in held):
+        raise BlockError("it is read in two shapes or quantizations")
+    new = _new_steps(moves, held)
+    positions = _Positions(moves, held, kept.elements, new)
+    joins = list(positions.joins())
+    live = _read(moves, variable, held, joins)
+    windows = [read_activation(model, (operators[index].outputs or (-1,))[0]) for index in live]
+    longest = max(windows, key=lambda window: window.elements)
+    if (kept.scale, kept.zero_point) != (longest.scale, longest.zero_point):
+        raise BlockError("what it holds is quantized differently from what it is joined to")
+    if any(len(window.dims) != len(longest.dims) or _axes(window, longest) > 1 for window in windows):
+        raise BlockError("it is joined in two shapes")
+    everything = kept.elements + positions.new
+    if not positions.are(value, everything - kept.elements, everything):
+        raise BlockError("what is assigned to it is not the end of what it is joined to")
+    unread = tuple(index for index in joins if index not in live)
+    return Windows(tuple(live), unread, longest, new, kept.elements, longest.elements - positions.new)
+
+
+def _axes(a: Activation, b: Activation) -> int:
+    return sum(mine != theirs for mine, theirs in zip(a.dims, b.dims, strict=True))
+
+
+def _new_steps(moves: Moves, held: Sequence[int]) -> int:
+    """What is joined behind the end of what a variable holds."""
+    for operator in moves.model.main.operators:
+        inputs = operator.inputs or ()
+        if operator_name(moves.model, operator) == "CONCATENATION" and inputs and moves.origin(inputs[0])[0] in held:
+            if len(inputs) != 2:
+                raise BlockError(f"it is joined with {len(inputs) - 1} tensors")
+            if moves.origin(inputs[1])[0] in held:
+                raise BlockError("it is joined with its own steps")
+            return inputs[1]
+    raise BlockError("no new steps are joined behind what it holds")
+
+
+@dataclass
+class _Positions:
+    """Which of a variable's values and the new ones behind them a tensor holds: 0 is the variable's first.
+
+    Attributes:
+        moves: of the model.
+        held: tensors that hold the variable.
+        kept: values of it.
+        steps, new: the tensor of the new steps, and its values.
+    """
+
+    moves: Moves
+    held: Sequence[int]
+    kept: int
+    steps: int
+    new: int = 0
+    _known: dict[int, Indices] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        model = self.moves.model
+        dims = model.main.tensors[self.held[0]].dims
+        self._known.update(dict.fromkeys(self.held, np.arange(self.kept, dtype=np.int32).reshape(dims)))
+        self.new = read_activation(model, self.steps).elements
+        behind = np.arange(self.kept, self.kept + self.new, dtype=np.int32)
+        source, indices = self.moves.origin(self.steps)
+        dims = model.main.tensors[source].dims
+        places = np.full(int(np.prod(dims)), -1, np.int32)  # -1: of another tensor
+        places[np.arange(self.new) if indices is None else indices.ravel()] = behind
+        self._known[source] = places.reshape(dims)
+        for operator in model.main.operators:
+            if (joined := self._joined(operator)) is not None:
+                self._known[(operator.outputs or (-1,))[0]] = joined
+
+    def of(self, tensor: int) -> Indices | None:
+        """The positions a tensor holds, in its shape; None if it holds others."""
+        source, indices = self.moves.origin(tensor)
+        known = self._known.get(source)
+        return known if known is None or indices is None else known.ravel()[indices]
+
+    def are(self, tensor: int, first: int, end: int) -> bool:
+        """Whether a tensor holds these positions, in order."""
+        found = self.of(tensor)
+        return found is not None and np.array_equal(found.ravel(), np.arange(first, end))
+
+    def joins(self) -> Iterator[int]:
+        """The CONCATENATIONs that make windows with the newest step at their end."""
+        for index, operator in enumerate(self.moves.model.main.operators):
+            if operator_name(self.moves.model, operator) == "CONCATENATION":
+                output = (operator.outputs or (-1,))[0]
+                found, end = self._known.get(output), self.kept + self.new
+                if found is not None and found.size > self.new and self.are(output, end - found.size, end):
+                    yield index
+
+    def _joined(self, operator: Operator) -> Indices | None:
+        model, inputs, outputs = self.moves.model, operator.inputs or (), operator.outputs or ()
+        if operator_name(model, operator) != "CONCATENATION" or len(outputs) != 1 or min(inputs, default=-1) < 0:
+            return None
+        options, parts = get_options(operator), [self.of(tensor) for tensor in inputs]
+        axis = options.get("axis", 0)
+        if any(part is None for part in parts) or not isinstance(axis, int):
+            return None
+        if options.get("fused_activation_function", NO_ACTIVATION) != NO_ACTIVATION:
+            raise BlockError("the joining has options TFLM refuses")
+        output = read_activation(model, outputs[0])
+        for part in (read_activation(model, tensor) for tensor in inputs):
+            if (part.scale, part.zero_point) != (output.scale, output.zero_point):
+                raise BlockError("what is joined is quantized differently, which TFLM refuses")
+        try:
+            joined: Indices = np.concatenate([part for part in parts if part is not None], axis)
+        except ValueError:
+            return None
+        return joined if joined.shape == output.dims else None
+
+
+def _read(moves: Moves, variable: Variable, held: Sequence[int], joins: Sequence[int]) -> list[int]:
+    """Those of the joins whose windows something reads but the variable's assignment; the last if none is.
+
+    Raises:
+        BlockError: something else reads what the variable holds, moved or not.
+    """
+    if not joins:
+        raise BlockError("it is not its end that the new steps are joined to")
+    model, gone = moves.model, {*variable.reads, *variable.assigns}
+    wanted, live = set(model.main.outputs), list[int]()
+    if any(moves.origin(tensor)[0] in held for tensor in wanted):
+        raise BlockError(f"{operator_label(model, joins[0])} reads it, too")
+    for index, operator in reversed(list(enumerate(model.main.operators))):
+        outputs, inputs = operator.outputs or (), operator.inputs or ()
+        moving = bool(outputs) and all(moves.origin(tensor)[0] != tensor for tensor in outputs)
+        if index in gone or ((moving or index in joins) and not wanted.intersection(outputs)):
+            continue
+        if index in joins:
+            live.append(index)
+            continue
+        wanted.update(inputs)
+        if not moving and any(tensor >= 0 and moves.origin(tensor)[0] in held for tensor in inputs):
+            raise BlockError(f"{operator_label(model, index)} reads it, too")
+    return live[::-1] or [joins[-1]]
 
 
 @dataclass(frozen=True)

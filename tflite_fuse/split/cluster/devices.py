@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.cost.instructions import Target
 
 COORDINATOR = -1
 """Number of the device that hands in the inputs and gets the outputs; workers count from 0."""

@@ -27,12 +27,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.targets import Named, read_target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import read_file
-from tflite_fuse.fusion.instructions.named import Named, read_target
-from tflite_fuse.fusion.instructions.targets import Target
+from tflite_fuse.files import nearest, only, parse_toml, read_file, size_of
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
-from tflite_fuse.toml_file import nearest, only, parse_toml, size_of
 
 MOST_WORKERS = 1000
 

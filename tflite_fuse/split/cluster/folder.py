@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from tflite_fuse.errors import ModelError, PlanError, UsageError
-from tflite_fuse.files import read_file
-from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
+from tflite_fuse.files import nearest, read_file
 from tflite_fuse.model.file import load_model
-from tflite_fuse.runtime.library.worker import HostWorker
+from tflite_fuse.ops.weighted.sums import OF_SUMS
+from tflite_fuse.run.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cut.network import Network, network_of
@@ -24,7 +24,6 @@ from tflite_fuse.split.fragments.encode import Fragments
 from tflite_fuse.split.fragments.machine import Machine
 from tflite_fuse.split.fragments.operators import WholeOperators, operators_of
 from tflite_fuse.split.verify.validate import check_plan
-from tflite_fuse.toml_file import nearest
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.graph import MemoryGraph, MemoryOp
-from tflite_fuse.memory.overlap import Overlap
 from tflite_fuse.memory.place.portfolio import Placement, place
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tflite_fuse.fusion.block.kinds.weighted.sums import OF_SUMS
-from tflite_fuse.fusion.instructions.counts import block_counts, expected_instructions
-from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
+from tflite_fuse.cost.instructions import Target, block_counts, expected_instructions, instruction_costs
+from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network

@@ -12,22 +12,22 @@ from functools import cached_property
 from itertools import groupby
 from math import prod
 
+from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError, ModelError, UsageError
-from tflite_fuse.fusion.block.entry import Window
-from tflite_fuse.fusion.block.kinds.elementwise.lookup import LookupParameters
-from tflite_fuse.fusion.block.kinds.table import KINDS
-from tflite_fuse.fusion.block.operators.operands import tensor_name
-from tflite_fuse.fusion.block.operators.view import Lowered
-from tflite_fuse.fusion.block.stages import BlockTensor, ElementType, Stage, StageKind
-from tflite_fuse.fusion.lower.extract import Extraction, extract
-from tflite_fuse.fusion.lower.operators import Lowerings, lower_model
-from tflite_fuse.memory.from_model import FUSED_OPERATOR, memory_graph
+from tflite_fuse.ir.block import BlockTensor, ElementType, Stage, StageKind
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, memory_graph
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.entry import Window
+from tflite_fuse.ops.kinds.lookup import LookupParameters
+from tflite_fuse.ops.lowering.extract import Extraction, extract
+from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
+from tflite_fuse.ops.lowering.operands import tensor_name
+from tflite_fuse.ops.lowering.view import Lowered
+from tflite_fuse.ops.table import KINDS
 from tflite_fuse.passes.pipeline import tidied
-from tflite_fuse.proof import validate
-from tflite_fuse.runtime.comparing.compare import keeps_state
+from tflite_fuse.run.comparing.compare import keeps_state
 
 _MOST_NOTES = 8
 """Sentences about operators that run whole."""

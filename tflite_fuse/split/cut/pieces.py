@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.axes import AxisWindow, stage_windows
-from tflite_fuse.fusion.block.entry import Window, parameters_of
-from tflite_fuse.fusion.block.kinds.table import KINDS, accumulates, input_windows
-from tflite_fuse.fusion.block.kinds.weighted.sums import SUM_BYTES, PartOf
-from tflite_fuse.fusion.block.stages import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.ir.axes import AxisWindow, stage_windows
+from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.ops.entry import Window, parameters_of
+from tflite_fuse.ops.table import KINDS, accumulates, input_windows
+from tflite_fuse.ops.weighted.sums import SUM_BYTES, PartOf
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.regions import Box, Range, Region, region_of, whole
 

@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.fusion.block.kinds.weighted.common import folded_bias
-from tflite_fuse.fusion.block.kinds.weighted.sums import SUM_BYTES, PartOf
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ops.weighted.sums import SUM_BYTES, PartOf, folded_bias
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.plan import Phase, Plan, Summed, Transfer
 from tflite_fuse.split.cut.regions import Range

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.stages import Block, BlockConfig, BlockTensor, Stage, Storage
-from tflite_fuse.fusion.encoding.block_plan import BlockPlan
+from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, Storage
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import Piece, pieces_of
 from tflite_fuse.split.cut.plan import Task

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.fusion.block.stages import Int8Array
-from tflite_fuse.memory.from_model import memory_graph
+from tflite_fuse.ir.block import Int8Array
+from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.inputs import input_specs
+from tflite_fuse.run import tflm
+from tflite_fuse.run.inputs import input_specs
 from tflite_fuse.split.cut.network import Network
 
 

@@ -16,8 +16,7 @@ from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.search.ahead import Ahead
-from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key
-from tflite_fuse.split.search.bounds import bounds_of
+from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key, bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates

@@ -1,4 +1,11 @@
-"""Which ways to a cut are followed.
+"""What no split goes below: elements that have to travel, and work that has to be done, however a network is cut.
+
+An element nobody needs, as every other row before a convolution of stride 2 and kernel size 1, need not be sent nor
+computed, and a split by rows leaves it out. So what is needed is followed from the outputs back: per value a set of
+rows, one of columns and one of channels all of whose elements some reader needs, of several readers that of the one
+that needs most. What all of them need together may be more: a bound stays below it.
+
+Which ways to a cut are followed.
 
 Of ways after which the same devices hold the same, one that is not better in anything is beaten: by what edges are
 expected to take, it is on no best way. As a plan may take less than expected, some of those are kept beside the others.
@@ -10,13 +17,108 @@ would. Where this is not so the result is no more than the best one found.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite
+from dataclasses import dataclass, replace
+from math import inf, isfinite, prod
 
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.errors import BlockError
+from tflite_fuse.split.cluster.devices import Cluster
+from tflite_fuse.split.cut.network import Network
+from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
+from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Label
+
+Sets = tuple[npt.NDArray[np.bool_], ...]
+"""Which rows, which columns and which channels of a value."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of the splits of a network.
+
+    Attributes:
+        moved: bytes: every input element that workers need leaves the coordinator, all outputs of theirs reach it. The
+            coordinator runs what no worker can, and has the inputs of that.
+        sent: of these, bytes that leave the coordinator.
+        leaves_out: whether that is less than the inputs and outputs have.
+        shares: of each node's output, how much is needed at least: 1.0 is all of it.
+    """
+
+    moved: int
+    sent: int
+    leaves_out: bool
+    shares: tuple[float, ...]
+
+    def seconds(self, cluster: Cluster, estimates: Estimates) -> float:
+        """Under the cost model: all work is done once, shared without loss, by workers that never wait."""
+
+        def work(target: Target) -> float:
+            return sum(estimates.whole_instructions(node, target) * share for node, share in enumerate(self.shares))
+
+        speed = sum(worker.mhz * 1e6 / max(1.0, work(worker.target)) for worker in cluster.workers)
+        return max(1 / speed, cluster.coordinator.link.seconds(self.sent) if self.sent else 0.0)
+
+
+def bounds_of(network: Network) -> Bounds:
+    """Of every split of the network."""
+    needed = _needed(network)
+    on_workers = [node for node in network.nodes if node.stage is not None]
+    read = set(network.inputs) & {value for node in on_workers for value in node.inputs}
+    written = set(network.outputs) & {value for node in on_workers for value in node.outputs}
+    sent = sum(_count(needed[value]) for value in read)
+    outputs = sum(prod(network.shape(value)) for value in written)
+    nodes = [node.outputs for node in network.nodes]
+    shares = (max(_count(needed[each]) / max(1, prod(network.shape(each))) for each in outs) for outs in nodes)
+    leaves_out = sent < sum(prod(network.shape(value)) for value in read)
+    return Bounds(sent + outputs, sent, leaves_out, tuple(shares))
+
+
+def _needed(network: Network) -> list[Sets]:
+    """Of each value."""
+    made = set(network.outputs) - set(network.inputs)  # an input that is an output, too, the coordinator has
+    found = [_sets(network.shape(value), value in made) for value in range(len(network.values))]
+    for node in reversed(range(len(network.nodes))):
+        for value, sets in _read(network, node, found):
+            if network.nodes[node].stage is None and value in network.inputs:
+                continue  # the coordinator has it
+            if _count(sets) > _count(found[value]):
+                found[value] = sets
+    return found
+
+
+def _read(network: Network, node: int, found: Sequence[Sets]) -> list[tuple[int, Sets]]:
+    """What a node has to read of its inputs, in whole sets of rows, columns and channels."""
+    if not can_be_cut(network.nodes[node]):
+        return [(value, _sets(network.shape(value), True)) for value in network.nodes[node].inputs]
+    output = network.nodes[node].outputs[0]
+    read: dict[int, Sets] = {}
+    for axis, name in enumerate(("rows", "columns", "channels")):
+        for place in np.flatnonzero(found[output][axis]).tolist():
+            one = replace(whole(network.shape(output)), **{name: (place, place + 1)})
+            for value, box in _needs(network, node, one):
+                sets = read.setdefault(value, _sets(network.shape(value), False))
+                sets[axis][slice(*(box.rows, box.columns, box.channels)[axis])] = True
+    return list(read.items())
+
+
+def _needs(network: Network, node: int, box: Box) -> Sequence[tuple[int, Box]]:
+    try:
+        return box_needs(network, node, box)
+    except BlockError:  # it reads nothing but padding
+        return ()
+
+
+def _sets(shape: Sequence[int], full: bool) -> Sets:
+    return tuple(np.full(length, full) for length in shape)
+
+
+def _count(sets: Sets) -> int:
+    return prod(int(each.sum()) for each in sets)
+
 
 BEAM = 48
 """Labels kept at a cut, and ..."""

@@ -8,13 +8,19 @@ from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cut.holdings import transfers, with_transfers
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import can_be_cut, receptive_field
-from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer
+from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer, evenly_loaded
 from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
-from tflite_fuse.split.cut.shares import evenly_loaded
 from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
-from tflite_fuse.split.search.edge import Edge, Mode, edge_of, is_read_outside, returned_at_once, with_coordinator
+from tflite_fuse.split.search.edge import (
+    Edge,
+    Mode,
+    edge_of,
+    is_read_outside,
+    leaves,
+    returned_at_once,
+    with_coordinator,
+)
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.whole import leaves
 
 Parts = dict[int, Region]
 """Of a value, what each worker computes."""

@@ -17,19 +17,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.fusion.block.axes import Ranges, needed, union
-from tflite_fuse.fusion.block.kinds.table import accumulates, input_windows
-from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.ir.axes import Ranges, needed, union
+from tflite_fuse.ir.block import StageKind
+from tflite_fuse.ops.table import accumulates, input_windows
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import can_be_cut
-from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer
+from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer, evenly_loaded
 from tflite_fuse.split.cut.regions import Box, Range, Region
-from tflite_fuse.split.cut.shares import evenly_loaded
 from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
-from tflite_fuse.split.search.edge import TASK_BYTES, Edge, Mode, edge_of, returned_at_once, with_coordinator
+from tflite_fuse.split.search.edge import (
+    TASK_BYTES,
+    Edge,
+    Mode,
+    edge_of,
+    leaves,
+    returned_at_once,
+    whole_on,
+    with_coordinator,
+)
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.whole import leaves, whole_on
 
 
 def cuts(network: Network) -> tuple[int, ...]:

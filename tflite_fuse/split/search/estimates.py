@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import cached_property
 from math import prod
 
-from tflite_fuse.fusion.block.kinds.table import accumulates
-from tflite_fuse.fusion.block.kinds.weighted.sums import PartOf
-from tflite_fuse.fusion.block.stages import BlockTensor, Stage
-from tflite_fuse.fusion.estimate.run_lengths import row_of_runs
-from tflite_fuse.fusion.instructions.counts import expected_instructions, stage_counts
-from tflite_fuse.fusion.instructions.targets import Target, instruction_costs
+from tflite_fuse.cost.estimate.rings import row_of_runs
+from tflite_fuse.cost.instructions import Target, expected_instructions, instruction_costs, stage_counts
+from tflite_fuse.ir.block import BlockTensor, Stage
+from tflite_fuse.ops.table import accumulates
+from tflite_fuse.ops.weighted.sums import PartOf
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.regions import Box, whole
 from tflite_fuse.split.fragments.blocks import CHUNK

@@ -1,4 +1,6 @@
-"""What devices do with their fragments, event by event: the programs that really run, on predicted cores and links.
+"""A timeline as Chrome's trace viewer and Perfetto read it.
+
+What devices do with their fragments, event by event: the programs that really run, on predicted cores and links.
 
 Beside ``events``, which knows a plan's transfers and tasks, this follows each device's own fragment: a worker computes,
 sends and waits for what comes next in its fragment, one after the other, as the C worker does. What is sent lies in the
@@ -16,12 +18,37 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
 from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind
 from tflite_fuse.split.fragments.decode import Fragment
 from tflite_fuse.split.fragments.structs import StepKind
-from tflite_fuse.split.simulate.events import Span
+from tflite_fuse.split.simulate.events import Span, Timeline
+
+_LANES = ("compute", "send", "receive")
+
+
+def chrome_trace(timeline: Timeline | Course, cluster: Cluster) -> dict[str, Any]:
+    """One process per device, with a row for what it computes and one for what it receives; times in microseconds."""
+    names = [
+        {"ph": "M", "name": "process_name", "pid": device + 1, "tid": 0, "args": {"name": cluster.device(device).name}}
+        for device in (COORDINATOR, *range(len(cluster.workers)))
+    ]
+    events = [
+        {
+            "ph": "X",
+            "name": span.name,
+            "cat": span.lane,
+            "pid": span.device + 1,
+            "tid": _LANES.index(span.lane),
+            "ts": round(span.start * 1e6, 3),
+            "dur": round((span.end - span.start) * 1e6, 3),
+        }
+        for span in timeline.spans
+    ]
+    return {"displayTimeUnit": "ms", "traceEvents": [*names, *events]}
+
 
 _CONTROL_BYTES = 4
 """Payload of START and of STEP."""

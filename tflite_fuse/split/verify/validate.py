@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tflite_fuse.errors import BlockError, PlanError
-from tflite_fuse.fusion.block.entry import parameters_of
-from tflite_fuse.fusion.block.kinds.weighted.sums import PartOf
-from tflite_fuse.fusion.block.stages import StageKind
+from tflite_fuse.ir.block import StageKind
+from tflite_fuse.ops.entry import parameters_of
+from tflite_fuse.ops.weighted.sums import PartOf
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.pieces import receptive_field

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, Ends, secret_of
-from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Wish, checked, encode
-from tflite_fuse.split.cluster.link.parser import Parser
+from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Parser, Wish, checked, encode
 from tflite_fuse.split.cluster.link.streams import Stream
 
 _WORDS = {

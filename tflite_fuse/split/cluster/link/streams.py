@@ -1,14 +1,23 @@
-"""Streams of bytes between devices, found by an address: ``host:port``, or a serial line (``ports``)."""
+"""Streams of bytes between devices, found by an address: ``host:port``, or a serial line (``ports``).
+
+Serial lines by their addresses: ``/dev/ttyACM0``, ``COM3``, with ``@115200`` behind; or ``socket://host:port``.
+
+The last is the raw stream of a serial line that something else hands out over TCP: an emulator, a device server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import re
 import socket
-from typing import Protocol
+import threading
+from typing import Any, Protocol
 
-from tflite_fuse.errors import UsageError
-from tflite_fuse.split.cluster.link import ports
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.split.cluster.link import streams as ports
+from tflite_fuse.split.cluster.link.serial_line import SerialStream
 
 _READ = 1 << 16
 
@@ -66,3 +75,132 @@ async def connect(address: str) -> Stream:
         return await ports.dial(address)
     host, port = parse_address(address, "an address")
     return TcpStream(*await asyncio.open_connection(host, port))
+
+
+BAUD = 115_200
+_SOCKET = "socket://"
+_DEVICE = re.compile(r"(?P<path>/.+?|COM\d+)(@(?P<baud>\d{1,8}))?", re.IGNORECASE)
+_WAIT = 0.05
+_CLOSING = 0.5
+"""Seconds in which whoever had a line before gives it back."""
+
+_READ_AT_ONCE = 4096
+
+
+def is_serial(address: str) -> bool:
+    """Whether an address is that of a serial line."""
+    return address.startswith(_SOCKET) or _DEVICE.fullmatch(address) is not None
+
+
+async def dial(address: str) -> SerialStream:
+    """A connection over a serial line, as soon as somebody answers there.
+
+    Raises:
+        OSError: the line cannot be opened, or is lost.
+        UsageError: the address is none, or the speed is one the line cannot have.
+        RuntimeUnavailableError: pyserial is not installed.
+    """
+    stream = SerialStream()
+    port = await (_socket(address, stream) if address.startswith(_SOCKET) else _device(address, stream))
+    stream.attach(port)
+    try:
+        await stream.dial()
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+# ---- A device of this machine ----
+
+
+async def _device(address: str, stream: SerialStream) -> _DevicePort:
+    found = _DEVICE.fullmatch(address)
+    assert found is not None
+    try:
+        import serial  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        raise RuntimeUnavailableError(
+            "serial lines need pyserial, which is not installed: pip install 'tflite-fuse[serial]'"
+        ) from None
+    loop, baud = asyncio.get_running_loop(), int(found["baud"] or BAUD)
+
+    def opened() -> Any:
+        return serial.Serial(found["path"], baud, timeout=_WAIT, write_timeout=1.0, exclusive=True)
+
+    end = loop.time() + _CLOSING
+    while True:
+        try:
+            return _DevicePort(await loop.run_in_executor(None, opened), stream, loop)
+        except ValueError as error:
+            raise UsageError(f"{address}: {error}") from error
+        except OSError as error:  # the connection before may still be about to close it
+            if error.errno != errno.EAGAIN or loop.time() > end:
+                raise
+            await asyncio.sleep(_WAIT)
+
+
+class _DevicePort:
+    """A thread reads it: not every system can wait for a serial line and a socket at once."""
+
+    def __init__(self, port: Any, stream: SerialStream, loop: asyncio.AbstractEventLoop) -> None:
+        self._port, self._stream, self._loop = port, stream, loop
+        self._ends = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        self._port.write(data)
+
+    def close(self) -> None:
+        self._ends = True
+        self._port.cancel_read()
+
+    def _read(self) -> None:
+        try:
+            while not self._ends:
+                data = self._port.read(max(1, min(self._port.in_waiting, _READ_AT_ONCE)))
+                if data:
+                    self._tell(self._stream.feed, data)
+            self._port.flush()
+        except OSError as error:
+            self._tell(self._stream.lose, error)
+        finally:
+            self._port.close()
+
+    def _tell(self, function: Any, argument: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, argument)
+
+
+# ---- One that comes over TCP ----
+
+
+async def _socket(address: str, stream: SerialStream) -> _SocketPort:
+    host, colon, port = address.removeprefix(_SOCKET).rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"an address is {_SOCKET}host:port, not {address!r}")
+    reader, writer = await asyncio.open_connection(host.removeprefix("[").removesuffix("]"), int(port))
+    return _SocketPort(reader, writer, stream)
+
+
+class _SocketPort:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: SerialStream) -> None:
+        self._writer = writer
+        self._task = asyncio.ensure_future(_pump(reader, stream))
+
+    def write(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def close(self) -> None:
+        self._task.cancel()
+        self._writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, stream: SerialStream) -> None:
+    try:
+        while data := await reader.read(_READ_AT_ONCE):
+            stream.feed(data)
+        stream.lose(ConnectionResetError("the line is gone"))
+    except OSError as error:
+        stream.lose(error)

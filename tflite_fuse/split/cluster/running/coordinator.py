@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tflite_fuse.errors import ClusterError
-from tflite_fuse.fusion.block.stages import Int8Array
+from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish

@@ -1,0 +1,93 @@
+"""Tables of answers, against the runtime itself on all 256 values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.drawing import raw_elementwise
+from tests.drawing.raw_models import RawModel
+from tests.run.fused_models import fuse
+from tflite_fuse import api
+from tflite_fuse.check import validate
+from tflite_fuse.check.original.functions import answers_behind
+from tflite_fuse.check.original.values import Original
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.run import tflm
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
+
+VALUES = np.arange(-128, 128).astype(np.int8).reshape(1, 256)
+
+
+def run(model: Model) -> list[np.ndarray]:
+    return list(tflm.run(serialize_model(model), [[VALUES]]).outputs[0])
+
+
+@pytest.mark.parametrize("name", raw_elementwise.ELEMENTWISE)
+def test_an_operator_gives_the_runtimes_answers(name: str) -> None:
+    rng = np.random.default_rng(sum(map(ord, name)))
+    fixed = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}.get(name)
+    for _ in range(12):
+        model = RawModel()
+        scale = float(np.float32(10 ** rng.uniform(-2.5, -0.5)))
+        source = model.tensor((1, 256), scale, int(rng.integers(-128, 128)))
+        wanted = (float(np.float32(scale * rng.uniform(0.6, 1.9))), int(rng.integers(-128, 128)))
+        output = model.tensor((1, 256), *(fixed or wanted))
+        options = (
+            make_options("LeakyReluOptions", alpha=float(np.float32(rng.uniform(-1, 1)))) if "LEAKY" in name else None
+        )
+        model.operator(name, [source], [output], options)
+        built = model.build([source], [output])
+        ((_, _, answers),) = answers_behind(Original(built), built.main.inputs[0])
+        np.testing.assert_array_equal(run(built)[0].ravel(), answers)
+
+
+def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(12):
+        model = RawModel()
+        scale = float(np.float32(10 ** rng.uniform(-2, -0.5)))
+        source = model.tensor((1, 256), scale, int(rng.integers(-128, 128)))
+        sigmoid = model.tensor((1, 256), 1 / 256, -128)
+        output = model.tensor((1, 256), float(np.float32(scale * rng.uniform(0.5, 1))), int(rng.integers(-128, 128)))
+        model.operator("LOGISTIC", [source], [sigmoid], None)
+        model.operator("MUL", [source, sigmoid], [output], make_options("MulOptions"))
+        built = model.build([source], [output])
+        found = {step.name: answers for step, _, answers in answers_behind(Original(built), built.main.inputs[0])}
+        np.testing.assert_array_equal(run(built)[0].ravel(), found["MUL"])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(raw_elementwise.elementwise_chains())
+def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
+    data = serialize_model(model)
+    found = validate(load_model(data), load_model(api.rewrite(data, verify=False, time_limit=3).model))
+    assert found.proven, [str(finding) for finding in found.findings[:3]]
+
+
+def test_what_changes_nothing_of_its_input_may_clamp_bytes_that_do_not_occur() -> None:
+    raw = RawModel()
+    chain = [raw.tensor((1, 3, 3, 1), 0.05, -128)]
+    for point in (-128, 0, -128, -128):
+        chain.append(raw.tensor((1, 3, 3, 1), 1.0, point))
+        raw.operator("ELU", [chain[-2]], [chain[-1]], None)
+    data = serialize_model(raw.build([chain[0]], [chain[1], chain[4]]))
+    # The block computes the last output from the first: the same bytes, by a table that clamps at 127 on the way.
+    rewritten = api.rewrite(data, verify=False).model
+    assert validate(load_model(data), load_model(rewritten)).proven
+
+
+def test_a_table_behind_a_reshape_that_regroups_channels_is_proven() -> None:
+    """As detection heads have it: both are a block, and the tensor before the RESHAPE has other rows and channels."""
+    raw = RawModel()
+    source, renamed = raw.tensor((1, 4, 4, 6), 0.1, 5), raw.tensor((1, 48, 2), 0.1, 5)
+    output = raw.tensor((1, 48, 2), 0.2, -7)
+    shape = raw.constant(np.array((1, 48, 2), np.int32))
+    raw.operator("RESHAPE", [source, shape], [renamed], make_options("ReshapeOptions", new_shape=[1, 48, 2]))
+    raw.operator("QUANTIZE", [renamed], [output], None)
+    data = serialize_model(raw.build([source], [output]))
+    found = validate(load_model(data), load_model(fuse(data, range(2))))
+    assert found.proven, [str(finding) for finding in found.findings[:3]]

@@ -1,0 +1,121 @@
+"""The schedule worked out with arrays against the schedule followed step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import ge
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.drawing.plain_pull import PlainPull
+from tests.drawing.random_blocks import random_block
+from tests.drawing.random_configs import one_tile, random_config
+from tflite_fuse.cost.schedule import tile_order
+from tflite_fuse.cost.schedule.events import Followed
+from tflite_fuse.cost.schedule.schedule import Orders, schedule, schedule_within
+from tflite_fuse.cost.schedule.tile_order import TileOrder
+from tflite_fuse.cost.schedule.tiles import split_block
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import Block, BlockConfig, Storage
+
+
+def compare(block: Block, config: BlockConfig) -> None:
+    plan, plain = schedule(block, config), PlainPull(block, config)
+    assert (plan.driven, plan.spatial_stages) == (plain.driven, plain.spatial)
+    for index, tensor in enumerate(block.tensors):
+        if tensor.storage is Storage.SCRATCH:
+            assert plan.capacities[index] == max(1, plain.capacity.get(index, 0)), tensor.name
+    spatial = block.stages[: plan.spatial_stages]
+    assert plan.stage_pixels[: plan.spatial_stages] == tuple(plain.pixels[stage.output] for stage in spatial)
+    if plain.only:
+        assert plan.overlaps == plain.distance
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_schedule_is_that_of_the_executor(rng: Random) -> None:
+    block = random_block(rng, largest=9)
+    config = random_config(rng, block)
+    try:
+        compare(block, config)
+    except BlockError as error:
+        assert "holes" in str(error)
+        compare(block, one_tile(config))
+
+
+@pytest.mark.parametrize("first", range(0, 240, 80))
+def test_schedule_on_many_seeds(first: int) -> None:
+    for seed in range(first, first + 80):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        compare(block, one_tile(random_config(rng, block)))
+
+
+@pytest.mark.parametrize("kept", [tile_order.MOST_KEPT, 100])
+def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_order, "MOST_KEPT", kept)
+    for seed in range(60):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        first = random_config(rng, block)
+        try:
+            orders = Orders(block, first)
+        except BlockError:
+            first = one_tile(first)
+            orders = Orders(block, first)
+        tile = {"tile_height": first.tile_height, "tile_width": first.tile_width}
+        configs = [first, *(replace(random_config(rng, block), **tile) for _ in range(6)), first]
+        for config in configs:
+            assert schedule(block, config, orders) == schedule(block, config)
+
+
+def test_a_schedule_is_given_up_only_where_it_needs_more() -> None:
+    """Unless some ring is smaller than under the other configuration, which whoever asks rules out."""
+    kept, given_up = 0, 0
+    for seed in range(150):
+        rng = Random(seed)
+        block = random_block(rng, largest=9)
+        now = replace(one_tile(random_config(rng, block)), longest_runs=(), ahead=frozenset())
+        longer = replace(now, chunk=now.chunk + rng.randrange(4), longest_runs=_runs_of(block, now.chunk + 4))
+        least, alone = schedule(block, now), schedule(block, longer)
+        for most in (alone.scratch_bytes, alone.scratch_bytes - 4, least.scratch_bytes):
+            found = schedule_within(block, longer, Orders(block, now), most, least)
+            assert found is None or found == alone
+            kept += found is not None
+            given_up += found is None
+            if all(map(ge, alone.capacities, least.capacities)):
+                assert found is not None or alone.scratch_bytes > most
+    assert kept > 100 and given_up > 100
+
+
+def test_what_runs_as_before_is_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row has as many as 17 pixels, and the runs of what writes the driven tensor stay as they are."""
+    steps, step = list[int](), TileOrder._step
+
+    def counted(order: TileOrder, now: Any, index: int, longest: int, ahead: bool) -> Followed:
+        steps.append(index)
+        return step(order, now, index, longest, ahead)
+
+    monkeypatch.setattr(TileOrder, "_step", counted)
+    for seed in range(30):
+        rng = Random(seed)
+        block = random_block(rng, largest=8)
+        assert max(tensor.width for tensor in block.tensors) <= 17
+        first = replace(one_tile(random_config(rng, block)), longest_runs=_runs_of(block, 17))
+        orders, longer = Orders(block, first), replace(first, longest_runs=_runs_of(block, 255))
+        before = schedule(block, first, orders)
+        steps.clear()
+        assert schedule(block, longer, orders) == replace(before, config=longer)
+        assert not steps
+        shorter = replace(first, longest_runs=_runs_of(block, 1), ahead=frozenset())
+        assert schedule(block, shorter, orders) == schedule(block, shorter)
+
+
+def _runs_of(block: Block, pixels: int) -> tuple[int, ...]:
+    """Runs as long for all stages that may have some of their own."""
+    split = split_block(block)
+    return tuple(pixels * (bool(stage.inputs) and stage.output != split.driven) for stage in split.spatial)

@@ -1,0 +1,45 @@
+"""Validation of a rewrite without running it: what was written is decoded again and compared with the original.
+
+    certificate = validate(original, rewritten)
+    certificate.proven, certificate.findings
+
+Nothing here shares code with what made the rewritten model but the structs of the options, the reader of model files
+and the checker of arena plans. What is proven is that constants, options and schedule are those the original asks for,
+for all inputs; that kernels compute what a stage means is tested by running them.
+"""
+
+from __future__ import annotations
+
+from tflite_fuse.check.borders import check_outputs, match_inputs, match_outer_outputs
+from tflite_fuse.check.certificate import BlockProof, Certificate, Finding, merged
+from tflite_fuse.check.correspondence import Correspondence, plan_findings
+from tflite_fuse.check.operators import match_operators
+from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
+from tflite_fuse.model.file import load_model
+from tflite_fuse.model.schema import Model
+
+__all__ = ["BlockProof", "Certificate", "Finding", "validate"]
+
+
+def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
+    """Compares a rewritten model with the one it was made from.
+
+    Args:
+        original: a model, or the bytes of its file.
+        rewritten: what was made of it.
+
+    Raises:
+        ModelError: one of the files is damaged.
+    """
+    before, after = (load_model(m) if isinstance(m, bytes) else m for m in (original, rewritten))
+    known = Correspondence(before, after)
+    match_inputs(known)
+    match_outer_outputs(known)
+    match_operators(known)
+    check_outputs(known)
+    beside = (writing_findings, structure_findings, buffer_findings, plan_findings)
+    findings = (*known.findings, *(finding for look in beside for finding in look(known)))
+    same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
+    narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)
+    notes = tuple(dict.fromkeys(known.notes))
+    return Certificate(merged(findings), tuple(known.blocks), known.plain, notes, same, narrower)

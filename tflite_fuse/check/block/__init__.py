@@ -1,0 +1,1 @@
+"""A block as the proof reads it: options, constants, and a replay of its schedule."""

@@ -1,0 +1,150 @@
+"""The custom operator's options: read again, and written again to see that no byte of them is without a meaning."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import flatbuffers
+
+from tflite_fuse.emit.structs import (
+    CHECKED_VERSION,
+    FIELDS,
+    IDENTIFIER,
+    LATER,
+    LAYOUTS,
+    OLDEST_VERSION,
+    VERSION,
+    BlockHeader,
+    StageDesc,
+    TensorDesc,
+)
+from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
+
+_Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
+
+_FILLED = ("version", "header", "tensors", "stages", "stage_inputs")
+
+
+class Options(NamedTuple):
+    """What the options hold."""
+
+    version: int
+    header: BlockHeader
+    tensors: tuple[TensorDesc, ...]
+    stages: tuple[StageDesc, ...]
+    stage_inputs: tuple[int, ...]
+    checksum: int | None = None
+
+
+class DamagedError(Exception):
+    """The options cannot be read; says why in a clause."""
+
+
+def read_options(data: bytes) -> Options:
+    """The structs in the options.
+
+    Raises:
+        DamagedError: they are no FlatBuffer of this kind and a known version, or hold a byte that means nothing.
+    """
+    try:
+        found = _parse(data)
+        again = canonical(found)
+    except struct.error as error:
+        raise DamagedError("the options are cut short") from error
+    if again != data:
+        raise DamagedError("the options hold bytes that mean nothing, or have another order than this version writes")
+    for part in (found.header, *found.tensors, *found.stages):
+        for name in LATER[type(part)]:
+            if getattr(part, name):
+                raise DamagedError(
+                    f"field {name} of a {type(part).__name__} is {getattr(part, name)}, nothing fills it"
+                )
+    return found
+
+
+def _parse(data: bytes) -> Options:
+    if data[4:8] != IDENTIFIER:
+        raise DamagedError("the options are no fused block")
+    (root,) = struct.unpack_from("<I", data, 0)
+    (back,) = struct.unpack_from("<i", data, _inside(root, data))
+    (size,) = struct.unpack_from("<H", data, _inside(root - back, data))
+    slots = struct.unpack_from(f"<{2 + len(_FILLED)}H", data, _inside(root - back, data))[2:]
+    places = {name: root + slot for name, slot in zip(FIELDS, slots, strict=False)}
+    (version,) = struct.unpack_from("<i", data, _inside(places["version"], data))
+    if not OLDEST_VERSION <= version <= VERSION:
+        raise DamagedError(f"the options have version {version}; {OLDEST_VERSION} to {VERSION} can be validated")
+    found = None
+    if version >= CHECKED_VERSION:
+        if size != 4 + 2 * len(FIELDS):
+            raise DamagedError("the options have no checksum")
+        (slot,) = struct.unpack_from("<H", data, root - back + size - 2)
+        (found,) = struct.unpack_from("<I", data, _inside(root + slot, data))
+    header = BlockHeader(*LAYOUTS[BlockHeader].unpack_from(data, _inside(places["header"], data)))
+    tensors = _structs(data, places["tensors"], TensorDesc)
+    stages = _structs(data, places["stages"], StageDesc)
+    inputs = _vector(data, places["stage_inputs"], 4)
+    if not 1 <= len(tensors) <= MAX_TENSORS or not 1 <= len(stages) <= MAX_STAGES:
+        raise DamagedError(f"the options hold {len(tensors)} tensors and {len(stages)} stages")
+    return Options(version, header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs), found)
+
+
+def checksum(options: Options, constants: bytes) -> int:
+    """What the checksum of options and constants must be."""
+    return zlib.crc32(canonical(options._replace(checksum=0)) + constants)
+
+
+def _inside(position: int, data: bytes) -> int:
+    if not 0 <= position < len(data):
+        raise DamagedError("an offset in the options leads out of them")
+    return position
+
+
+def _vector(data: bytes, field: int, size: int) -> bytes:
+    """The bytes of a vector's elements."""
+    (relative,) = struct.unpack_from("<I", data, _inside(field, data))
+    start = _inside(field + relative, data)
+    (count,) = struct.unpack_from("<I", data, start)
+    if start + 4 + count * size > len(data):
+        raise DamagedError("a vector in the options leads out of them")
+    return data[start + 4 : start + 4 + count * size]
+
+
+def _structs(data: bytes, field: int, kind: type[_Desc]) -> tuple[_Desc, ...]:
+    layout = LAYOUTS[kind]
+    return tuple(kind(*row) for row in layout.iter_unpack(_vector(data, field, layout.size)))
+
+
+def canonical(options: Options) -> bytes:
+    """The one way these options are written: inputs of stages, stages, tensors, then the table with its header."""
+    builder = flatbuffers.Builder(4096)
+    inputs = _add_vector(builder, [struct.pack("<i", number) for number in options.stage_inputs], 4)
+    stages = _add_vector(builder, _packed(options.stages), LAYOUTS[StageDesc].size)
+    tensors = _add_vector(builder, _packed(options.tensors), LAYOUTS[TensorDesc].size)
+    builder.StartObject(len(_FILLED) if options.checksum is None else len(FIELDS))
+    header = b"".join(_packed([options.header]))
+    builder.Prep(4, len(header))
+    builder.head -= len(header)
+    builder.Bytes[builder.head : builder.head + len(header)] = header
+    builder.PrependStructSlot(FIELDS.index("header"), builder.Offset(), 0)
+    for name, offset in (("tensors", tensors), ("stages", stages), ("stage_inputs", inputs)):
+        builder.PrependUOffsetTRelativeSlot(FIELDS.index(name), offset, 0)
+    builder.PrependInt32Slot(FIELDS.index("version"), options.version, 0)
+    if options.checksum is not None:
+        builder.PrependUint32Slot(FIELDS.index("checksum"), options.checksum, options.checksum ^ 1)
+    builder.Finish(builder.EndObject(), file_identifier=IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _packed(rows: Sequence[BlockHeader] | Sequence[TensorDesc] | Sequence[StageDesc]) -> list[bytes]:
+    return [LAYOUTS[type(row)].pack(*row) for row in rows]
+
+
+def _add_vector(builder: flatbuffers.Builder, rows: Sequence[bytes], size: int) -> int:
+    data = b"".join(rows)
+    builder.StartVector(size, len(rows), 4)
+    builder.head -= len(data)
+    builder.Bytes[builder.head : builder.head + len(data)] = data
+    return int(builder.EndVector())

@@ -1,0 +1,220 @@
+"""Which rows and columns of every tensor each tile of a block computes.
+
+A tile is a rectangle of the driven tensor. Going through the stages from the last to the first, a stage's region is
+what its readers' windows see of its output, rows and columns apart, never outside the tensor. In a block of one tile
+what is not in scratch counts whole besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.block.options import Options
+from tflite_fuse.emit.structs import BlockHeader, StageDesc, TensorDesc
+from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+
+Ints = npt.NDArray[np.int64]
+
+NOWHERE = 1 << 40
+"""Start of an empty span; its end is 0."""
+
+
+def pixel_bytes(tensor: TensorDesc) -> int:
+    """What a pixel takes: four bytes for each float32, one for each element of another type."""
+    return tensor.channels << (2 if tensor.element_type == ElementType.FLOAT32 else 0)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A block's options in the form the replay reads.
+
+    Attributes:
+        header, tensors, stages: as stored.
+        inputs: tensors read, by stage.
+    """
+
+    header: BlockHeader
+    tensors: tuple[TensorDesc, ...]
+    stages: tuple[StageDesc, ...]
+    inputs: tuple[tuple[int, ...], ...]
+
+    @property
+    def one_tile(self) -> bool:
+        """Whether the first tile is the only one."""
+        driven = self.tensors[self.header.driven]
+        return self.header.tile_height >= driven.height and self.header.tile_width >= driven.width
+
+    def sums(self, stage: int) -> bool:
+        """Whether a stage adds up all pixels of its input before it writes one."""
+        if not self.inputs[stage]:
+            return False
+        source = self.tensors[self.inputs[stage][0]]
+        several = source.height * source.width > 1
+        kind = self.stages[stage].kind
+        return kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX) or (
+            kind == StageKind.FULLY_CONNECTED and several
+        )
+
+    def sums_driven(self, stage: int) -> bool:
+        """Whether it does so while the tiles run."""
+        return self.sums(stage) and self.inputs[stage][0] == self.header.driven
+
+    @property
+    def tail(self) -> range:
+        return range(self.header.spatial_stages, len(self.stages))
+
+    @property
+    def spatial(self) -> range:
+        return range(self.header.spatial_stages)
+
+
+def program_of(options: Options) -> Program:
+    """The options, with the list of inputs cut into the stages' own."""
+    inputs = tuple(
+        options.stage_inputs[stage.first_input : stage.first_input + stage.input_count] for stage in options.stages
+    )
+    return Program(options.header, options.tensors, options.stages, inputs)
+
+
+SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
+"""Kinds whose dilation is the distance of the input's pixels, not of the taps."""
+
+
+PAIRS = (
+    StageKind.ADD,
+    StageKind.MULTIPLY,
+    StageKind.SQUARED_DIFFERENCE,
+    StageKind.MAXIMUM,
+    StageKind.MINIMUM,
+    StageKind.REAL_PAIR,
+)
+"""Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
+
+
+def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
+    """Whether an input of a stage is such a pixel."""
+    goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
+    return goes_with_all and source.height * source.width == 1 < output.height * output.width
+
+
+def looks(program: Program, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
+    """As ``reach``, at one of a stage's inputs: at its one pixel alone, from wherever, if that goes with all."""
+    if repeats(stage.kind, program.tensors[tensor], program.tensors[stage.output]):
+        return 0, 0, 1, 1
+    return reach(stage, axis)
+
+
+def reach(stage: StageDesc, axis: int) -> tuple[int, int, int, int]:
+    """Stride, padding and extent of a stage's windows along rows (0) or columns (1), and the step between input pixels.
+
+    All count in units of which so many make that step.
+    """
+    stride, pad, kernel, apart = (
+        (stage.stride_height, stage.pad_top, stage.kernel_height, stage.dilation_height),
+        (stage.stride_width, stage.pad_left, stage.kernel_width, stage.dilation_width),
+    )[axis]
+    if stage.kind in SPREADING:
+        return stride, pad, kernel, apart
+    return stride, pad, (kernel - 1) * apart + 1, 1
+
+
+@dataclass(frozen=True)
+class Axis:
+    """``low[t][i]`` to ``high[t][i]`` of tensor t along one axis in band (or strip) i; empty where low >= high."""
+
+    low: tuple[Ints, ...]
+    high: tuple[Ints, ...]
+
+    def covers(self, tensor: int, length: int) -> bool:
+        """Whether no position of a tensor is left out."""
+        seen = np.zeros(length + 1, np.int64)
+        full = self.low[tensor] < self.high[tensor]
+        np.add.at(seen, self.low[tensor][full], 1)
+        np.add.at(seen, self.high[tensor][full], -1)
+        return bool((np.cumsum(seen)[:length] > 0).all())
+
+
+def _up(units: Ints, apart: int) -> Ints:
+    """The first input pixel that does not lie before a unit."""
+    return np.asarray(-(-units // apart))
+
+
+def spans(program: Program, axis: int) -> Axis:
+    """The spans of all bands (axis 0) or strips (axis 1), in order."""
+    lengths = [(tensor.height, tensor.width)[axis] for tensor in program.tensors]
+    step = (program.header.tile_height, program.header.tile_width)[axis]
+    driven = program.header.driven
+    starts = np.arange(0, lengths[driven], step, dtype=np.int64)
+    low = [np.full_like(starts, NOWHERE) for _ in program.tensors]
+    high = [np.zeros_like(starts) for _ in program.tensors]
+    low[driven], high[driven] = starts, np.minimum(starts + step, lengths[driven])
+    if program.one_tile:
+        for t, tensor in enumerate(program.tensors):
+            if tensor.storage != Storage.SCRATCH:
+                low[t], high[t] = np.zeros_like(starts), np.full_like(starts, lengths[t])
+    for s in reversed(program.spatial):
+        stage = program.stages[s]
+        below, above = low[stage.output], high[stage.output]
+        for t in program.inputs[s]:
+            stride, pad, extent, apart = looks(program, stage, t, axis)
+            first = np.maximum(_up(below * stride - pad, apart), 0)
+            last = np.minimum(_up((above - 1) * stride - pad + extent, apart), lengths[t])
+            seen = (below < above) & (first < last)
+            low[t] = np.where(seen, np.minimum(low[t], first), low[t])
+            high[t] = np.where(seen, np.maximum(high[t], last), high[t])
+    return Axis(tuple(low), tuple(high))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Tiles that differ only in where they lie.
+
+    Attributes:
+        extents: rows and columns computed of every tensor; (0, 0) for none.
+        origins: for every spatial stage and each of its inputs, row and column of the first window, counted from the
+            first row and column of the input's region, in the units of ``reach``; negative on padding.
+        count: how many such tiles there are.
+    """
+
+    extents: tuple[tuple[int, int], ...]
+    origins: tuple[tuple[tuple[int, int], ...], ...]
+    count: int
+
+    def pixels(self, tensor: int) -> int:
+        return self.extents[tensor][0] * self.extents[tensor][1]
+
+
+def tiles(program: Program, rows: Axis, columns: Axis) -> Iterator[Tile]:
+    """All tiles of a block, those that do the same once."""
+    bands, strips = _kinds(program, rows, 0), _kinds(program, columns, 1)
+    for (heights, tops), bands_alike in bands.items():
+        for (widths, lefts), strips_alike in strips.items():
+            extents = tuple((h, w) if h and w else (0, 0) for h, w in zip(heights, widths, strict=True))
+            origins = tuple(tuple(zip(y, x, strict=True)) for y, x in zip(tops, lefts, strict=True))
+            yield Tile(extents, origins, bands_alike * strips_alike)
+
+
+_Kind = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
+
+
+def _kinds(program: Program, axis: Axis, number: int) -> dict[_Kind, int]:
+    """Extents of all tensors and origins of all windows along an axis, and how many bands (strips) have them."""
+    found: dict[_Kind, int] = {}
+    for i in range(len(axis.low[0])):
+        low, high = [int(span[i]) for span in axis.low], [int(span[i]) for span in axis.high]
+        extents = tuple(max(0, b - a) for a, b in zip(low, high, strict=True))
+        origins = []
+        for s in program.spatial:
+            written, found_here = program.stages[s].output, []
+            for t in program.inputs[s]:
+                stride, pad, _, apart = looks(program, program.stages[s], t, number)
+                seen = extents[written] and extents[t]
+                found_here.append(low[written] * stride - pad - low[t] * apart if seen else 0)
+            origins.append(tuple(found_here))
+        kind = (extents, tuple(origins))
+        found[kind] = found.get(kind, 0) + 1
+    return found

@@ -1,0 +1,345 @@
+"""Scratch memory: the executor's own part, rings and sums; what is needed at the same time lies apart.
+
+What a block's scratch may lie over of its inputs, by the replay: pixels that nobody reads again.
+
+The schedule of a block: rings, scratch, outputs, and what may lie over what, worked out from the options alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tflite_fuse.check.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, reach, spans, tiles
+from tflite_fuse.check.block.tables import state_problems
+from tflite_fuse.check.block.tape import NEVER, Ints, Tape, begins, follow, is_source, reads, writes
+from tflite_fuse.emit.structs import NONE
+from tflite_fuse.ir.enums import StageKind, Storage
+from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
+
+_ALIGNMENT = 4
+_NARROW_PIXELS = 255
+"""int8 values of which sums fit int16."""
+
+
+def _up(value: int, multiple: int = _ALIGNMENT) -> int:
+    return -(-value // multiple) * multiple
+
+
+def reserved(program: Program) -> int:
+    """Bytes at the start of scratch: cursors, and pointers for windows of more pixels than the stack takes."""
+    most = 0
+    for s, stage in enumerate(program.stages):
+        if not is_source(program, s):
+            _, _, tall, apart = reach(stage, 0)
+            _, _, wide, beside = reach(stage, 1)
+            rows = stage.kernel_height if apart == 1 else _up(tall, apart) // apart
+            columns = _up(wide, beside) // beside
+            most = max(most, rows * columns + (2 if stage.kind == StageKind.ADD else 1))
+    cursors = _up(CURSOR_BYTES * len(program.spatial), POINTER_BYTES)
+    return cursors + (POINTER_BYTES * most if most > STACK_POINTERS else 0)
+
+
+def _sum_bytes(program: Program, s: int) -> int:
+    source, output = program.tensors[program.inputs[s][0]], program.tensors[program.stages[s].output]
+    kind = program.stages[s].kind
+    if kind == StageKind.GLOBAL_MAX:
+        return output.channels
+    narrow = kind == StageKind.GLOBAL_AVERAGE and source.height * source.width <= _NARROW_PIXELS
+    return output.channels * (2 if narrow else 4)
+
+
+def scratch_problems(program: Program) -> Iterator[str]:
+    """Things that are needed at the same time lie apart; and everything lies where the format puts it."""
+    pieces = list(_pieces(program))
+    for number, (what, start, size, born, dies) in enumerate(pieces):
+        for other, at, bytes_, first, last in pieces[:number]:
+            if start < at + bytes_ and at < start + size and born <= last and first <= dies:
+                yield f"{what} and {other} lie over each other in scratch while both are needed"
+    expected, total = _expected_places(program)
+    for what, start, *_ in pieces:
+        if what in expected and expected[what] != start:
+            yield f"{what} lies at byte {start} of scratch instead of {expected[what]}"
+    for t, tensor in enumerate(program.tensors):
+        if tensor.storage not in (Storage.SCRATCH, Storage.PERSISTENT) and tensor.offset != 0:
+            yield f"tensor {t} is not in scratch but has an offset in it"
+    for s, stage in enumerate(program.stages):
+        if not program.sums(s) and stage.accumulator_offset != NONE:
+            yield f"stage {s} keeps no sums but has a place for them"
+    if program.header.scratch_bytes != total:
+        yield f"scratch has {program.header.scratch_bytes} bytes instead of {total}"
+
+
+def needed_from_the_start(program: Program) -> int:
+    """Where the last of what is needed before the first pixel is read ends: the executor's own part, sums that tiles
+    add to."""
+    sums = [
+        program.stages[s].accumulator_offset + _up(_sum_bytes(program, s))
+        for s in program.tail
+        if program.sums_driven(s)
+    ]
+    return max(reserved(program), *sums) if sums else reserved(program)
+
+
+def _pieces(program: Program) -> Iterator[tuple[str, int, int, int, int]]:
+    """What lies in scratch: (what, start, bytes, when it is first needed, when last). Tiles are time 0, then stages."""
+    spatial = program.header.spatial_stages
+    yield "the executor's own part", 0, reserved(program), 0, len(program.stages)
+    for t, tensor in enumerate(program.tensors):
+        if tensor.storage == Storage.SCRATCH:
+            born = max(0, tensor.producer - spatial + 1)
+            readers = [s - spatial + 1 for s in program.tail if t in program.inputs[s] and not program.sums_driven(s)]
+            size = max(0, tensor.capacity) * pixel_bytes(tensor)
+            yield f"tensor {t}", tensor.offset, size, born, max([born, *readers])
+    for s in program.tail:
+        if program.sums(s):
+            born = 0 if program.sums_driven(s) else s - spatial + 1
+            yield (
+                f"the sums of stage {s}",
+                program.stages[s].accumulator_offset,
+                _sum_bytes(program, s),
+                born,
+                s - spatial + 1,
+            )
+
+
+def _expected_places(program: Program) -> tuple[dict[str, int], int]:
+    """One behind the other: sums over the driven tensor, rings; what the tail writes lies over the rings again."""
+    places: dict[str, int] = {}
+    end = reserved(program)
+    for s in program.tail:
+        if program.sums_driven(s):
+            places[f"the sums of stage {s}"] = end
+            end += _up(_sum_bytes(program, s))
+    tail_end = end
+    for s in program.spatial:
+        end = _put(program, places, program.stages[s].output, end)
+    for s in program.tail:
+        tail_end = _put(program, places, program.stages[s].output, tail_end)
+        if program.sums(s) and not program.sums_driven(s):
+            places[f"the sums of stage {s}"] = tail_end
+            tail_end += _up(_sum_bytes(program, s))
+    return places, max(end, tail_end)
+
+
+def _put(program: Program, places: dict[str, int], t: int, end: int) -> int:
+    tensor = program.tensors[t]
+    if tensor.storage != Storage.SCRATCH:
+        return end
+    places[f"tensor {t}"] = end
+    return end + _up(max(0, tensor.capacity) * pixel_bytes(tensor))
+
+
+def scratch_distances(program: Program, rows: Axis, tile: Tile, tape: Tape) -> dict[int, int]:
+    """For each input the bytes that scratch must lie below it; all of scratch where the two share nothing.
+
+    Args:
+        rows: of the tiles.
+        tile, tape: the last tile; where it is not the only one, scratch lies over no input.
+    """
+    found = {}
+    for i, source in enumerate(program.tensors):
+        if source.storage == Storage.INPUT:
+            tail_reads = any(i in program.inputs[s] and not program.sums_driven(s) for s in program.tail)
+            whole = tail_reads or not program.one_tile
+            distance = program.header.scratch_bytes if whole else max(_ahead(program, rows, tile, tape, i))
+            found[i] = min(program.header.scratch_bytes, distance)
+    return found
+
+
+def _ahead(program: Program, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
+    """Bytes of scratch in use, less those of the input that are spent by then."""
+    yield needed_from_the_start(program)
+    at, oldest, _ = reads(program, tile, tape, i)
+    still = np.minimum.accumulate(np.append(oldest, NEVER)[::-1])[::-1]
+    for s in program.spatial:
+        ring = program.tensors[program.stages[s].output]
+        if ring.storage != Storage.SCRATCH:
+            continue
+        written, ends = writes(tape, s)
+        needed = still[np.searchsorted(at, written)]
+        open_ = needed < NEVER
+        if open_.any():
+            filled = ring.offset + _filled(program, rows, s, ends[open_]) * pixel_bytes(ring)
+            yield int((filled - needed[open_] * pixel_bytes(program.tensors[i])).max())
+
+
+def _filled(program: Program, rows: Axis, s: int, ends: Ints) -> Ints:
+    """Pixels from the start of a ring that were written: all, unless it fills from there on and has not come round."""
+    output = program.stages[s].output
+    capacity = program.tensors[output].capacity
+    in_order = begins(program, s) == 0 and int(rows.low[output][0]) == 0
+    return np.minimum(ends, capacity) if in_order else np.full_like(ends, capacity)
+
+
+@dataclass
+class ScheduleProof:
+    """What the replay of a block found.
+
+    Attributes:
+        problems: each a clause; none: no pixel is read before it is written or after it was overwritten.
+        distances: (input, output) of the block, by tensor: bytes the output's address must lie below the input's for
+            no input to be overwritten before its last reader; negative: it may lie so far above.
+        scratch: input of the block → bytes the scratch's address must lie below its own, likewise.
+        runs: computations replayed, each kind of tile once.
+        tiles: how many there are.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    distances: dict[tuple[int, int], int] = field(default_factory=dict)
+    scratch: dict[int, int] = field(default_factory=dict)
+    runs: int = 0
+    tiles: int = 0
+
+
+def replay(program: Program) -> ScheduleProof:
+    """Follows a block through all its tiles and its tail.
+
+    Its stages and tensors must name each other soundly; see ``trace.py``.
+    """
+    proof = ScheduleProof()
+    proof.problems += _split_problems(program)
+    if proof.problems:
+        return proof
+    rows, columns = spans(program, 0), spans(program, 1)
+    proof.problems += _coverage_problems(program, rows, columns)
+    needed: dict[int, int] = {}
+    last: tuple[Tile, Tape] | None = None
+    for tile in tiles(program, rows, columns):
+        seen = follow(program, tile)
+        for tensor, pixels in seen.needed.items():
+            needed[tensor] = max(pixels, needed.get(tensor, 0))
+        proof.problems += [f"tensor {tensor} is read before it is computed" for tensor in seen.missing]
+        proof.runs += seen.runs
+        proof.tiles += tile.count
+        last = tile, seen.tape
+    proof.problems += _ring_problems(program, needed)
+    proof.problems += scratch_problems(program)
+    proof.problems += state_problems(program)
+    if last is not None:
+        proof.distances = _distances(program, rows, columns, *last)
+        proof.scratch = scratch_distances(program, rows, *last)
+    return proof
+
+
+# ---- Tiles and tail ----
+
+
+def _split_problems(program: Program) -> Iterator[str]:
+    """Which stages run per tile and which tensor drives them follows from the stages; pixels of the tail are single."""
+    summing = [s for s in range(len(program.stages)) if program.sums(s)]
+    spatial = summing[0] if summing else len(program.stages)
+    driven = program.inputs[spatial][0] if summing else program.stages[-1].output
+    if program.header.spatial_stages != spatial:
+        yield f"{program.header.spatial_stages} stages run by tiles instead of {spatial}"
+        return
+    if program.header.driven != driven:
+        yield f"tensor {program.header.driven} is driven instead of {driven}"
+        return
+    inside = {program.stages[s].output for s in program.spatial}
+    for s in program.tail:
+        output = program.tensors[program.stages[s].output]
+        if output.height * output.width != 1:
+            yield f"stage {s} of the tail writes more than one pixel"
+        for t in program.inputs[s]:
+            single = program.tensors[t].height * program.tensors[t].width == 1
+            if not program.sums_driven(s) and (t in inside or not single):
+                yield f"stage {s} of the tail reads tensor {t}, of which nothing is left when it runs"
+    for s, stage in enumerate(program.stages):
+        own = s in program.spatial and stage.output != driven and not is_source(program, s)
+        if stage.longest_run and not own:
+            yield f"stage {s} has a run of its own that nobody keeps to"
+        if stage.runs_ahead > 1 or (stage.runs_ahead and (not own or stage.kind == StageKind.STATE)):
+            yield f"stage {s} runs ahead of who waits for it"
+    header = program.header
+    if not 1 <= header.tile_height <= 65535 or not 1 <= header.tile_width <= 65535 or not 1 <= header.chunk <= 255:
+        yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"
+
+
+def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[str]:
+    for s in program.spatial:
+        t = program.stages[s].output
+        tensor = program.tensors[t]
+        if tensor.storage == Storage.OUTPUT and not (rows.covers(t, tensor.height) and columns.covers(t, tensor.width)):
+            yield f"output tensor {t} is left with holes"
+        if program.stages[s].kind == StageKind.LSTM:
+            whole = rows.covers(t, tensor.height) and columns.covers(t, tensor.width)
+            if not (whole and program.one_tile):
+                yield f"not all steps of tensor {t} are computed, each once"
+        if is_source(program, s) and not program.one_tile:
+            yield f"tiles ask the source of tensor {t} for pixels again"
+
+
+# ---- Rings ----
+
+
+def _ring_problems(program: Program, needed: dict[int, int]) -> Iterator[str]:
+    """A ring holds just the pixels between the oldest one somebody still reads and the newest one."""
+    for t, tensor in enumerate(program.tensors):
+        in_scratch = tensor.storage == Storage.SCRATCH
+        wanted = max(1, needed.get(t, 0)) if in_scratch else 0
+        wanted = tensor.height * tensor.width if tensor.storage == Storage.PERSISTENT else wanted
+        if tensor.capacity != wanted:
+            end = "pixels are overwritten before their last reader" if tensor.capacity < wanted else "none needs more"
+            yield f"the ring of tensor {t} holds {tensor.capacity} pixels instead of {wanted}: {end}"
+
+
+# ---- Output over input ----
+
+
+def _distances(program: Program, rows: Axis, columns: Axis, tile: Tile, tape: Tape) -> dict[tuple[int, int], int]:
+    """For each input and output the most bytes by which the output is ahead of what is still read of the input."""
+    found = {}
+    for i, source in enumerate(program.tensors):
+        if source.storage != Storage.INPUT:
+            continue
+        tail_reads = any(i in program.inputs[s] and not program.sums_driven(s) for s in program.tail)
+        for o, output in enumerate(program.tensors):
+            if output.storage != Storage.OUTPUT:
+                continue
+            if output.producer >= program.header.spatial_stages:
+                # The tail writes when all tiles are done: only what the tail itself reads is still needed.
+                ahead = pixel_bytes(output) if tail_reads else NOWHERE
+            elif program.one_tile:
+                ahead = _ahead_in_tile(program, tile, tape, i, o)
+            else:
+                ahead = _ahead_of_tiles(program, rows, columns, i, o)
+            if tail_reads:
+                ahead = max(output.height * output.width * pixel_bytes(output), ahead if ahead != NOWHERE else 0)
+            nothing_read = -source.height * source.width * pixel_bytes(source)
+            found[i, o] = nothing_read if ahead == NOWHERE else max(nothing_read, ahead)
+    return found
+
+
+def _ahead_in_tile(program: Program, tile: Tile, tape: Tape, i: int, o: int) -> int:
+    """A run counts as written while what it reads is still needed."""
+    written, ends = writes(tape, program.tensors[o].producer)
+    at, oldest, _ = reads(program, tile, tape, i)
+    if not len(at) or not len(written):
+        return NOWHERE
+    still = np.append(_least_from_here(oldest), NEVER)[np.searchsorted(at, written)]
+    open_ = still < NEVER
+    if not open_.any():
+        return NOWHERE
+    lead = ends[open_] * pixel_bytes(program.tensors[o]) - still[open_] * pixel_bytes(program.tensors[i])
+    return int(lead.max())
+
+
+def _ahead_of_tiles(program: Program, rows: Axis, columns: Axis, i: int, o: int) -> int:
+    """As if a tile wrote everything before it reads anything: never less than what it is."""
+    source, output = program.tensors[i], program.tensors[o]
+    top, left = rows.low[i][:, None], columns.low[i][None, :]
+    oldest = np.where((top < NOWHERE) & (left < NOWHERE), top * source.width + left, NEVER).ravel()
+    bottom, right = rows.high[o][:, None], columns.high[o][None, :]
+    ends = np.maximum.accumulate(((bottom - 1) * output.width + right).ravel())
+    still = _least_from_here(oldest)
+    open_ = still < NEVER
+    if not open_.any():
+        return NOWHERE
+    return int((ends[open_] * pixel_bytes(output) - still[open_] * pixel_bytes(source)).max())
+
+
+def _least_from_here(values: Ints) -> Ints:
+    return np.minimum.accumulate(values[::-1])[::-1]

@@ -1,0 +1,349 @@
+"""One stage of a block against what the original asks for, number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.block.constants import (
+    Constants,
+    MissingError,
+    in_int16,
+    layout_of,
+    may_be_halfwords,
+    packed_by_quads,
+    single_weights,
+    weight_places,
+)
+from tflite_fuse.check.block.regions import PAIRS, reach, repeats
+from tflite_fuse.check.block.tables import expected_table
+from tflite_fuse.check.original.meaning import Meaning
+from tflite_fuse.check.original.scales import added
+from tflite_fuse.check.original.values import Original
+from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
+from tflite_fuse.ir.enums import StageKind, WeightLayout
+
+Int64s = npt.NDArray[np.int64]
+
+_PAIRED_SUM = 2**23
+_ADD_BITS = 21
+_ADDITION = (
+    "left shift",
+    *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
+)
+_OF_ALL_PIXELS = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number of a stage that is not what the original asks for; see ``Finding``."""
+
+    what: str
+    expected: object = None
+    found: object = None
+    channel: int | None = None
+    element: tuple[int, ...] = ()
+    count: int = 1
+
+
+@dataclass
+class StageView:
+    """A stage of a block and what it reads and writes.
+
+    Attributes:
+        kind, desc: the stage.
+        inputs: tensors it reads.
+        output: the tensor it writes.
+        constants: of the block.
+        counts: what was compared.
+        notes: what limits the claim.
+    """
+
+    kind: StageKind
+    desc: StageDesc
+    inputs: tuple[TensorDesc, ...]
+    output: TensorDesc
+    constants: Constants
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, what: str, number: int) -> None:
+        self.counts[what] = self.counts.get(what, 0) + number
+
+
+def geometry_differences(view: StageView, meaning: Meaning, original: Original) -> Iterator[Difference]:
+    """Window, clamp, images and zero points: all that is not in the constants."""
+    desc = view.desc
+    if view.kind is not meaning.kind:
+        yield Difference("stage kind", meaning.kind.name, view.kind.name)
+        return
+    pairs = {
+        "kernel": (meaning.kernel, (desc.kernel_height, desc.kernel_width)),
+        "stride": (meaning.stride, (desc.stride_height, desc.stride_width)),
+        "dilation": (meaning.dilation, (desc.dilation_height, desc.dilation_width)),
+        "padding above and left": (meaning.padding, (desc.pad_top, desc.pad_left)),
+        "depth multiplier": (meaning.multiplier_of_depth, desc.depth_multiplier),
+        "activation bounds": (meaning.clamp, (desc.activation_min, desc.activation_max)),
+    }
+    for what, (expected, found) in pairs.items():
+        if expected != found:
+            yield Difference(what, expected, found)
+    for tensor, read in zip(meaning.sources, view.inputs, strict=False):
+        yield from _zero_point(original, tensor, read, "input zero point")
+    yield from _zero_point(original, meaning.result, view.output, "output zero point")
+    yield from _image_differences(view, meaning)
+
+
+def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
+    """Of a tensor without quantization it is that of plain numbers: one that nobody reads is one that nobody checks."""
+    quantization = original.activation(tensor)
+    plain = -128 if original.is_unsigned(tensor) else 0
+    wanted = plain if quantization is None else quantization[1]
+    if wanted != desc.zero_point:
+        yield Difference(what, wanted, desc.zero_point)
+
+
+def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Rows, columns and channels; where the operator goes pixel by pixel, their arrangement is free."""
+    found = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
+    output = (view.output.height, view.output.width, view.output.channels)
+    if meaning.images is None:
+        if prod(found[0]) != _depth(meaning):
+            yield Difference("values of the input", _depth(meaning), prod(found[0]))
+    elif meaning.pointwise:
+        for wanted, image in zip(meaning.images, found, strict=True):
+            if (wanted[0] * wanted[1], wanted[2]) != (image[0] * image[1], image[2]):
+                yield Difference("image of an input", wanted, image)
+    elif tuple(found) != meaning.images:
+        yield Difference("image of the input", meaning.images[0], found[0])
+    wide = [image for image, read in zip(found, view.inputs, strict=True) if not repeats(view.kind, read, view.output)]
+    if not wide:
+        yield Difference("image of an input", output, found)
+        return
+    if meaning.output is not None:
+        keeps = meaning.pointwise and meaning.kind not in _OF_ALL_PIXELS
+        wanted = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
+        if output != wanted:
+            yield Difference("image of the output", wanted, output)
+    if any(image[:2] != wide[0][:2] for image in wide):
+        yield Difference("image of an input", wide[0][:2], [image[:2] for image in wide])
+
+
+def _depth(meaning: Meaning) -> int:
+    return 0 if meaning.weights is None else prod(meaning.weights.shape[1:])
+
+
+# ---- Constants ----
+
+
+def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Weights, tables, padding, and the offsets of what is not there."""
+    try:
+        if meaning.weights is not None:
+            yield from _weighted(view, meaning)
+        elif meaning.left:
+            left = view.constants.take(view.desc.weights_offset, len(meaning.left), "step after a reset")
+            yield from _array_differences("value after a reset", np.frombuffer(meaning.left, np.int8), left)
+            view.count("values after a reset", len(meaning.left))
+        elif meaning.rows:
+            rows = view.constants.take(view.desc.weights_offset, len(meaning.rows), "weights")
+            yield from _array_differences("weight", np.frombuffer(meaning.rows, np.int8), rows)
+            view.count("weights", len(meaning.rows))
+        elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE:
+            yield from _multiples(view, meaning)
+        else:
+            yield from _none("weights offset", view.desc.weights_offset)
+        if meaning.weights is None:
+            if view.desc.weight_layout != WeightLayout.PLAIN:
+                yield Difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
+            yield from _unweighted(view, meaning)
+        yield from _padding(view, meaning)
+    except MissingError as error:
+        yield Difference(f"constants: there is no {error}")
+
+
+def _none(what: str, found: int) -> Iterator[Difference]:
+    if found != NONE:
+        yield Difference(what, NONE, found)
+
+
+def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    assert meaning.weights is not None and meaning.bias is not None
+    assert meaning.multiplier is not None and meaning.shift is not None
+    channels, rows, columns, depth = meaning.weights.shape
+    weights, source = meaning.weights, view.inputs[0]
+    sums = weights.astype(np.int64).reshape(channels, -1)
+    bias = meaning.bias - source.zero_point * sums.sum(axis=1)
+    positive = np.where(sums > 0, sums, 0).sum(axis=1)
+    negative = positive - sums.sum(axis=1)
+    low, high = bias - 128 * positive - 127 * negative, bias + 127 * positive + 128 * negative
+    spread = 128 * np.abs(sums).sum(axis=1)
+    is_paired = view.desc.weight_layout == WeightLayout.PAIRED_DOWN
+    table, down = expected_table(view.notes, meaning, bias, (low, high), spread, few_bits=is_paired)
+    layout = layout_of(view.kind, view.desc, source, down is not None)
+    if view.kind is StageKind.TRANSPOSE_CONV:
+        # Which weights meet a pixel depends on where they stand, so zero points are not folded into its biases.
+        table[:, 0] = meaning.bias
+    in_halfwords = may_be_halfwords(view.kind, layout, source)
+    is_int16 = in_halfwords and view.desc.weight_layout == WeightLayout.INT16_DOWN
+    is_paired &= in_halfwords
+    if layout != view.desc.weight_layout and not is_int16 and not is_paired:
+        yield Difference("weight layout", layout, view.desc.weight_layout)
+        return
+    places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
+    stored: npt.NDArray[np.generic] = view.constants.take(
+        view.desc.weights_offset, places.size * (1 + is_int16), "weights"
+    )
+    if is_int16:
+        # Weights and biases are twice those of 8 bits.
+        stored, places = stored.view("<i2"), in_int16(places)
+        down = None if down is None else down * np.array([2, 1, 1])
+    if is_paired and down is not None:
+        stored = single_weights(stored.view("<i2"))
+        yield from _paired_sums(down[:, 0], spread)
+        down[::2, 0] *= 256
+        down[: channels // 2 * 2 : 2, 0] += down[1::2, 0]
+    yield from _array_differences("weight", weights.astype(np.int16) * (1 + is_int16), stored[places.index])
+    rest = np.ones(places.size, bool)
+    rest[places.index.ravel()] = False
+    filled = np.flatnonzero((stored != 0) & rest)
+    if len(filled):
+        yield Difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
+    yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)
+    view.count("weights", weights.size)
+    view.count("biases, multipliers and shifts", 3 * channels)
+
+
+def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Difference]:
+    """Of two channels in one sum the first has the 24 bits above those of a byte."""
+    largest = (np.abs(bias) + spread)[::2]
+    for channel in np.flatnonzero(largest >= _PAIRED_SUM)[:1].tolist():
+        yield Difference("largest sum", _PAIRED_SUM, int(largest[channel]), None, (2 * channel,))
+
+
+def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Difference]:
+    """A table has an entry of zeros more where packed channels come in pairs and their number is odd."""
+    entries = len(expected) + (len(expected) % 2 if layout != WeightLayout.PLAIN else 0)
+    stored = view.constants.table(view.desc.table_offset, 3 * entries, "table").reshape(-1, 3)
+    wrapped = (expected + 2**31) % 2**32 - 2**31
+    for column, what in enumerate(("bias", "multiplier", "shift")):
+        yield from _array_differences(what, wrapped[:, column], stored[: len(expected), column])
+    if stored[len(expected) :].any():
+        yield Difference("entry behind the last channel", (0, 0, 0), tuple(stored[-1].tolist()))
+
+
+def _array_differences(
+    what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic]
+) -> Iterator[Difference]:
+    """The first of the elements that differ; their first axis counts output channels."""
+    if np.array_equal(expected, found):
+        return
+    differing = np.argwhere(expected != found)
+    place = tuple(int(n) for n in differing[0])
+    yield Difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
+
+
+def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """Whether the shorter way to a sum is right for all pairs of values, from the middle of the starts that are."""
+    first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
+    values = np.arange(-128, 128, dtype=np.int64)
+    points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
+    expected = np.clip(added(meaning.addition, points, values[:, None], values), *meaning.clamp)
+    products = first * values[:, None] + second * values
+    found = np.clip(((products + start + 2**31) % 2**32 - 2**31) >> _ADD_BITS, *meaning.clamp)
+    differing = np.argwhere(expected != found)
+    for a, b in differing[:1].tolist():
+        pair = values[a].item(), values[b].item()
+        yield Difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
+    least = ((expected << _ADD_BITS) - products).max(where=expected > meaning.clamp[0], initial=-(2**31))
+    most = ((expected + 1 << _ADD_BITS) - products).min(where=expected < meaning.clamp[1], initial=2**31) - 1
+    if not len(differing) and start != int(least + most) // 2:
+        yield Difference("start of the sums by multiples", int(least + most) // 2, start)
+    view.count("sums of two values", expected.size)
+
+
+def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    desc = view.desc
+    if meaning.addition:
+        stored = view.constants.table(desc.table_offset, 7, "table")
+        for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
+            if expected != found:
+                yield Difference(name, expected, found)
+        view.count("biases, multipliers and shifts", 7)
+    elif meaning.table:
+        wanted = np.frombuffer(meaning.table, np.uint8)
+        given = view.constants.take(desc.table_offset, len(wanted), "table").view(np.uint8)
+        for wrong in np.flatnonzero(wanted != given)[:1].tolist():
+            yield Difference("byte of the table", int(wanted[wrong]), int(given[wrong]), None, (wrong,))
+        view.count("bytes of tables", len(wanted))
+    elif meaning.answers is not None:
+        stored = view.constants.take(desc.table_offset, len(meaning.answers), "table").astype(np.int64)
+        for wrong in np.flatnonzero(stored != meaning.answers)[:1].tolist():
+            count = int((stored != meaning.answers).sum())
+            yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
+        view.count("answers", len(meaning.answers))
+    elif meaning.first:
+        begins = view.constants.take(desc.table_offset, len(meaning.first), "first state")
+        yield from _array_differences("value of the first state", np.frombuffer(meaning.first, np.int8), begins)
+        view.count("values of first states", len(meaning.first))
+    elif meaning.places:
+        places = view.constants.table(desc.table_offset, len(meaning.places), "table")
+        yield from _array_differences("place of a row or column", np.array(meaning.places, np.int64), places)
+        view.count("places", len(meaning.places))
+    elif meaning.channels:
+        wanted = np.array([meaning.pad, *meaning.channels], np.int64)
+        taken = view.constants.take(desc.table_offset, 2 * len(wanted), "table").view("<i2").astype(np.int64)
+        if -1 in meaning.channels and taken[0] != wanted[0]:
+            yield Difference("fill", int(wanted[0]), int(taken[0]))
+        yield from _array_differences("input channel", wanted[1:], taken[1:])
+        view.count("channels", len(meaning.channels))
+    elif meaning.multiplier is not None and meaning.shift is not None:
+        source = view.inputs[0]
+        bias = -source.zero_point * source.height * source.width if view.kind is StageKind.GLOBAL_AVERAGE else 0
+        table = np.array([[bias, int(meaning.multiplier[0]), int(meaning.shift[0])]], np.int64)
+        yield from _table_differences(view, table, WeightLayout.PLAIN)
+        view.count("biases, multipliers and shifts", 3)
+    else:
+        yield from _none("table offset", desc.table_offset)
+
+
+# ---- Padding ----
+
+
+def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+    """The pixel that stands for those outside the image, where a window can see one."""
+    if not sees_outside(view):
+        yield from _none("padding offset", view.desc.pad_offset)
+        return
+    source = view.inputs[0]
+    value = {
+        StageKind.PAD: meaning.pad,
+        StageKind.STATE: meaning.pad,
+        StageKind.MAX_POOL: -128,
+        StageKind.AVERAGE_POOL: 0,
+    }.get(view.kind, source.zero_point)
+    pixel = view.constants.pad(view.desc.pad_offset, source.channels)
+    wrong = np.flatnonzero(pixel != value)
+    if len(wrong):
+        yield Difference("padding value", value, int(pixel[wrong[0]]), None, (int(wrong[0]),), len(wrong))
+    view.count("padding values", source.channels)
+
+
+def sees_outside(view: StageView) -> bool:
+    """Whether a window leaves the image, or a kernel looks at pixels beyond it in vain."""
+    desc, output = view.desc, view.output
+    if view.kind in (StageKind.SOURCE, *_OF_ALL_PIXELS, *PAIRS):
+        return False
+    source = view.inputs[0]
+    together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN
+    together = together and not packed_by_quads(view.kind, source)
+    for axis, length, size in ((0, source.height, output.height), (1, source.width, output.width)):
+        stride, pad, extent, apart = reach(desc, axis)
+        # The first input pixel under the first window, and the last one under the last.
+        first, last = -(pad // apart), ((size - 1) * stride - pad + extent - 1) // apart
+        together |= first < 0 or last >= length
+    return together

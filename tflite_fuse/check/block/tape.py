@@ -1,0 +1,230 @@
+"""What the executor does in one tile, event by event, and whether every pixel is there when it is read.
+
+The executor's loops are written out as a *tape*, by substitution. At first the tape says what the driver of a tile
+says: "see that the driven tensor exists up to here" (a demand), run after run, and sums in between. Then, from the last
+stage to the first, every demand for a stage's output is replaced by the runs that fulfil it, each of which is: a demand
+on the first input, a demand on the second, ..., the computation. What asks for nothing new vanishes. In the end the
+tape holds computations alone, in the executor's order, and is replayed: who reads what, who has overwritten it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.block.regions import Program, Tile, looks
+from tflite_fuse.ir.enums import StageKind, Storage
+from tflite_fuse.ir.limits import MAX_CHUNK
+
+Ints = npt.NDArray[np.int64]
+
+NEVER = 1 << 60
+"""Oldest pixel of a run that reads nothing."""
+
+_DEMAND, _COMPUTE, _SUM = 0, 1, 2
+
+
+@dataclass
+class Tape:
+    """Events in order.
+
+    Attributes:
+        what: demand, compute or sum.
+        who: the tensor demanded, the stage that computes, -1 for sums.
+        first, end: pixels computed or read by sums, demanded up to ``end``; in raster order of the tensor's region.
+    """
+
+    what: Ints
+    who: Ints
+    first: Ints
+    end: Ints
+
+    def replace(self, at: Ints, counts: Ints, other: Tape) -> Tape:
+        """The tape with event ``at[i]`` replaced by the next ``counts[i]`` events of another."""
+        sizes = np.ones(len(self.what), np.int64)
+        sizes[at] = counts
+        source = np.repeat(np.arange(len(sizes)), sizes)
+        comes_from_other = np.zeros(len(sizes), bool)
+        comes_from_other[at] = True
+        inserted = comes_from_other[source]
+        columns = []
+        for mine, theirs in zip(self.columns(), other.columns(), strict=True):
+            column = mine[source]
+            column[inserted] = theirs
+            columns.append(column)
+        return Tape(*columns)
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        return self.what, self.who, self.first, self.end
+
+
+@dataclass
+class Replay:
+    """What was seen in a tile.
+
+    Attributes:
+        tape: computations and sums in order.
+        needed: pixels the ring of each tensor must hold, by tensor.
+        missing: tensors read before they were computed.
+        runs: number of computations.
+    """
+
+    tape: Tape
+    needed: dict[int, int]
+    missing: list[int]
+    runs: int
+
+
+def cut(starts: Ints, ends: Ints, width: int, chunk: int) -> tuple[Ints, Ints, Ints]:
+    """Ranges of pixels as runs of at most ``chunk`` pixels of one row: (range, first pixel, end) of each run."""
+    rows = starts // width
+    counts = (ends - 1) // width - rows + 1
+    owner = np.repeat(np.arange(len(starts)), counts)
+    row = rows[owner] + _count_up(counts)
+    low, high = np.maximum(starts[owner], row * width), np.minimum(ends[owner], (row + 1) * width)
+    runs = -((low - high) // chunk)
+    part = np.repeat(np.arange(len(low)), runs)
+    first = low[part] + chunk * _count_up(runs)
+    return owner[part], first, np.minimum(first + chunk, high[part])
+
+
+def _count_up(counts: Ints) -> Ints:
+    """0, 1, ... counts[0] - 1, 0, 1, ... counts[1] - 1, and so on."""
+    return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def follow(program: Program, tile: Tile) -> Replay:
+    """Writes out and replays one tile."""
+    tape = _start(program, tile)
+    for s in reversed(program.spatial):
+        tape = _expand(program, tile, tape, s)
+    needed: dict[int, int] = {}
+    missing: list[int] = []
+    for s in program.spatial:
+        tensor = program.stages[s].output
+        needed[tensor], complete = _replay(program, tile, tape, s)
+        if not complete:
+            missing.append(tensor)
+    return Replay(tape, needed, missing, int((tape.what == _COMPUTE).sum()))
+
+
+def _start(program: Program, tile: Tile) -> Tape:
+    """The driver's loop over the driven tensor, then the outputs that are left to complete."""
+    driven = program.header.driven
+    whole = np.array([tile.pixels(driven)], np.int64)
+    _, first, end = cut(np.zeros(1, np.int64), whole, max(1, tile.extents[driven][1]), program.header.chunk)
+    rows = []
+    if program.tensors[driven].producer >= 0:
+        rows.append((np.full_like(first, _DEMAND), np.full_like(first, driven), first, end))
+    if len(program.tail):
+        rows.append((np.full_like(first, _SUM), np.full_like(first, -1), first, end))
+    last = [s for s in program.spatial if program.tensors[program.stages[s].output].storage != Storage.SCRATCH]
+    outputs = np.array([program.stages[s].output for s in last], np.int64)
+    ends = np.array([tile.pixels(t) for t in outputs.tolist()], np.int64)
+    completed = (np.full_like(outputs, _DEMAND), outputs, np.zeros_like(outputs), ends)
+    loop = (np.stack(parts, axis=1).ravel() for parts in zip(*rows, strict=True))
+    return Tape(*(np.concatenate(parts) for parts in zip(loop, completed, strict=True)))
+
+
+def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
+    """Replaces demands for the output of stage ``s`` by the runs that fulfil them."""
+    output = program.stages[s].output
+    at = np.flatnonzero((tape.what == _DEMAND) & (tape.who == output))
+    reached = np.maximum.accumulate(tape.end[at]) if len(at) else tape.end[at]
+    before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
+    before = before[: len(reached)]
+    if program.stages[s].runs_ahead:
+        reached = _to_run_end(reached, max(1, tile.extents[output][1]), longest_run(program, s))
+        before = np.concatenate((np.zeros(1, np.int64), reached[:-1]))[: len(reached)]
+    asks = np.flatnonzero(reached > before)
+    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), longest_run(program, s))
+    sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
+    each = len(sources) + 1
+    shape = (len(first), each)
+    what, who = np.full(shape, _DEMAND, np.int64), np.empty(shape, np.int64)
+    begin, until = np.zeros(shape, np.int64), np.empty(shape, np.int64)
+    for column, (number, tensor) in enumerate(sources):
+        who[:, column] = tensor
+        until[:, column] = seen(program, tile, s, number, first, end)[1]
+    what[:, -1], who[:, -1], begin[:, -1], until[:, -1] = _COMPUTE, s, first, end
+    counts = np.zeros(len(at), np.int64)
+    counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]
+    return tape.replace(at, counts, Tape(what.ravel(), who.ravel(), begin.ravel(), until.ravel()))
+
+
+def _to_run_end(pixels: Ints, width: int, run: int) -> Ints:
+    """The end of the run, of those that fill rows from their start, that the last of so many pixels is in."""
+    rows, rest = np.divmod(pixels - 1, width)
+    return np.where(pixels > 0, rows * width + np.minimum(rest + run - rest % run, width), 0)
+
+
+def longest_run(program: Program, s: int) -> int:
+    """Pixels a stage computes at once, at most; a source hands out all of a row that is waited for, if no more."""
+    return MAX_CHUNK if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
+
+
+def begins(program: Program, s: int) -> int:
+    """The first pixel a stage computes: those before are there from earlier runs."""
+    stage = program.stages[s]
+    if stage.kind != StageKind.STATE:
+        return 0
+    return stage.pad_top * program.tensors[stage.output].width + stage.pad_left
+
+
+def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Oldest pixel, and end of the pixels, that runs of stage ``s`` see of an input; (NEVER, 0) on padding alone."""
+    stage, tensor = program.stages[s], program.inputs[s][number]
+    (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
+    out_width = max(1, tile.extents[stage.output][1])
+    down, across = looks(program, stage, tensor, 0), looks(program, stage, tensor, 1)
+    (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = down, across
+    above, before = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
+    behind_columns = (end - 1) % out_width * stride_x + left_0 + extent_x
+    top, bottom = -(-above // apart_y), -(-(above + extent_y) // apart_y)
+    left, right = -(-before // apart_x), -(-behind_columns // apart_x)
+    inside = (bottom > 0) & (top < height) & (right > 0) & (left < width) & (top < bottom) & (left < right)
+    oldest = np.maximum(top, 0) * width + np.maximum(left, 0)
+    behind = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
+    return np.where(inside, oldest, NEVER), np.where(inside, behind, 0)
+
+
+def reads(program: Program, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
+    """When a tensor is read in a tile: (event, oldest pixel, end) of each read, by event."""
+    found = []
+    for s in program.spatial:
+        for number, source in enumerate(program.inputs[s]):
+            if source == tensor:
+                at = np.flatnonzero((tape.what == _COMPUTE) & (tape.who == s))
+                found.append((at, *seen(program, tile, s, number, tape.first[at], tape.end[at])))
+    if tensor == program.header.driven:
+        at = np.flatnonzero(tape.what == _SUM)
+        found.append((at, tape.first[at], tape.end[at]))
+    empty = np.zeros(0, np.int64)
+    at, oldest, end = (np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else (empty,) * 3
+    order = np.argsort(at, kind="stable")
+    return at[order], oldest[order], end[order]
+
+
+def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
+    """When a stage computes: (event, end of the pixels computed so far)."""
+    at = np.flatnonzero((tape.what == _COMPUTE) & (tape.who == stage))
+    return at, tape.end[at]
+
+
+def _replay(program: Program, tile: Tile, tape: Tape, s: int) -> tuple[int, bool]:
+    """The pixels between the oldest one read and the newest one written, at worst; and whether all read were there."""
+    written, ends = writes(tape, s)
+    at, oldest, end = reads(program, tile, tape, program.stages[s].output)
+    reading = oldest < NEVER
+    at, oldest, end = at[reading], oldest[reading], end[reading]
+    if not len(at):
+        return 0, True
+    newest = np.append(begins(program, s), ends)[np.searchsorted(written, at)]
+    return int((newest - oldest).max()), bool((end <= newest).all())
+
+
+def is_source(program: Program, stage: int) -> bool:
+    """Whether a stage's pixels come from outside."""
+    return program.stages[stage].kind == StageKind.SOURCE

@@ -1,0 +1,324 @@
+"""One fused block: its options read, each stage traced back to an operator of the original, its schedule replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.check.block.constants import Constants
+from tflite_fuse.check.block.options import Options
+from tflite_fuse.check.block.regions import PAIRS, SPREADING, Program, program_of
+from tflite_fuse.check.block.replay import ScheduleProof, replay
+from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
+from tflite_fuse.check.block.tables import is_memory
+from tflite_fuse.check.certificate import BlockProof, Finding
+from tflite_fuse.check.original.meaning import Meaning, with_padding
+from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
+from tflite_fuse.check.original.values import Original
+from tflite_fuse.emit.structs import NONE, TensorDesc
+from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+
+_ARITIES = {
+    **dict.fromkeys(PAIRS, (2, 2)),
+    StageKind.CONCATENATION: (1, 255),
+    StageKind.LSTM: (2, 2),
+    StageKind.SOURCE: (0, 0),
+}
+"""Least and most inputs of a stage; one where nothing is said."""
+
+MOST_PIXELS_ALONE = 1 << 22
+"""Pixels of all tensors of a block whose extents are not those of the original's tensors."""
+
+_WINDOWED = (
+    StageKind.CONV,
+    StageKind.DEPTHWISE,
+    StageKind.AVERAGE_POOL,
+    StageKind.MAX_POOL,
+    StageKind.SPACE_TO_DEPTH,
+    *SPREADING,
+)
+
+
+@dataclass
+class BlockTrace:
+    """What is known of a block while it is traced, and what was found.
+
+    Attributes:
+        label: of its operator in the rewritten model.
+        values: by tensor of the block, a tensor of the original that holds the same bytes.
+        findings, notes: what is wrong, and what limits the claim.
+        replaces: labels of the original's operators, in the order of the stages.
+        traced: stages whose constants were found and compared.
+        schedule: of the replay.
+    """
+
+    label: str
+    values: dict[int, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    replaces: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    traced: int = 0
+    schedule: ScheduleProof = field(default_factory=ScheduleProof)
+
+    def found(self, what: str, expected: object = None, found: object = None) -> None:
+        self.findings.append(Finding(self.label, what, expected=expected, found=found))
+
+    def proof(self, options: Options) -> BlockProof:
+        header = options.header
+        numbers = sum(map(len, (header, *options.tensors, *options.stages, options.stage_inputs)))
+        counts = {"options": numbers, **self.counts, "runs of pixels": self.schedule.runs}
+        names = tuple(dict.fromkeys(self.replaces))
+        tile, runs = (header.tile_height, header.tile_width), tuple(stage.longest_run for stage in options.stages)
+        ahead = tuple(number for number, stage in enumerate(options.stages) if stage.runs_ahead)
+        values = tuple(self.values.items())
+        return BlockProof(self.label, names, options.version, *tile, header.chunk, runs, ahead, counts, values)
+
+
+def trace_block(
+    original: Original, label: str, options: Options, constants: bytes, entering: Mapping[int, int]
+) -> BlockTrace:
+    """Compares a block with the original.
+
+    Args:
+        original: gets to know which of its tensors hold the same bytes.
+        label: of the block's operator.
+        options: as stored.
+        constants: bytes of the constant tensor.
+        entering: for each tensor of the block that comes from outside, SOURCE stages' outputs among them, a tensor of
+            the original that holds its bytes.
+    """
+    trace = BlockTrace(label, dict(entering))
+    for problem in _form_problems(options):
+        trace.found(problem)
+    if trace.findings:
+        return trace
+    program = program_of(options)
+    for kind_problem in _unused_problems(program):
+        trace.found(kind_problem)
+    pool = Constants(constants)
+    for s in range(len(program.stages)):
+        _trace_stage(original, trace, program, s, pool)
+    if trace.traced == sum(stage.kind != StageKind.SOURCE for stage in program.stages):
+        # Extents are those of the original's tensors now, so that following every pixel is work in proportion.
+        for problem in pool.problems():
+            trace.found(problem)
+        trace.schedule = replay(program)
+        for problem in trace.schedule.problems:
+            trace.found(problem)
+    elif not trace.findings:
+        trace.found("it reads tensors of which nothing is known")
+    return trace
+
+
+def schedule_alone(options: Options) -> ScheduleProof:
+    """Follows a block's schedule without comparing its stages with anything.
+
+    A block too large to be followed pixel by pixel is a problem, because extents that no model vouches for cost its
+    author nothing.
+    """
+    problems = list(_form_problems(options))
+    if not problems and sum(tensor.height * tensor.width for tensor in options.tensors) > MOST_PIXELS_ALONE:
+        problems.append(f"it has more than {MOST_PIXELS_ALONE:,} pixels to follow")
+    return ScheduleProof(problems) if problems else replay(program_of(options))
+
+
+# ---- Form: what must hold before anything can be traced ----
+
+
+def _form_problems(options: Options) -> Iterator[str]:
+    tensors, stages = options.tensors, options.stages
+    writers = {stage.output: s for s, stage in enumerate(stages)}
+    if len(writers) != len(stages):
+        yield "two stages write one tensor"
+    first = 0
+    for s, stage in enumerate(stages):
+        inputs = options.stage_inputs[max(0, stage.first_input) :][: max(0, stage.input_count)]
+        if stage.first_input != first or len(inputs) != stage.input_count:
+            yield f"stage {s} reads inputs {stage.first_input} and following instead of {first}"
+            return
+        first += stage.input_count
+        if not all(0 <= t < len(tensors) for t in (stage.output, *inputs)):
+            yield f"stage {s} names a tensor that does not exist"
+            return
+        if any(writers.get(t, -1) >= s for t in inputs):
+            yield f"stage {s} reads what is computed later"
+        kind = StageKind(stage.kind) if stage.kind in tuple(StageKind) else None
+        low, high = _ARITIES.get(kind or StageKind.CONV, (1, 1))
+        if kind is None or not low <= stage.input_count <= high:
+            yield f"stage {s} is of kind {stage.kind} with {stage.input_count} inputs"
+            return
+    if first != len(options.stage_inputs):
+        yield f"{len(options.stage_inputs)} inputs of stages are listed, {first} are read"
+    if not 0 <= options.header.driven < len(tensors) or not 0 <= options.header.spatial_stages <= len(stages):
+        yield "the header names a tensor or stage that does not exist"
+    for t, tensor in enumerate(tensors):
+        yield from _tensor_problems(t, tensor, writers.get(t, NONE), is_memory(options, t))
+        sourced = t in writers and stages[writers[t]].kind == StageKind.SOURCE
+        ring = tensor.storage in (Storage.SCRATCH, Storage.PERSISTENT)
+        real, inside = _is_real(options, t, sourced), ring and not sourced
+        types = (
+            (ElementType.FLOAT32,) if real else (ElementType.INT8,) if inside else (ElementType.INT8, ElementType.UINT8)
+        )
+        if tensor.element_type not in types:
+            yield f"tensor {t} has elements of type {tensor.element_type}"
+
+
+def _is_real(options: Options, t: int, sourced: bool) -> bool:
+    """Whether a tensor's one writer, or else every reader, is a stage of floats; readers say what a source brings."""
+    readers = [s.kind for s in options.stages if t in options.stage_inputs[s.first_input :][: s.input_count]]
+    writers = [] if sourced else [stage.kind for stage in options.stages if stage.output == t]
+    of_floats = [kind == StageKind.DEQUANTIZE for kind in writers] or [kind == StageKind.QUANTIZE for kind in readers]
+    return bool(of_floats) and all(of_floats)
+
+
+def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> Iterator[str]:
+    if tensor.storage not in tuple(Storage):
+        yield f"tensor {t} has storage {tensor.storage}"
+    extents = tensor.height, tensor.width, tensor.channels
+    if min(extents) < 1 or max(extents[:2]) > 65535 or prod(extents) >= 1 << 31:
+        yield f"tensor {t} is {tensor.height} x {tensor.width} x {tensor.channels}"
+    if tensor.producer != writer:
+        yield f"tensor {t} names stage {tensor.producer} as its writer instead of {writer}"
+    written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)
+    if written != (writer != NONE) and not memory:
+        yield f"tensor {t} has storage {tensor.storage} and is {'not ' if writer == NONE else ''}written"
+
+
+def _unused_problems(program: Program) -> Iterator[str]:
+    """Numbers that mean nothing to a stage have the one value that says so."""
+    for s, stage in enumerate(program.stages):
+        kind = StageKind(stage.kind)
+        plain: dict[str, int] = {}
+        if kind not in _WINDOWED:
+            plain |= dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1)
+            plain |= dict.fromkeys(("dilation_height", "dilation_width"), 1)
+        if kind not in _WINDOWED and kind not in (StageKind.PAD, StageKind.STATE):
+            plain |= {"pad_top": 0, "pad_left": 0}
+        if kind is StageKind.SOURCE:
+            plain |= {"depth_multiplier": 1, "activation_min": -128, "activation_max": 127, "weight_layout": 0}
+            plain |= dict.fromkeys(("weights_offset", "table_offset", "pad_offset", "accumulator_offset"), NONE)
+        for name, value in plain.items():
+            if getattr(stage, name) != value:
+                yield f"{name} of stage {s} is {getattr(stage, name)} where it means nothing instead of {value}"
+
+
+# ---- Stages ----
+
+
+def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int, pool: Constants) -> None:
+    """Finds the operators of the original that a stage computes; what it writes has their result's value."""
+    desc = program.stages[s]
+    kind = StageKind(desc.kind)
+    if kind is StageKind.SOURCE:
+        return
+    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # its memory holds nobody's bytes
+    if any(t not in trace.values for t in inputs):
+        return
+    outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
+    if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
+        trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8")
+    view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
+    if kind is StageKind.PAD and _copies(view):
+        trace.values[desc.output] = trace.values[inputs[0]]
+        trace.traced += 1
+        return
+    best: _Compared | None = None
+    values = [trace.values[t] for t in inputs]
+    if kind is StageKind.LOOKUP:
+        meanings = lookups(original, values[0])
+    elif kind is StageKind.REAL_PAIR:
+        meanings = (each for each in real_pairs(original) if _reads(original, each, values))
+    else:
+        meanings = _candidates(original, values)
+    for meaning in map(partial(_as_read, view), meanings):
+        found = _compared(view, meaning, original)
+        if best is None or found.severity < best.severity:
+            best = found
+        elif not found.differences:
+            original.unite(best.meaning.result, meaning.result)
+    if best is None:
+        trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs")
+        return
+    meaning, view = best.meaning, best.view
+    pool.adopt(view.constants)
+    trace.traced += best.has_geometry
+    trace.values[desc.output] = meaning.result
+    trace.replaces.append(meaning.step.label)
+    trace.notes += view.notes
+    for what, number in view.counts.items():
+        trace.counts[what] = trace.counts.get(what, 0) + number
+    for d in best.differences:
+        trace.findings.append(
+            Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
+        )
+
+
+def _copies(view: StageView) -> bool:
+    """Whether a PAD adds nothing: what leaves a block of a tensor that outlives the run is a copy."""
+    desc, source = view.desc, view.inputs[0]
+    bare = (desc.pad_top, desc.pad_left, desc.activation_min, desc.activation_max, desc.depth_multiplier)
+    offsets = {desc.weights_offset, desc.table_offset, desc.pad_offset}
+    same = source[:4] == view.output[:4]
+    return same and bare == (0, 0, -128, 127, 1) and offsets == {NONE} and desc.weight_layout == 0
+
+
+def _as_read(view: StageView, meaning: Meaning) -> Meaning:
+    """A table as the bytes of an external uint8 tensor, which are 128 off, ask for it."""
+    if all(t.storage != Storage.EXTERNAL or t.element_type != ElementType.UINT8 for t in view.inputs):
+        return meaning
+    return replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A stage beside what an operator of the original asks for.
+
+    Attributes:
+        meaning: the operator.
+        view: the stage, and what of its constants was read for this operator.
+        has_geometry: whether only constants may differ.
+        differences: all there are.
+    """
+
+    meaning: Meaning
+    view: StageView
+    has_geometry: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def severity(self) -> tuple[bool, int]:
+        """Of several operators with differences the one is meant that differs least, and not in kind."""
+        return any(d.what == "stage kind" for d in self.differences), len(self.differences)
+
+
+def _compared(stage: StageView, meaning: Meaning, original: Original) -> _Compared:
+    view = replace(stage, constants=stage.constants.copy(), counts={}, notes=[])
+    geometry = tuple(geometry_differences(view, meaning, original))
+    # Constants are those of a stage of this geometry: of another they cannot even be found.
+    constants = () if geometry else constant_differences(view, meaning)
+    return _Compared(meaning, view, not geometry, (*geometry, *constants))
+
+
+def _reads(original: Original, meaning: Meaning, values: Sequence[int]) -> bool:
+    return [original.value(t) for t in meaning.sources] == [original.value(t) for t in values]
+
+
+def _candidates(original: Original, values: list[int]) -> Iterator[Meaning]:
+    """What the original does with these values: its operators, and convolutions behind a PAD they can do themselves."""
+    for step in original.readers(values[0]):
+        meaning = meaning_of(original, step)
+        if meaning is None:
+            continue
+        if _reads(original, meaning, values):
+            yield meaning
+        if meaning.kind is StageKind.PAD:
+            for reader in original.readers(meaning.result):
+                folded = meaning_of(original, reader)
+                folded = None if folded is None else with_padding(original, folded, meaning)
+                if folded is not None:
+                    yield folded

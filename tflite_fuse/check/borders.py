@@ -1,0 +1,113 @@
+"""The inputs and outputs of both models: in the arena, outside of it, or int8 where they were float32 or uint8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflite_fuse.check.correspondence import Correspondence
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs, with_inputs_inside
+from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import TensorType
+
+_OUTER: dict[int, tuple[str, str]] = {
+    TensorType.FLOAT32: ("DEQUANTIZE", "floats"),
+    TensorType.UINT8: ("QUANTIZE", "uint8"),
+}
+"""Types that int8 may take the place of: what makes outputs of them, and how notes call such values.
+
+A QUANTIZE of uint8 must change nothing but how a byte is read: then both tensors hold one value.
+"""
+
+
+def match_inputs(known: Correspondence) -> None:
+    """Inputs correspond by their positions; those outside the arena by what the metadata says of them."""
+    try:
+        inside = with_inputs_inside(known.before).main, with_inputs_inside(known.after).main
+        old = {entry.position: entry for entry in outside_inputs(known.before)}
+        new = {entry.position: entry for entry in outside_inputs(known.after)}
+    except ModelError as error:
+        known.found("inputs", str(error))
+        return
+    if len(inside[0].inputs) != len(inside[1].inputs):
+        known.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
+        return
+    if _once_each(inside[0].inputs) != _once_each(inside[1].inputs):
+        known.found("inputs", "which positions are one tensor differs")
+    for position, (a, b) in enumerate(zip(inside[0].inputs, inside[1].inputs, strict=True)):
+        entry = new.get(position)
+        if position in old:
+            if entry != old[position]:
+                known.found("inputs", f"input {position} was outside the arena already and is another now")
+            continue
+        value = _behind_quantize(known, a, inside[1].tensors[b])
+        if entry is not None:
+            _check_outside(known, entry, value, known.before.main.tensors[a])
+            known.outside[entry.mode is InputMode.STREAMED, entry.number] = value
+        else:
+            known.values[b] = value
+            known.check_tensors(f"input {position}", [b])
+            known.check_type(f"input {position}", b, value)
+
+
+def _once_each(inputs: Sequence[int]) -> list[int]:
+    """The first position of each input's tensor."""
+    firsts: dict[int, int] = {}
+    return [firsts.setdefault(tensor, position) for position, tensor in enumerate(inputs)]
+
+
+def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
+    """The int8 tensor that takes the place of a float32 or uint8 input, else the input itself."""
+    was = known.before.main.tensors[tensor].type
+    if was not in _OUTER or now.type != TensorType.INT8:
+        return tensor
+    for step in known.original.readers(tensor):
+        if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) != tensor:
+            continue
+        if was == TensorType.FLOAT32 or known.original.value(step.outputs[0]) == known.original.value(tensor):
+            known.replaced[tensor] = step.outputs[0]
+            known.notes.append(f"input {now.name} takes the int8 values that {step.label} made of {_OUTER[was][1]}")
+            return step.outputs[0]
+    return tensor
+
+
+def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
+    tensor = known.original.tensors[value]
+    wanted = (named.name or "", tensor.dims, tensor.type, known.original.activation(value))
+    point = entry.zero_point - (128 if entry.type == TensorType.UINT8 else 0)
+    if tensor.quantization is None or not tensor.quantization.scale:
+        wanted, point = (*wanted[:3], (1.0, 0)), entry.zero_point
+    found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
+    if wanted != found:
+        known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)
+
+
+def match_outer_outputs(known: Correspondence) -> None:
+    """Finds the int8 tensors that take the place of float32 and uint8 outputs: those that were made such."""
+    for a, b in zip(known.before.main.outputs, known.after.main.outputs, strict=False):
+        types = known.before.main.tensors[a].type, known.after.main.tensors[b].type
+        writer = known.original.writer.get(a)
+        if types[0] not in _OUTER or types[1] != TensorType.INT8 or writer is None:
+            continue
+        (name, what), step = _OUTER[types[0]], known.original.steps[writer]
+        if step.name != name or step.operand(0) < 0:
+            continue
+        if types[0] == TensorType.FLOAT32 or known.original.value(step.inputs[0]) == known.original.value(a):
+            known.replaced[a] = step.inputs[0]
+            label = known.after.main.tensors[b].name
+            known.notes.append(f"output {label} gives the int8 values that {step.label} made {what} of")
+
+
+def check_outputs(known: Correspondence) -> None:
+    """Every output holds what it held."""
+    before, after = known.before.main.outputs, known.after.main.outputs
+    if len(before) != len(after):
+        known.found("outputs", "number", len(before), len(after))
+        return
+    for position, (a, b) in enumerate(zip(before, after, strict=True)):
+        if known.same(b, known.replaced.get(a, a)):
+            known.check_tensors(f"output {position}", [b])
+            known.check_type(f"output {position}", b, known.replaced.get(a, a))
+        else:
+            name = known.before.main.tensors[a].name
+            known.found("outputs", f"output {position} ({name}) is not known to hold what it held")

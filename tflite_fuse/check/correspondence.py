@@ -1,0 +1,169 @@
+"""The arena plan in a rewritten model: every tensor whole until its last reader.
+
+Which tensor of the rewritten model holds the bytes of which tensor of the original, as far as it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tflite_fuse.check.certificate import BlockProof, Finding
+from tflite_fuse.check.moves import add_gathers
+from tflite_fuse.check.original.added.groups import add_groups
+from tflite_fuse.check.original.added.joins import add_joins
+from tflite_fuse.check.original.added.known import add_known_numbers
+from tflite_fuse.check.original.added.narrower import add_narrower
+from tflite_fuse.check.original.added.quantized import add_quantized
+from tflite_fuse.check.original.added.transposes import add_untransposed
+from tflite_fuse.check.original.functions import unite_types
+from tflite_fuse.check.original.values import Original
+from tflite_fuse.check.streaming.states import States, find_states, mixes
+from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.ir.memory_graph import Overlap, memory_graph, with_placed_variables
+from tflite_fuse.memory.checker import check_plan
+from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
+from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
+from tflite_fuse.model.schema import Model, Quantization, Tensor
+
+
+def plan_findings(known: Correspondence) -> Iterator[Finding]:
+    """A plan in the file keeps every tensor whole until its last reader; blocks write as their replay says."""
+    model = known.after
+    try:
+        offsets = read_plan(model)
+        if offsets is None:
+            return
+        graph = with_placed_variables(memory_graph(model), model, offsets)
+    except (PlanError, ModelError) as error:
+        yield Finding("arena plan", str(error))
+        return
+    inside = len(model.main.tensors)
+    if any(offset != ONLINE for offset in offsets[inside:]):
+        yield Finding("arena plan", "it places tensors of other subgraphs")
+    permitted = _strictest(known.overlaps)
+    problems: list[str] = []
+    for kernels in (None, *KERNEL_SETS):
+        try:
+            check_plan(graph if kernels is None else with_in_place(graph, model, kernels), offsets[:inside], permitted)
+        except PlanError as error:
+            problems.append(str(error))
+            continue
+        if kernels is not None:
+            known.notes.append(
+                f"the arena plan lets operators write over their inputs: it is sound with {kernels} kernels"
+            )
+        return
+    yield Finding("arena plan", problems[0])
+
+
+def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:
+    """A tensor may be several inputs of one block: the most demanding one counts."""
+    found: dict[tuple[int, int], int] = {}
+    for overlap in overlaps:
+        pair = overlap.input, overlap.output
+        found[pair] = max(overlap.distance or 0, found.get(pair, overlap.distance or 0))
+    return tuple(Overlap(a, b, distance) for (a, b), distance in found.items())
+
+
+@dataclass
+class Correspondence:
+    """What is known of two models while the rewritten one is walked through.
+
+    Attributes:
+        before, after: the original and the rewritten model.
+        original: the original as values.
+        values: by tensor of the rewritten model, a tensor of the original that holds the same bytes.
+        outside: tensors of the original behind what blocks read from outside the arena: (streamed, number) of each.
+        replaced: float32 inputs and outputs of the original, and the int8 tensors that take their place.
+        states: variables of the original that blocks may keep.
+        dissolved: subgraphs of the original that went with those blocks keep.
+        uninitialized: (subgraph, operator) of those that went although the subgraph stays.
+        findings, notes, blocks, plain: for the certificate.
+        overlaps: how far the outputs of blocks may lie over their inputs, by the replay of their schedules.
+    """
+
+    before: Model
+    after: Model
+    values: dict[int, int] = field(default_factory=dict)
+    outside: dict[tuple[bool, int], int] = field(default_factory=dict)
+    replaced: dict[int, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    blocks: list[BlockProof] = field(default_factory=list)
+    plain: int = 0
+    states: States = field(default_factory=States)
+    dissolved: set[int] = field(default_factory=set)
+    uninitialized: frozenset[tuple[int, int]] = frozenset()
+    overlaps: list[Overlap] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.original = Original(self.before)
+        add_known_numbers(self.original)
+        add_quantized(self.original)
+        add_untransposed(self.original)
+        add_groups(self.original)
+        add_gathers(self.original)
+        add_joins(self.original)
+        self.states = find_states(self.original)
+        for step in mixes(self.original, self.states):
+            self.original.add_step(step)
+        add_narrower(self.original)
+        unite_types(self.original)
+
+    def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
+        """Notes something that is wrong."""
+        self.findings.append(Finding(where, what, expected=expected, found=found))
+
+    def same(self, mine: int, theirs: int) -> bool:
+        """Whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
+        return mine in self.values and self.original.value(self.values[mine]) == self.original.value(theirs)
+
+    def check_type(self, where: str, tensor: int, theirs: int) -> None:
+        """That a tensor has the type of one of the original, whose value it holds."""
+        mine = self.after.main.tensors[tensor]
+        if mine.type != self.original.tensors[theirs].type:
+            self.found(where, f"type of tensor {mine.name}", self.original.tensors[theirs].type, mine.type)
+
+    def check_tensors(self, where: str, tensors: Iterable[int]) -> None:
+        """Tensors between operators are those of the original that hold their bytes, field by field.
+
+        An int8 tensor that took the place of a float32 one has its name; a tensor the rewrite made may have any.
+        """
+        for tensor in tensors:
+            if not self._is_among_its_own(tensor):
+                name, theirs = self.after.main.tensors[tensor].name, self.original.tensors[self.values[tensor]].name
+                self.found(where, f"type, shape, quantization or name of tensor {name} differ from those of {theirs}")
+
+    def _is_among_its_own(self, tensor: int) -> bool:
+        mine = self.after.main.tensors[tensor]
+        for member in self.original.members(self.values[tensor]):
+            theirs = self.original.tensors[member]
+            names = {theirs.name, *(self.before.main.tensors[f].name for f, i in self.replaced.items() if i == member)}
+            made = member >= len(self.before.main.tensors)
+            if (made or mine.name in names) and same_fields(mine, theirs):
+                return True
+        return False
+
+
+def reads_alike(a: Tensor, b: Tensor, *, shaped: bool = True) -> bool:
+    """Whether an operator that reads the same bytes in two tensors sees the same: their scales and shapes, too.
+
+    Args:
+        shaped: whether it looks at shapes.
+    """
+    return _as_read(a, shaped) == _as_read(b, shaped)
+
+
+def _as_read(tensor: Tensor, shaped: bool) -> Tensor:
+    quantization = None if tensor.quantization is None else replace(tensor.quantization, min=None, max=None)
+    quantization = None if quantization == Quantization() else quantization
+    shape = tensor.dims if shaped else None
+    return replace(
+        tensor, buffer=0, name=None, shape=shape, shape_signature=None, has_rank=False, quantization=quantization
+    )
+
+
+def same_fields(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are equal in all but their names and the numbers of their buffers."""
+    return replace(a, buffer=0, name=None) == replace(b, buffer=0, name=None)

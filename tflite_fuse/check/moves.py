@@ -1,0 +1,254 @@
+"""Tensors that hold channels or a part of another tensor, or its rows and columns repeated, whatever moved them there.
+
+An operator that moves values is followed by letting it move the numbers 0, 1, 2 … in their place. Where a tensor turns
+out to hold the same channels of every pixel of a tensor further up, the original gets a GATHER that says so; where it
+holds all of them in order, both are one value. A part gets a SLICE, an image made larger a RESIZE_NEAREST_NEIGHBOR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.original.values import RENAMING, Original, Step, image_of
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Operator, OperatorCode, OptionsTable, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+
+Numbers = npt.NDArray[np.int64]
+
+MOST_VALUES = 1 << 22
+"""Values of a tensor whose way is followed; a number for each takes eight times their memory."""
+_MOST_KEPT, _MOST_LOOKED_UP, _LEAST = 1 << 25, 1 << 26, 1 << 8
+"""Numbers kept of all tensors, and numbers looked up, a few at least for each step: a chain of moves is followed from
+each tensor to its beginning."""
+
+
+def add_gathers(original: Original) -> None:
+    """Adds to the original, for every tensor that holds channels of one further up, the GATHER that would make it."""
+    # For each tensor, the one it is made of, and which of its values it holds.
+    held: dict[int, tuple[int, Numbers]] = {}
+    kept = looked_up = 0
+    for step in tuple(original.steps):
+        source = step.operand(1 if step.name == "SPLIT" else 0)
+        if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > MOST_VALUES:
+            continue
+        dims = original.tensors[source].dims
+        parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
+        shapes = [original.tensors[tensor].dims for tensor in step.outputs]
+        alike = all(original.activation(tensor) == original.activation(source) for tensor in step.outputs)
+        if parts is None or [part.shape for part in parts] != shapes or not alike:
+            continue
+        for tensor, part in zip(step.outputs, parts, strict=True):
+            kept += part.size
+            if kept > _MOST_KEPT or looked_up > _MOST_LOOKED_UP:
+                return
+            held[tensor] = source, part
+            looked_up += _add(original, step, tensor, held)
+
+
+def _further_up(held: dict[int, tuple[int, Numbers]], tensor: int) -> Iterator[tuple[int, Numbers]]:
+    """The tensors further up whose values a tensor holds, and which of them."""
+    further, numbers = held[tensor]
+    yield further, numbers
+    while further in held:
+        further, way = held[further]
+        numbers = way.ravel()[numbers]
+        yield further, numbers
+
+
+def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int, Numbers]]) -> int:
+    """Numbers looked up on the way."""
+    output, looked_up = original.image(tensor), 0
+    for source, numbers in _further_up(held, tensor):
+        looked_up += max(numbers.size, _LEAST)
+        image = image_of(original.tensors[source].dims)
+        if image is None or output is None or image[0] * image[1] != output[0] * output[1]:
+            _add_other(original, step, source, tensor, numbers)
+            continue
+        pixels = numbers.reshape(-1, output[2])
+        channels = pixels[0].tolist()
+        steps = pixels - pixels[:1]
+        if max(channels) >= image[2] or (steps != image[2] * np.arange(len(pixels)).reshape(-1, 1)).any():
+            continue
+        if channels == list(range(image[2])):
+            original.unite(source, tensor)
+            continue
+        if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
+            continue  # what the runtime's GATHER would make is another tensor
+        options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
+        _add_operator(original, step, "GATHER", (source, _numbers_of(original, channels)), tensor, options)
+    return looked_up
+
+
+def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
+    """The SLICE that cuts a tensor from one further up, or the operator that repeats that one's rows and columns."""
+    dims, wanted = original.tensors[source].dims, original.tensors[tensor].dims
+    if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4:
+        return
+    values, held = np.arange(prod(dims)).reshape(dims), numbers.reshape(wanted)
+    begin = [int(place) for place in np.unravel_index(int(held.flat[0]), dims)]
+    part = values[tuple(slice(start, start + size) for start, size in zip(begin, wanted, strict=True))]
+    if np.array_equal(part, held):
+        constants = [_numbers_of(original, begin), _numbers_of(original, wanted)]
+        _add_operator(original, step, "SLICE", (source, *constants), tensor, None)
+    if len(dims) != 4 or dims[1] < 1 or dims[2] < 1 or wanted[1] % dims[1] or wanted[2] % dims[2]:
+        return
+    if np.array_equal(values.repeat(wanted[1] // dims[1], 1).repeat(wanted[2] // dims[2], 2), held):
+        options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
+        operands = (source, _numbers_of(original, wanted[1:3]))
+        _add_operator(original, step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
+
+
+def add_ends(original: Original, windows: Sequence[int]) -> None:
+    """Adds the SLICE of every longer window that makes a shorter one; all end with the same values."""
+    for longer in windows:
+        for shorter in windows:
+            size, all_ = (prod(original.tensors[tensor].dims) for tensor in (shorter, longer))
+            if shorter != longer and size <= all_:
+                step = original.written_by(shorter)
+                assert step is not None
+                _add_other(original, step, longer, shorter, np.arange(all_ - size, all_))
+
+
+def _numbers_of(original: Original, numbers: Sequence[int]) -> int:
+    content = np.array(numbers, "<i4").tobytes()
+    return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
+
+
+def _add_operator(
+    original: Original, step: Step, name: str, operands: tuple[int, ...], tensor: int, options: OptionsTable | None
+) -> None:
+    number = BUILTIN_CODES[name]
+    operator = Operator(0, operands, (tensor,), options)
+    original.add_step(Step(step.label, name, operator, OperatorCode(min(number, 127), None, 1, number)))
+
+
+def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
+    """The channels a GATHER along the last dimension takes; None for any other."""
+    dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
+    if step.number("axis") not in (-1, len(dims) - 1) or step.number("batch_dims") or not listed:
+        return None
+    return listed if min(listed) >= 0 and max(listed) < dims[-1] else None
+
+
+def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
+    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape.
+
+    A tensor of more than ``MOST_VALUES`` holds its own, without a number for any.
+    """
+    place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
+    if prod(dims) > MOST_VALUES:
+        return tensor, np.empty(0, np.int64)
+    own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
+    if place < 0:
+        return tensor, own
+    step = original.steps[place]
+    source = step.operand(1 if step.name == "SPLIT" else 0)
+    if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
+        return tensor, own
+    if prod(original.tensors[source].dims) > MOST_VALUES:
+        return tensor, own
+    further, numbers = origin(original, source)
+    parts = parts_of(original, step, numbers)
+    if parts is None or tensor not in step.outputs or len(parts) != len(step.outputs):
+        return tensor, own
+    part = parts[step.outputs.index(tensor)]
+    return (further, part) if part.shape == dims else (tensor, own)
+
+
+def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    """What becomes of the values in each output; None where that is not known."""
+    rank = values.ndim
+    if step.name in RENAMING and len(step.outputs) == 1:
+        dims = original.tensors[step.outputs[0]].dims
+        return [values.reshape(dims)] if prod(dims) == values.size else None
+    if step.name == "TRANSPOSE":
+        order = original.numbers(step.operand(1))
+        return [np.moveaxis(values, order, range(rank))] if sorted(order) == list(range(rank)) else None
+    if step.name == "GATHER":
+        return _gathered(original, step, values)
+    if step.name == "TILE":
+        times = original.numbers(step.operand(1))
+        sound = len(times) == rank and min(times) > 0 and prod(times) * values.size <= MOST_VALUES
+        return [np.tile(values, times)] if sound else None
+    if step.name == "UNPACK":
+        axis = step.number("axis")
+        sound = -rank <= axis < rank and values.shape[axis] == len(step.outputs)
+        return list(np.moveaxis(values, axis, 0)) if sound else None
+    if step.name in ("SPLIT", "SPLIT_V"):
+        return _split(original, step, values)
+    if step.name in ("SLICE", "STRIDED_SLICE"):
+        cuts = list(kept_parts(original, step, values.shape))
+        return [values[tuple(cuts)]] if len(cuts) == rank and None not in cuts else None
+    return None
+
+
+def _gathered(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    axis, listed = step.number("axis"), original.numbers(step.operand(1))
+    if not -values.ndim <= axis < values.ndim or step.number("batch_dims") or not listed:
+        return None
+    if min(listed) < 0 or max(listed) >= values.shape[axis]:
+        return None
+    if values.size // values.shape[axis] * len(listed) > MOST_VALUES:
+        return None
+    wanted, first = np.array(listed).reshape(original.tensors[step.operand(1)].dims), axis % values.ndim
+    taken = np.moveaxis(values, first, 0)[wanted]
+    return [np.moveaxis(taken, range(wanted.ndim), range(first, first + wanted.ndim))]
+
+
+def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
+    named = original.numbers(step.operand(0 if step.name == "SPLIT" else 2))
+    if len(named) != 1 or not -values.ndim <= named[0] < values.ndim:
+        return None
+    lengths = [original.tensors[tensor].dims[named[0]] for tensor in step.outputs]
+    listed = original.numbers(step.operand(1)) if step.name == "SPLIT_V" else lengths
+    told = [length if size == -1 else size for size, length in zip(listed, lengths, strict=False)]
+    if told != lengths or sum(lengths) != values.shape[named[0]] or (step.name == "SPLIT" and len(set(lengths)) > 1):
+        return None
+    ends = list(accumulate(lengths))
+    along = np.moveaxis(values, named[0], 0)
+    return [np.moveaxis(along[end - size : end], 0, named[0]) for size, end in zip(lengths, ends, strict=True)]
+
+
+def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
+    """The part of each dimension that is kept; None for one out of range. Of a GATHER every n'th, if it is so."""
+    if step.name == "GATHER":
+        yield from _gathered_parts(original, step, dims)
+        return
+    starts, second = (original.numbers(step.operand(place)) for place in (1, 2))
+    if step.name == "SLICE":
+        for start, size, length in zip(starts, second, dims, strict=False):
+            end = length if size == -1 else start + size
+            yield slice(start, end) if 0 <= start < end <= length else None
+        return
+    if any(step.options.get(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "offset")):
+        return
+    steps = original.numbers(step.operand(3))
+    for axis, (start, end, by, length) in enumerate(zip(starts, second, steps, dims, strict=False)):
+        begins, ends, shrinks = (step.number(f"{what}_mask") >> axis & 1 for what in ("begin", "end", "shrink_axis"))
+        if by < 1 or not -length <= start < length or not -length <= end <= length:
+            yield None
+        elif shrinks:
+            yield 0 if begins else start
+        else:
+            yield slice(0 if begins else start % length, length if ends else end + length * (end < 0), by)
+
+
+def _gathered_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
+    along, listed = step.number("axis"), list(original.numbers(step.operand(1)))
+    flat = step.operand(1) >= 0 and len(original.tensors[step.operand(1)].dims) == 1
+    if not flat or not -len(dims) <= along < len(dims) or step.number("batch_dims") or not listed:
+        return
+    by = listed[1] - listed[0] if len(listed) > 1 else 1
+    for axis, length in enumerate(dims):
+        if axis != along % len(dims):
+            yield slice(0, length, 1)
+        elif by < 1 or listed[0] < 0 or listed[-1] >= length or listed != list(range(listed[0], listed[-1] + 1, by)):
+            yield None
+        else:
+            yield slice(listed[0], listed[-1] + 1, by)

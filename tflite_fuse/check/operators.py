@@ -1,0 +1,332 @@
+"""The operators of the rewritten model, in order: those that are as they were, and fused blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from tflite_fuse.check.block.options import DamagedError, Options, checksum, read_options
+from tflite_fuse.check.block.replay import ScheduleProof
+from tflite_fuse.check.block.tables import state_size
+from tflite_fuse.check.block.trace import schedule_alone, trace_block
+from tflite_fuse.check.correspondence import Correspondence, reads_alike, same_fields
+from tflite_fuse.check.original.values import RENAMING, Step
+from tflite_fuse.check.streaming.states import droppable, dropped_graphs, uninitialized
+from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, Overlap, has_effects
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.outside import InputMode, outside_inputs
+from tflite_fuse.model.schema import Operator, Tensor
+from tflite_fuse.model.types import TensorType
+
+_ELEMENTS: dict[int, ElementType] = {
+    TensorType.INT8: ElementType.INT8,
+    TensorType.UINT8: ElementType.UINT8,
+    TensorType.FLOAT32: ElementType.FLOAT32,
+}
+
+
+def match_operators(known: Correspondence) -> None:
+    """Walks through the rewritten model's operators."""
+    walk = _Walk(known)
+    for index, operator in enumerate(known.after.main.operators):
+        walk.visit(operator_label(known.after, index), operator)
+    walk.finish()
+
+
+class _Walk:
+    """Operators with effects must come in their old order, each once; all others wherever their operands are known."""
+
+    def __init__(self, known: Correspondence) -> None:
+        self.known = known
+        operators = known.before.main.operators
+        steps = zip(known.original.steps, operators, strict=False)
+        self._used: set[int] = set()
+        numbered = enumerate(steps)
+        self._effects = [index for index, (_, op) in numbered if has_effects(known.before, known.before.main, op)]
+        self._dropped: set[int] = set()
+        self._droppable = droppable(known.states)
+
+    def visit(self, label: str, operator: Operator) -> None:
+        """Matches one operator."""
+        known = self.known
+        name = operator_name(known.after, operator)
+        if self._is_as_it_was(operator):
+            known.plain += 1
+            if name == FUSED_OPERATOR:
+                _Block(known, label, operator).keep()
+            known.check_tensors(label, operator.outputs or ())
+        elif name == FUSED_OPERATOR:
+            _Block(known, label, operator).check()
+        elif name in RENAMING and self._keeps_bytes(operator):
+            known.plain += 1
+            known.values[(operator.outputs or (-1,))[0]] = known.values[(operator.inputs or (-1,))[0]]
+            known.check_tensors(label, operator.outputs or ())
+        else:
+            known.found(label, "no operator of the original does the same with the same operands")
+
+    def _keeps_bytes(self, operator: Operator) -> bool:
+        """Whether an operator that gives bytes another shape reads known ones, which stay, and keeps their type."""
+        tensors, reads, writes = self.known.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
+        if len(writes) != 1 or reads[0] not in self.known.values:
+            return False
+        source = tensors[reads[0]]
+        return source.type == tensors[writes[0]].type and not source.is_variable
+
+    def finish(self) -> None:
+        """Nothing with effects may be left, but for what blocks keep the state of."""
+        known, missing = self.known, self._dropped.union(self._effects)
+        known.dissolved, wrong = dropped_graphs(known.original, known.states, missing)
+        known.uninitialized = uninitialized(known.states, missing)
+        if wrong:
+            known.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
+
+    def _is_as_it_was(self, operator: Operator) -> bool:
+        known, after = self.known, self.known.after
+        code = after.operator_codes[operator.opcode_index]
+        effects = has_effects(after, after.main, operator)
+        for step in self._next_effects() if effects else self._alike(operator):
+            same_code = (code.code, code.custom_code, code.version) == (
+                step.code.code,
+                step.code.custom_code,
+                step.code.version,
+            )
+            if same_code and self._bind(operator, step):
+                self._used.add(id(step))
+                if effects:
+                    passed = [known.original.steps[index] for index in self._effects].index(step)
+                    self._dropped.update(self._effects[:passed])
+                    del self._effects[: passed + 1]
+                return True
+        return False
+
+    def _next_effects(self) -> Iterator[Step]:
+        """The first operator with effects that is left, and those behind what blocks may keep the state of."""
+        for index in self._effects:
+            yield self.known.original.steps[index]
+            if index not in self._droppable:
+                return
+
+    def _alike(self, operator: Operator) -> Sequence[Step]:
+        """Operators of the original that read the same values: those not found yet first, then those named alike."""
+        known, values = self.known, self.known.values
+        read = [values[t] for t in operator.inputs or () if t in values]
+        steps = known.original.readers(read[0]) if read else known.original.steps
+        names = [known.after.main.tensors[t].name for t in operator.outputs or ()]
+
+        def rank(step: Step) -> tuple[bool, bool]:
+            theirs = [known.original.tensors[t].name for t in step.outputs]
+            return id(step) in self._used, theirs != names
+
+        return sorted(steps, key=rank)
+
+    def _bind(self, operator: Operator, step: Step) -> bool:
+        """Whether an operator is a step of the original; its outputs then hold what the step's do."""
+        mine, theirs = _operands(operator), _operands(step.operator)
+        counts = [[len(group) for group in operands] for operands in (mine, theirs)]
+        if _without_operands(operator) != _without_operands(step.operator) or counts[0] != counts[1]:
+            return False
+        fresh: dict[int, int] = {}
+        read = enumerate(zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True))
+        one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # of its input it sees the values alone, row after row
+        if not all(self._same_operand(a, b, fresh, shaped=place != one_row) for place, (a, b) in read):
+            return False
+        tensors, originals = self.known.after.main.tensors, self.known.original.tensors
+        if not all(same_fields(tensors[a], originals[b]) for a, b in zip(mine[1], theirs[1], strict=True)):
+            return False
+        self.known.values.update(fresh)
+        self.known.values.update(zip(mine[1], theirs[1], strict=True))
+        return True
+
+    def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int], *, shaped: bool) -> bool:
+        known = self.known
+        if mine < 0 or theirs < 0:
+            return mine == theirs
+        tensor, other = known.after.main.tensors[mine], known.original.tensors[theirs]
+        if mine in known.values:
+            return known.same(mine, theirs) and reads_alike(tensor, other, shaped=shaped)
+        content = known.after.buffers[tensor.buffer].data or b""
+        if content != known.original.content(theirs) or not same_fields(tensor, other):
+            return False
+        if not content:
+            # Nothing has written it, nor in the original: a variable, or a tensor that nobody writes. The name tells
+            # which one it is; one variable is never two.
+            others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
+            fresh[mine] = theirs
+            found = tensor.name == other.name and not (tensor.is_variable and theirs in others)
+            return found and theirs not in known.original.in_file
+        return True
+
+
+def _operands(operator: Operator) -> tuple[tuple[int, ...], ...]:
+    return operator.inputs or (), operator.outputs or (), operator.intermediates or ()
+
+
+def _without_operands(operator: Operator) -> Operator:
+    return replace(operator, opcode_index=0, inputs=None, outputs=None, intermediates=None)
+
+
+class _Block:
+    """The operator of a fused block: its operands, then what they hold."""
+
+    def __init__(self, known: Correspondence, label: str, operator: Operator) -> None:
+        self.known, self.label, self.operator = known, label, operator
+        self.inputs, self.outputs = operator.inputs or (), operator.outputs or ()
+
+    def found(self, what: str, expected: object = None, found: object = None) -> None:
+        self.known.found(self.label, what, expected, found)
+
+    def check(self) -> None:
+        """Compares the block with the original's operators."""
+        known = self.known
+        if len(self.inputs) < 1 or len(self.outputs) < 2 or min(*self.inputs, *self.outputs) < 0:
+            self.found(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+            return
+        try:
+            options = read_options(self.operator.custom_options or b"")
+        except DamagedError as error:
+            self.found(str(error))
+            return
+        bare = replace(self.operator, custom_options=None, inputs=None, outputs=None)
+        if bare != Operator(opcode_index=self.operator.opcode_index):
+            self.found("the operator has fields that mean nothing to a block")
+        constants = known.after.buffers[known.after.main.tensors[self.inputs[-1]].buffer].data or b""
+        self._check_bytes(self.inputs[-1], len(constants), "constants")
+        self._check_sum(options, constants)
+        self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
+        self._check_state(options)
+        arena, leaving = self._whole(options)
+        entering = self._from_outside(options)
+        entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
+        trace = trace_block(known.original, self.label, options, constants, entering)
+        known.findings += trace.findings
+        known.notes += trace.notes
+        known.blocks.append(trace.proof(options))
+        for t, tensor in leaving.items():
+            if t in trace.values:
+                known.values[tensor] = trace.values[t]
+                known.check_tensors(self.label, [tensor])
+        self._permit(trace.schedule, arena, leaving)
+
+    def _check_sum(self, options: Options, constants: bytes) -> None:
+        if options.checksum is None:
+            note = f"{self.label} has version {options.version} without a checksum: damage on the device goes unnoticed"
+            self.known.notes.append(note)
+        elif options.checksum != checksum(options, constants):
+            self.found("the checksum", checksum(options, constants), options.checksum)
+
+    def keep(self) -> None:
+        """A block that the original has already computes what it did; how far its outputs may lie over its inputs is
+        followed, because the arena plan is new."""
+        try:
+            options = read_options(self.operator.custom_options or b"")
+        except DamagedError as error:
+            self.found(str(error))
+            return
+        arena, leaving = self._whole(options)
+        schedule = schedule_alone(options)
+        for problem in schedule.problems:
+            self.found(problem)
+        self._permit(schedule, arena, leaving)
+
+    def _permit(self, schedule: ScheduleProof, arena: Mapping[int, int], leaving: Mapping[int, int]) -> None:
+        for (i, o), distance in schedule.distances.items():
+            if i in arena and o in leaving:
+                self.known.overlaps.append(Overlap(arena[i], leaving[o], distance))
+        for i, distance in schedule.scratch.items():
+            if i in arena:
+                self.known.overlaps.append(Overlap(arena[i], self.outputs[-1], distance))
+
+    def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
+        """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
+        found: list[dict[int, int]] = []
+        kept = self._variables()
+        own = 1 + min(kept, 2 if state_size(options) else 1)
+        for place, operands in ((Storage.INPUT, self.inputs[:-own]), (Storage.OUTPUT, self.outputs[:-1])):
+            mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
+            if len(mine) != len(operands):
+                self.found(f"{place.name.lower()}s beside constants and scratch", len(mine), len(operands))
+            for number, t in enumerate(mine):
+                if options.tensors[t].operand != number:
+                    self.found(f"operand number of tensor {t}", number, options.tensors[t].operand)
+            found.append(dict(zip(mine, operands, strict=False)))
+            for t, operand in found[-1].items():
+                desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
+                if _ELEMENTS.get(tensor.type) != desc.element_type:
+                    self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
+                if prod(tensor.dims) != desc.height * desc.width * desc.channels:
+                    self.found(f"elements of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
+        return found[0], found[1]
+
+    def _from_outside(self, options: Options) -> dict[int, int]:
+        """The original's tensors behind external tensors and sources."""
+        found: dict[int, int] = {}
+        entries = {(e.mode is InputMode.STREAMED, e.number): e for e in outside_inputs(self.known.after)}
+        images = {key: (*entry.image, _ELEMENTS[entry.type]) for key, entry in entries.items()}
+        for t, desc in enumerate(options.tensors):
+            writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None
+            sourced = writer is not None and writer.kind == StageKind.SOURCE
+            if desc.storage == Storage.EXTERNAL or sourced:
+                value = self.known.outside.get((sourced, desc.operand))
+                image = (desc.height, desc.width, desc.channels, desc.element_type)
+                if value is None:
+                    self.found(f"tensor {t} is outside tensor {desc.operand}, of which the metadata says nothing")
+                elif images.get((sourced, desc.operand)) != image:
+                    self.found(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
+                else:
+                    found[t] = value
+            elif desc.storage == Storage.SCRATCH and desc.operand != 0:
+                self.found(f"operand number of tensor {t}", 0, desc.operand)
+        return found
+
+    def _check_bytes(self, tensor: int, size: int, what: str) -> None:
+        """The constants and the scratch of a block are plain bytes that nobody else touches."""
+        wanted = Tensor(shape=(size,), type=TensorType.INT8)
+        self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
+
+    def _variables(self) -> int:
+        """How many variables stand before the constants: the block's own, and before it that of the last block."""
+        tensors, found = self.known.after.main.tensors, 0
+        while found + 1 < len(self.inputs) and tensors[self.inputs[-2 - found]].is_variable:
+            found += 1
+        return found
+
+    def _check_state(self, options: Options) -> None:
+        """The state is the block's own, but that the others see that of the model's last block: by it they know that a
+        step went well. Without that a block would go on where a later one fails. One that keeps no state, but may fail
+        as it reads from outside the arena, counts its steps if it is the last."""
+        after, size, kept = self.known.after, state_size(options), self._variables()
+        blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]
+        states = [i[-2] for i in blocks if len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable]
+        if not size and not kept:
+            self._check_waited_for(options, bool(states))
+        if len(self.inputs) < 2 or not (size or kept):
+            return
+        last, mine = states[-1:], self.inputs[-2]
+        size += 4 if len(states) > 1 or not size else 0
+        wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
+        following = sum(i[-3:-2] == (last[0],) for i in blocks) if last == [mine] else 0
+        self._check_own(mine, wanted, f"its state, is not {size} bytes that the runtime keeps", following)
+        follows = kept > 1
+        if follows != (last != [mine]) or (follows and list(self.inputs[-3:-2]) != last):
+            self.found("its step does not end with that of the model's last block with a state")
+
+    def _check_waited_for(self, options: Options, is_stateful: bool) -> None:
+        """What reads from outside and has no number of its own stands before a block that has one."""
+        after = self.known.after
+        behind = after.main.operators[after.main.operators.index(self.operator) + 1 :]
+        inputs = [op.inputs or () for op in behind if operator_name(after, op) == FUSED_OPERATOR]
+        is_last = not any(len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable for i in inputs)
+        sources = any(stage.kind == StageKind.SOURCE for stage in options.stages)
+        if is_stateful and is_last and (sources or any(t.storage == Storage.EXTERNAL for t in options.tensors)):
+            self.found("it reads from outside the arena behind all blocks that keep a state, which do not wait for it")
+
+    def _check_own(self, tensor: int, wanted: Tensor, otherwise: str, others: int = 0) -> None:
+        graph = self.known.after.main
+        found = graph.tensors[tensor]
+        if not same_fields(found, wanted):
+            self.found(f"tensor {found.name}, {otherwise}")
+        users = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
+        if users != 1 + others or tensor in (*graph.inputs, *graph.outputs):
+            self.found(f"tensor {found.name}, {otherwise.split(',')[0]}, is used elsewhere")

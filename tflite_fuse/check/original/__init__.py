@@ -1,0 +1,1 @@
+"""What each operator of the original model computes, worked out a second time."""

@@ -1,0 +1,1 @@
+"""Operators that a pass adds, and what they stand for."""

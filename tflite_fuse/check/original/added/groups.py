@@ -1,0 +1,88 @@
+"""Convolutions of groups as one for each group.
+
+    y = CONV_2D(x, W), W of fewer channels than x:   y of group g = CONV_2D(x's channels of group g, W of group g)
+
+which is what the runtime's kernel computes: output channel o reads the channels of group o // (outputs / groups) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Operator, OperatorCode, OptionsTable, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+
+
+def add_groups(original: Original) -> None:
+    """Adds to the original one convolution for each group, its SLICE, and the CONCATENATION of all."""
+    for step in tuple(original.steps):
+        weights = original.weights(step.operand(1)) if step.name == "CONV_2D" and len(step.outputs) == 1 else None
+        image, output = (original.image(t) if t >= 0 else None for t in (step.operand(0), (step.outputs or (-1,))[0]))
+        if weights is None or image is None or output is None or weights.ndim != 4 or weights.shape[3] < 2:
+            continue
+        groups, rest = divmod(image[2], weights.shape[3])
+        if groups > 1 and not rest and weights.shape[0] == output[2] and output[2] % groups == 0:
+            _add(original, step, groups)
+
+
+def _add(original: Original, step: Step, groups: int) -> None:
+    source, (result,) = step.operand(0), step.outputs
+    image, whole = original.tensors[source], original.tensors[result]
+    depth, channels = image.dims[-1] // groups, whole.dims[-1] // groups
+    written: list[int] = []
+    for group in range(groups):
+        constants: list[int] = []
+        for tensor in step.inputs[1:]:
+            own = tensor if tensor < 0 else _of_group(original, tensor, group, groups)
+            if own is None:
+                return
+            constants.append(own)
+        first = [0] * (len(image.dims) - 1)
+        begin, size = (_numbers(original, numbers) for numbers in ([*first, group * depth], [*image.dims[:-1], depth]))
+        read = original.add_tensor(_narrow(image, depth))
+        _add_operator(original, step, "SLICE", (source, begin, size), read, make_options("SliceOptions"))
+        written.append(original.add_tensor(_narrow(whole, channels)))
+        operator = replace(step.operator, inputs=(read, *constants), outputs=(written[-1],))
+        original.add_step(Step(step.label, step.name, operator, step.code))
+    joining = make_options("ConcatenationOptions", axis=len(whole.dims) - 1)
+    _add_operator(original, step, "CONCATENATION", written, result, joining)
+
+
+def _of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
+    """The part of filters or of a bias that is a group's; None where there is none."""
+    found, content = original.tensors[tensor], original.content(tensor)
+    count, rest = divmod(found.dims[0], groups) if found.dims else (0, 1)
+    if rest or not content or len(content) % groups:
+        return None
+    nbytes = len(content) // groups
+    begin, end = group * count, (group + 1) * count
+    quantization = found.quantization
+    if quantization is not None:
+        scales, points = quantization.scale or (), quantization.zero_point or ()
+        scales = scales[begin:end] if len(scales) > 1 else scales
+        points = points[begin:end] if len(points) > 1 else points
+        quantization = replace(quantization, scale=scales, zero_point=points, min=None, max=None)
+    own = replace(found, shape=(count, *found.dims[1:]), quantization=quantization, shape_signature=None)
+    return original.add_tensor(own, content[group * nbytes : (group + 1) * nbytes])
+
+
+def _numbers(original: Original, numbers: Sequence[int]) -> int:
+    content = np.array(numbers, "<i4").tobytes()
+    return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
+
+
+def _narrow(tensor: Tensor, channels: int) -> Tensor:
+    return replace(tensor, shape=(*tensor.dims[:-1], channels), shape_signature=None)
+
+
+def _add_operator(
+    original: Original, step: Step, name: str, operands: Sequence[int], output: int, options: OptionsTable
+) -> None:
+    number = BUILTIN_CODES[name]
+    operator = Operator(0, tuple(operands), (output,), options)
+    original.add_step(Step(step.label, name, operator, OperatorCode(min(number, 127), None, 2, number)))

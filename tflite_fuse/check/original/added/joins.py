@@ -1,0 +1,75 @@
+"""CONCATENATIONs along rows or columns as maxima.
+
+    CONCATENATION(a, b, …)[p]  =  max(A[p], B[p], …)    where A is a in its place and -128 everywhere else
+
+Each byte of the result lies in one of the inputs, and in the others is -128, which no int8 is below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+
+
+def add_joins(original: Original) -> None:
+    """Adds to the original its CONCATENATIONs along rows or columns as PADV2s and MAXIMUMs."""
+    for step in tuple(original.steps):
+        if step.name == "CONCATENATION" and len(step.outputs) == 1 and step.inputs and not _refused(original, step):
+            _add(original, step)
+
+
+def _refused(original: Original, step: Step) -> bool:
+    """Whether it joins channels or batches, computes something besides, or is of other types or shapes."""
+    output = original.tensors[step.outputs[0]]
+    dims, axis = output.dims, _axis(original, step)
+    if len(dims) not in (3, 4) or not 0 < axis < len(dims) - 1 or step.number("fused_activation_function"):
+        return True
+    if output.type != TensorType.INT8 or original.activation(step.outputs[0]) is None:
+        return True
+    length = 0
+    for tensor in step.inputs:
+        part = original.tensors[tensor] if tensor >= 0 else None
+        same = part is not None and original.activation(tensor) == original.activation(step.outputs[0])
+        if part is None or not same or part.type != TensorType.INT8 or len(part.dims) != len(dims):
+            return True
+        if [d for a, d in enumerate(part.dims) if a != axis] != [d for a, d in enumerate(dims) if a != axis]:
+            return True
+        length += part.dims[axis]
+    return length != dims[axis]
+
+
+def _axis(original: Original, step: Step) -> int:
+    axis = step.number("axis")
+    return axis if axis >= 0 else axis + len(original.tensors[step.outputs[0]].dims)
+
+
+def _add(original: Original, step: Step) -> None:
+    (result,) = step.outputs
+    whole, axis, before = replace(original.tensors[result], shape_signature=None), _axis(original, step), 0
+    lowest = original.add_tensor(Tensor((), TensorType.INT8, 0, "lowest", whole.quantization), b"\x80")
+    so_far = -1
+    for tensor in step.inputs:
+        length = original.tensors[tensor].dims[axis]
+        amounts = np.zeros((len(whole.dims), 2), "<i4")
+        amounts[axis] = before, whole.dims[axis] - before - length
+        numbers = original.add_tensor(Tensor(amounts.shape, TensorType.INT32, 0, "amounts"), amounts.tobytes())
+        in_place = original.add_tensor(whole)
+        _add_operator(original, step, "PADV2", (tensor, numbers, lowest), in_place)
+        before += length
+        if so_far >= 0:
+            larger = original.add_tensor(whole)
+            _add_operator(original, step, "MAXIMUM", (so_far, in_place), larger)
+            in_place = larger
+        so_far = in_place
+    original.unite(result, so_far)
+
+
+def _add_operator(original: Original, step: Step, name: str, operands: tuple[int, ...], output: int) -> None:
+    number = BUILTIN_CODES[name]
+    code = OperatorCode(min(number, 127), None, 2, number)
+    original.add_step(Step(step.label, name, Operator(0, operands, (output,)), code))

@@ -1,0 +1,91 @@
+"""MEANs and FULLY_CONNECTEDs behind a TRANSPOSE as they are over the tensor that was transposed.
+
+    MEAN(TRANSPOSE(x, permutation), axes)  =  TRANSPOSE'(MEAN(x, permutation[axes]))
+    FULLY_CONNECTED(TRANSPOSE(x), W)  =  FULLY_CONNECTED(x, W')    where the columns of W' are in the order of x
+
+where TRANSPOSE' is what is left of the permutation on the axes that remain. An int8 MEAN sums in int32 and rounds once,
+so that the order in which it sums changes nothing. As soon as TRANSPOSE' moves axes of length 1 alone, both sides hold
+the same bytes. So it is with FULLY_CONNECTED, which sums all values of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import TensorType
+
+
+def add_untransposed(original: Original) -> None:
+    """Adds to the original what its MEANs and FULLY_CONNECTEDs are without the TRANSPOSEs in front of them."""
+    for step in tuple(original.steps):
+        if step.name == "TRANSPOSE" and len(step.outputs) == 1:
+            source, order = step.operand(0), original.numbers(step.operand(1))
+            rank = len(original.tensors[source].dims) if source >= 0 else -1
+            if sorted(order) == list(range(rank)) and _alike(original, source, step.outputs[0]):
+                _follow(original, step.outputs[0], source, order)
+
+
+def _alike(original: Original, a: int, b: int) -> bool:
+    activations = original.activation(a), original.activation(b)
+    return activations[0] is not None and activations[0] == activations[1]
+
+
+def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
+    """``moved`` holds the bytes of ``plain`` with axis ``order[i]`` as axis i."""
+    dims = original.tensors[moved].dims
+    visible = [axis for axis, dim in zip(order, dims, strict=True) if dim > 1]
+    if visible == sorted(visible):
+        original.unite(moved, plain)
+        return
+    for step in original.readers(moved):
+        if step.name == "FULLY_CONNECTED":
+            _add_dense(original, step, moved, plain, order)
+            continue
+        listed = original.numbers(step.operand(1))
+        if step.name != "MEAN" or len(step.outputs) != 1 or not listed or original.activation(step.outputs[0]) is None:
+            continue
+        reduced = {axis % len(order) for axis in listed}
+        kept = bool(step.options.get("keep_dims", False))
+        left = order if kept else tuple(axis for place, axis in enumerate(order) if place not in reduced)
+        output = original.tensors[step.outputs[0]]
+        if len(output.dims) != len(left):
+            continue
+        before = sorted(order)
+        axes = sorted(before.index(order[place]) for place in reduced)
+        natural = tuple(dim for _, dim in sorted(zip(left, output.dims, strict=True)))
+        content = np.array(axes, "<i4").tobytes()
+        constant = original.add_tensor(Tensor((len(axes),), TensorType.INT32, 0, "axes"), content)
+        result = original.add_tensor(replace(output, shape=natural, shape_signature=None))
+        operator = replace(step.operator, inputs=(plain, constant), outputs=(result,))
+        original.add_step(Step(step.label, step.name, operator, step.code))
+        _follow(original, step.outputs[0], result, left)
+
+
+def _add_dense(original: Original, step: Step, moved: int, plain: int, order: tuple[int, ...]) -> None:
+    """A FULLY_CONNECTED that reads all of ``moved`` as one row, as it is over ``plain``."""
+    rows = original.weights(step.operand(1))
+    read = step.operand(0)
+    if rows is None or rows.ndim != 2 or len(step.outputs) != 1 or read not in original.members(moved):
+        return
+    count = prod(original.tensors[moved].dims)
+    if rows.shape[1] != count or prod(original.tensors[plain].dims) != count or read == step.operand(1):
+        return
+    # Value t of the transposed tensor lies at strides[axis] times its place along every axis of the plain one.
+    dims = dict(zip(order, original.tensors[moved].dims, strict=True))
+    axes = sorted(dims)
+    strides = {axis: prod(dims[later] for later in axes[place + 1 :]) for place, axis in enumerate(axes)}
+    places = np.zeros((1,), np.int64)
+    for axis in order:
+        places = (places[:, None] + strides[axis] * np.arange(dims[axis])).ravel()
+    turned = rows[:, np.argsort(places)]
+    weights = original.add_tensor(original.tensors[step.inputs[1]], turned.tobytes())
+    source, result = (original.add_tensor(original.tensors[tensor]) for tensor in (read, step.outputs[0]))
+    original.unite(plain, source)
+    operator = replace(step.operator, inputs=(source, weights, *step.inputs[2:]), outputs=(result,))
+    original.add_step(Step(step.label, step.name, operator, step.code))
+    original.unite(step.outputs[0], result)

@@ -1,0 +1,349 @@
+"""Operators that are functions of one int8 value, as tables of their 256 answers, and what two such tables make of it.
+
+What the runtime's reference kernels compute, worked out on all values at once. LOGISTIC and TANH are gemmlowp's:
+numbers in 0...1 are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 on the last
+quarter and a product of constants for the quarters before it, division is three steps of Newton's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import product
+from math import exp, floor, frexp, isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.original.reals import is_real, real_answers
+from tflite_fuse.check.original.scales import (
+    activation_bounds,
+    added,
+    addition_numbers,
+    difference_numbers,
+    quotient_ratio,
+    scaled,
+    split_scale,
+)
+from tflite_fuse.check.original.values import Original, Step
+
+Int64s = npt.NDArray[np.int64]
+
+VALUES = np.arange(-128, 128, dtype=np.int64)
+
+_ONE = 2**31 - 1
+
+_MOST_TABLES = 4
+"""Tables of one value that are followed."""
+
+
+def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, Int64s]]:
+    """All the original computes of one value alone: (step, tensor of the value it all starts from, its 256 answers).
+
+    A step may read the value itself and results found before: LOGISTIC, then MUL of its result with the value, is SiLU.
+    A value has several tables where several tensors hold it: they agree on the bytes that occur, not on all 256. Where
+    RELU after RELU changes nothing, both results are one value, and what follows may start from either.
+    """
+    known: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
+    waiting, yielded = list(original.readers(value)), set()
+    while waiting:
+        step = waiting.pop(0)
+        if len(step.outputs) != 1 or not original.computes_in_int8(step):
+            continue
+        tensors = [t for t in step.inputs[: _READ.get(step.name, 1)] if t >= 0]
+        for t in tensors:
+            if _starts(original, step, t, value):
+                known.setdefault(original.value(t), [(t, VALUES)])
+        read = [t for t in dict.fromkeys(tensors) if original.value(t) in known]
+        for chosen in product(*(known[original.value(t)] for t in read)):
+            answers = _answers(original, step, {t: table for t, (_, table) in zip(read, chosen, strict=True)})
+            if answers is None or (found := (id(step), answers.tobytes())) in yielded:
+                continue
+            yielded.add(found)
+            tables = known.setdefault(original.value(step.outputs[0]), [])
+            if len(tables) < _MOST_TABLES and not any(np.array_equal(answers, table) for _, table in tables):
+                tables.append((chosen[0][0], answers))
+                waiting += original.readers(step.outputs[0])
+            if original.activation(step.outputs[0]) is not None:
+                yield step, chosen[0][0], answers
+
+
+def table_of(original: Original, step: Step) -> Int64s | None:
+    """The 256 answers of an operator on int8 values one by one; None for any other."""
+    if step.name not in _ALONE or len(step.outputs) != 1 or original.activation(step.operand(0)) is None:
+        return None
+    if any(map(original.is_unsigned, (step.inputs[0], step.outputs[0]))):
+        return None
+    return _answers(original, step, {step.inputs[0]: VALUES})
+
+
+def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
+    """Whether a step reads a tensor of the value; a CAST does not ask what its bytes stand for."""
+    known = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
+    return original.value(tensor) == original.value(value) and known
+
+
+def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+    """What a step makes of operands known for all 256 values, and of constants that hold one value everywhere."""
+    wanted = _READ.get(step.name, 1)
+    tensors = step.inputs[:wanted]
+    if not known or len(tensors) < wanted or _shapes_differ(original, step, tensors, known):
+        return None
+    if is_real(original, step):
+        return real_answers(original, step, [known.get(t) if t in known else t for t in tensors])
+    operands = [known[t] if t in known else _constant(original, t) for t in tensors]
+    if step.name not in _FUNCTIONS or original.activation(step.outputs[0]) is None:
+        return None
+    if any(operand is None for operand in operands):
+        return None
+    answers = _FUNCTIONS[step.name](original, step, *operands)
+    return None if answers is None else np.clip(answers, -128, 127)
+
+
+def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], known: Container[int]) -> bool:
+    """Whether an operand that is no constant has another image than the result: then pixels are not one to one."""
+    image = original.rows(step.outputs[0])
+    return image is None or any(original.rows(t) != image for t in tensors if t in known)
+
+
+def _constant(original: Original, tensor: int) -> Int64s | None:
+    """An int8 constant of equal values, as many as there are answers."""
+    stored, scales = original.weights(tensor), original.scales(tensor)
+    if stored is None or scales is None or len(scales) != 1 or len(np.unique(stored)) != 1:
+        return None
+    return np.full_like(VALUES, stored.flat[0])
+
+
+def unite_types(original: Original) -> None:
+    """A QUANTIZE between int8 and uint8 that moves every value by 128 changes nothing but how bytes are read."""
+    for step in original.steps:
+        if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) < 0:
+            continue
+        tensors = step.inputs[0], step.outputs[0]
+        if len({original.is_unsigned(t) for t in tensors}) == 1 or None in map(original.activation, tensors):
+            continue
+        answers = _quantize(original, step, VALUES)
+        if answers is not None and np.array_equal(np.clip(answers, -128, 127), VALUES):
+            original.unite(*tensors)
+
+
+def _parameters(original: Original, step: Step, *positions: int) -> list[tuple[float, int]]:
+    tensors = [step.inputs[position] for position in positions] + [step.outputs[0]]
+    return [original.affine(t) or (1.0, 0) for t in tensors]
+
+
+def _rescaled(values: Int64s, ratio: float) -> Int64s:
+    multiplier, shift = split_scale([ratio])
+    return scaled(values, multiplier, shift)
+
+
+# ---- Clamps and straight lines ----
+
+
+def _quantize(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    return _rescaled(x - point, quotient_ratio(scale, out_scale)) + out_point
+
+
+def _abs(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """The ratio of the scales is a float32."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    distance = np.where(x < point, point - x, x - point)
+    with np.errstate(all="ignore"):
+        ratio = float(np.float32(scale) / np.float32(out_scale))
+    return _rescaled(distance, ratio) + out_point if isfinite(ratio) else None
+
+
+def _relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    bounds = activation_bounds(1, *_parameters(original, step)[0])
+    line = _quantize(original, step, x)
+    return None if bounds is None or line is None else np.maximum(line, bounds[0])
+
+
+def _relu6(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """Clamps bytes by the input's quantization, whatever the output's is."""
+    bounds = activation_bounds(3, *_parameters(original, step, 0)[0])
+    return None if bounds is None else np.clip(x, *bounds)
+
+
+def _elu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """Float32 from end to end; exp is taken in double and rounded once, where the runtime's may err by a last bit."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    real = np.array(scale, np.float32) * np.array(x - point, np.float32)
+    curve = [np.float32(value if value >= 0 else np.float32(exp(value)) - np.float32(1)) for value in real]
+    steps = np.array(curve, np.float32) * (np.float32(1) / np.float32(out_scale))
+    if not np.all(np.isfinite(steps)) or np.abs(steps).max() >= 2**30:
+        return None
+    away = [floor(abs(float(value)) + 0.5) * (-1 if value < 0 else 1) for value in steps]
+    return np.array(away, np.int64) + out_point
+
+
+def _leaky_relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    alpha, line = step.options.get("alpha", 0.0), _quantize(original, step, x)
+    if not isinstance(alpha, float) or not isfinite(alpha) or line is None:
+        return None
+    below = _rescaled(x - point, scale * abs(alpha) / out_scale)
+    return np.where(x >= point, line, (below if alpha >= 0 else -below) + out_point)
+
+
+# ---- Two operands ----
+
+
+def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    *before, scale_of_second, shift_of_second, multiplier, shift = addition_numbers(scale_0, scale_1, out_scale)
+    signed = -scale_of_second if step.name == "SUB" else scale_of_second
+    numbers = (*before, signed, shift_of_second, multiplier, shift)
+    return _activated(original, step, added(numbers, (point_0, point_1, out_point), x, y))
+
+
+def _maximum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    return np.where(x > y, x, y)
+
+
+def _minimum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    return np.where(x < y, x, y)
+
+
+def _prelu(original: Original, step: Step, x: Int64s, alpha: Int64s) -> Int64s | None:
+    (scale, point), (alpha_scale, alpha_point), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    above = _rescaled(x - point, scale / out_scale)
+    below = _rescaled((x - point) * (alpha - alpha_point), scale * alpha_scale / out_scale)
+    return np.where(x >= point, above, below) + out_point
+
+
+def _squared_difference(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    left, *numbers = difference_numbers(scale_0, scale_1, out_scale)
+    parts = [np.array([number]) for number in numbers]
+    apart = scaled((x - point_0) << left, parts[0], parts[1]) - scaled((y - point_1) << left, parts[2], parts[3])
+    return scaled(apart * apart, parts[4], parts[5]) + out_point
+
+
+def _mul(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
+    (scale_0, point_0), (scale_1, point_1), (out_scale, out_point) = _parameters(original, step, 0, 1)
+    product = (x - point_0) * (y - point_1)
+    return _activated(original, step, _rescaled(product, scale_0 * scale_1 / out_scale) + out_point)
+
+
+def _activated(original: Original, step: Step, values: Int64s) -> Int64s | None:
+    bounds = activation_bounds(step.number("fused_activation_function"), *_parameters(original, step)[0])
+    return None if bounds is None else np.clip(values, *bounds)
+
+
+# ---- LOGISTIC and TANH ----
+
+
+def _times(a: Int64s, b: Int64s | int) -> Int64s:
+    return (a * b + (1 << 30)) >> 31
+
+
+def _half_away(values: Int64s, bits: int) -> Int64s:
+    """Divided by a power of two, halves away from zero."""
+    size = (np.abs(values) + (1 << bits >> 1)) >> bits
+    return np.where(values < 0, -size, size)
+
+
+def _saturated(values: Int64s) -> Int64s:
+    return np.clip(values, -(2**31), _ONE)
+
+
+def exp_below(a: Int64s, bits: int) -> Int64s:
+    """exp of a <= 0 that has ``bits`` integer bits; the result has none."""
+    fraction = 31 - bits
+    last = (a & ((1 << (fraction - 2)) - 1)) - (1 << (fraction - 2))
+    x = _saturated(last << bits) + (1 << 28)
+    square = _times(x, x)
+    series = _times(_half_away(_times(square, square), 2) + _times(square, x), 715827883) + square
+    result = 1895147668 + _times(x + _half_away(series, 1), 1895147668)
+    before = last - a
+    powers = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+    for exponent, power in zip(range(-2, bits), powers, strict=False):
+        result = np.where(before & (1 << (fraction + exponent)), _times(result, power), result)
+    return np.where(a == 0, _ONE, result)
+
+
+def _newton(x: Int64s) -> Int64s:
+    """2 / (1 + x) of x in 0...1, with two integer bits."""
+    half = (x + _ONE + 1) >> 1
+    found = 1515870810 + _times(half, -1010580540)
+    for _ in range(3):
+        found = found + _saturated(_times(found, (1 << 29) - _times(half, found)) << 2)
+    return found
+
+
+def _logistic_curve(a: Int64s) -> Int64s:
+    above = _saturated(_newton(exp_below(-np.abs(a), 4)) << 1)
+    return np.where(a == 0, 1 << 30, np.where(a > 0, above, _ONE - above))
+
+
+def _tanh_curve(a: Int64s) -> Int64s:
+    size = _saturated((_newton(exp_below(-np.abs(a), 5)) - (1 << 29)) << 2)
+    return np.where(a == 0, 0, np.where(a > 0, size, -size))
+
+
+def _curve(curve: Callable[[Int64s], Int64s], bits: int, zero: int) -> Callable[..., Int64s | None]:
+    """The curve of the input with four integer bits; beyond what they hold it is flat."""
+
+    def answers(original: Original, step: Step, x: Int64s) -> Int64s | None:
+        (scale, point), (_, out_point) = _parameters(original, step, 0)
+        fraction, shift = frexp(scale * 2.0**27)
+        if shift < 0 or (zero and out_point != zero):
+            return None
+        radius = floor(15 * 2.0**27 / 2.0**shift)
+        values = x - point
+        inside = scaled(np.clip(values, -radius, radius), np.array([int(fraction * 2**31)]), np.array([min(shift, 30)]))
+        bent = _half_away(curve(inside), bits) + zero
+        return np.where(values <= -radius, -128, np.where(values >= radius, 127, bent))
+
+    return answers
+
+
+# ---- HARD_SWISH ----
+
+
+def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """x * relu6(x + 3) / 6 in 16 bits: the relu is a ramp of x clipped to -1...1, moved to 0...1."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    fine = scale / 128
+    (to_output, to_ramp), (output_shift, ramp_shift) = split_scale([fine / out_scale, fine / (3 / 32768)])
+    if output_shift > 0 or min(output_shift, ramp_shift) < -15:
+        return None
+    narrow = [min((int(multiplier) + (1 << 15)) >> 16, 2**15 - 1) for multiplier in (to_output, to_ramp)]
+    values = (x - point) << 7
+    ramp = np.clip(values << max(int(ramp_shift) - 1, 0), -(2**15), 2**15 - 1)
+    ramp = (ramp * narrow[1] + (1 << 14)) >> 15
+    if ramp_shift > 0:
+        ramp = np.clip(ramp << 1, -(2**15), 2**15 - 1)
+    else:
+        ramp = _half_away(ramp, -int(ramp_shift))
+    product = ((ramp + (1 << 15)) >> 1) * ((values * narrow[0] + (1 << 14)) >> 15)
+    high = np.sign(product) * (np.abs(product) >> 15)
+    return _half_away(high, -int(output_shift)) + out_point
+
+
+_FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
+    "ABS": _abs,
+    "ADD": _add,
+    "ELU": _elu,
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
+    "LOGISTIC": _curve(_logistic_curve, 23, -128),
+    "MAXIMUM": _maximum,
+    "MINIMUM": _minimum,
+    "MUL": _mul,
+    "PRELU": _prelu,
+    "QUANTIZE": _quantize,
+    "RELU": _relu,
+    "RELU6": _relu6,
+    "SQUARED_DIFFERENCE": _squared_difference,
+    "SUB": _add,
+    "TANH": _curve(_tanh_curve, 24, 0),
+}
+
+_READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SQUARED_DIFFERENCE", "SUB"), 2)
+"""How many operands an operator has, where it is not one."""
+
+_ALONE = frozenset({"ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH"})
+"""Operators on one value whose answers are whole numbers all the way."""

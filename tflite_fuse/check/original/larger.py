@@ -1,0 +1,224 @@
+"""RESIZE_NEAREST_NEIGHBOR, RESIZE_BILINEAR and TRANSPOSE_CONV as the stages that compute their bytes.
+
+Their windows lie on the input's pixels spread out: an output position p sees the input positions i with
+``p * stride - padding <= i * distance < p * stride - padding + kernel``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from tflite_fuse.check.moves import kept_parts
+from tflite_fuse.check.original.meaning import Meaning, fused_clamp
+from tflite_fuse.check.original.operators import bias_of, filter_ratios, gather
+from tflite_fuse.check.original.scales import split_scale
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.ir.enums import StageKind
+
+_PIXEL = 1024
+"""Parts of a pixel that bilinear interpolation distinguishes."""
+
+Found = tuple[list[int], Fraction]
+"""Where output positions lie in the input, in parts of a pixel, and input positions per output position, above 0."""
+
+
+def resize_nearest(original: Original, step: Step) -> Meaning | None:
+    """RESIZE_NEAREST_NEIGHBOR, whose kernel divides and multiplies in single precision."""
+    return _resize(original, step, _nearest)
+
+
+def resize_bilinear(original: Original, step: Step) -> Meaning | None:
+    """RESIZE_BILINEAR, whose int8 kernel counts in 1024ths."""
+    if step.options.get("align_corners") and step.options.get("half_pixel_centers"):
+        return None
+    return _resize(original, step, _bilinear)
+
+
+def _nearest(before: int, after: int, corners: bool, centres: bool) -> Found:
+    steps, parts = (after - 1, before - 1) if corners and after > 1 else (after, before)
+    scale = np.float32(parts) / np.float32(steps)
+    whole = []
+    for position in range(after):
+        at = (np.float32(position) + np.float32(0.5 if centres else 0.0)) * scale
+        # A single is exact as a double, and so is the double with a half added.
+        whole.append(min(int(np.floor(float(at) + (0.5 if corners else 0.0))), before - 1))
+    return [_PIXEL * position for position in whole], Fraction(max(parts, 1), steps)
+
+
+def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Found:
+    parts, steps = (before - 1, after - 1) if corners and after > 1 else (before, after)
+    scale = (_PIXEL * parts + steps // 2) // steps
+    places = [max(0, scale * position + (scale // 2 - _PIXEL // 2 if centres else 0)) for position in range(after)]
+    if max(places) // _PIXEL >= before:
+        return [], Fraction(1)
+    return [min(place, _PIXEL * (before - 1)) for place in places], Fraction(max(scale, 1), _PIXEL)
+
+
+def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool], Found]) -> Meaning | None:
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    if source is None or output is None or original.numbers(step.operand(1)) != output[:2] or source[2] != output[2]:
+        return None
+    corners, centres = (bool(step.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
+    found = [find(source[axis], output[axis], corners, centres) for axis in (0, 1)]
+    if not all(places for places, _ in found):
+        return None
+    stride, dilation, padding, kernel = zip(*(_window(places, rate) for places, rate in found), strict=True)
+    places = (*found[0][0], *found[1][0])
+    return Meaning(
+        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
+        padding, places=places,
+    )  # fmt: skip
+
+
+def sliced(original: Original, step: Step) -> Meaning | None:
+    """SLICE, STRIDED_SLICE or GATHER of rows and columns: every n'th of them, as a RESIZE that has them where they are.
+
+    Neighbouring ones are a PAD that cuts.
+    """
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    dims = original.tensors[step.inputs[0]].dims
+    same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    cuts = list(kept_parts(original, step, dims))
+    if source is None or output is None or not same or source[2] != output[2] or len(cuts) != len(dims):
+        return None
+    kept = [list(range(size)[cut]) for cut, size in zip(cuts, dims, strict=True) if isinstance(cut, slice)]
+    if len(kept) != len(dims) or len(kept[-1]) != source[2]:
+        return None
+    rows, columns = ([0], [0], *kept[1:-1])[-2:]
+    if (len(rows), len(columns)) != output[:2] or len(dims) == 1:
+        return None
+    if rows == list(range(rows[0], rows[-1] + 1)) and columns == list(range(columns[0], columns[-1] + 1)):
+        zero = original.activation(step.inputs[0])
+        return Meaning(
+            step, StageKind.PAD, (step.inputs[0],), step.outputs[0], (source,), output, padding=(-rows[0], -columns[0]),
+            pad=0 if zero is None else zero[1],
+        )  # fmt: skip
+    axes = []
+    for places in (rows, columns):
+        rate = Fraction(places[1] - places[0] if len(places) > 1 else 1)
+        axes.append(([_PIXEL * place for place in places], rate))
+    stride, dilation, padding, kernel = zip(*(_window(places, rate) for places, rate in axes), strict=True)
+    return Meaning(
+        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
+        padding, places=(*axes[0][0], *axes[1][0]),
+    )  # fmt: skip
+
+
+def mirrored(original: Original, step: Step) -> Meaning | None:
+    """MIRROR_PAD of rows and columns: a RESIZE whose rows and columns turn round behind the edges, or on them."""
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
+    same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    if source is None or output is None or not same or source[2] != output[2] or len(amounts) != 2 * rank or rank < 2:
+        return None
+    pads = [amounts[at : at + 2] for at in range(0, 2 * rank, 2)]
+    inside = ((0, 0), (0, 0), *pads[1:])[-3:]
+    apart = {0: 1, 1: 0}.get(step.number("mode"))
+    if any(pads[0]) or any(inside[2]) or apart is None:
+        return None
+    axes = []
+    for length, size, (before, behind) in zip(source[:2], output[:2], inside[:2], strict=True):
+        if min(before, behind) < 0 or max(before, behind) > length - apart or before + length + behind != size:
+            return None
+        turned = [before - 1 + apart - at for at in range(before)]
+        back = [length - 1 - apart - at for at in range(behind)]
+        axes.append([_PIXEL * place for place in (*turned, *range(length), *back)])
+    stride, dilation, padding, kernel = zip(*(_window(places, Fraction(1)) for places in axes), strict=True)
+    return Meaning(
+        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
+        padding, places=(*axes[0], *axes[1]),
+    )  # fmt: skip
+
+
+def gathered(original: Original, step: Step) -> Meaning | None:
+    """GATHER of channels, or of rows or columns."""
+    return gather(original, step) or sliced(original, step)
+
+
+def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """SPACE_TO_DEPTH or DEPTH_TO_SPACE: bytes are copied, whatever they stand for."""
+
+    def squares(original: Original, step: Step) -> Meaning | None:
+        tensors, size = (step.inputs[0], step.outputs[0]), step.number("block_size")
+        images = [original.image(tensor) for tensor in tensors]
+        ranks = {len(original.tensors[tensor].dims) for tensor in tensors}
+        small, large = reversed(images) if kind is StageKind.SPACE_TO_DEPTH else images
+        if small is None or large is None or size < 2 or ranks != {4}:
+            return None
+        if large != (small[0] * size, small[1] * size, small[2] // (size * size)) or small[2] % (size * size):
+            return None
+        one, square, before = (1, 1), (size, size), (size - 1, size - 1)
+        apart = (square, one, (0, 0)) if kind is StageKind.SPACE_TO_DEPTH else (one, square, before)
+        source, output = (large, small) if kind is StageKind.SPACE_TO_DEPTH else (small, large)
+        return Meaning(step, kind, (step.inputs[0],), step.outputs[0], (source,), output, square, *apart)
+
+    return squares
+
+
+def planes(original: Original, step: Step) -> Meaning | None:
+    """TRANSPOSE of an image whose channels come first: its planes, one below the other, joined pixel by pixel."""
+    dims = original.tensors[step.inputs[0]].dims
+    order, rank = original.numbers(step.operand(1)), len(dims)
+    alike = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
+    output = original.image(step.outputs[0])
+    if not alike or output is None or not 3 <= rank <= 4 or dims[0] != 1 or order != (0, *range(2, rank), 1):
+        return None
+    height, width, depth = output
+    if (dims[1], *dims[2:]) != (depth, *original.tensors[step.outputs[0]].dims[1:-1]):
+        return None
+    below = (height * depth, width, 1)
+    return Meaning(
+        step,
+        StageKind.SPACE_TO_DEPTH,
+        step.inputs[:1],
+        step.outputs[0],
+        (below,),
+        output,
+        (depth, 1),
+        (1, 1),
+        (height, 1),
+    )
+
+
+def _window(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
+    """Stride, distance, padding and kernel: the least that hold the pixels on both sides of every place."""
+    stride, apart = rate.numerator, rate.denominator
+    padding = behind = 0
+    for position, place in enumerate(places):
+        padding = max(padding, position * stride - place // _PIXEL * apart)
+        behind = max(behind, -(-place // _PIXEL) * apart - position * stride)
+    return stride, apart, padding, max(1, behind + padding + 1)
+
+
+def transposed_convolution(original: Original, step: Step) -> Meaning | None:
+    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
+    weights, source = original.weights(step.operand(1)), original.image(step.operand(2))
+    output, clamp = original.image(step.outputs[0]), fused_clamp(original, step)
+    stride = (step.number("stride_h"), step.number("stride_w"))
+    if weights is None or source is None or output is None or clamp is None or weights.ndim != 4 or min(stride) < 1:
+        return None
+    bias, ratios = bias_of(original, step, len(weights), 3), filter_ratios(original, step, len(weights), 2)
+    if bias is None or ratios is None or weights.shape[3] != source[2] or len(weights) != output[2]:
+        return None
+    kernel = (int(weights.shape[1]), int(weights.shape[2]))
+    padding = []
+    for axis in (0, 1):
+        missing = 0
+        if step.number("padding") == 0:
+            size = -(-output[axis] // stride[axis])
+            missing = max(0, (size - 1) * stride[axis] + kernel[axis] - output[axis])
+        elif step.number("padding") == 1:
+            size = (output[axis] - kernel[axis]) // stride[axis] + 1
+        else:
+            return None
+        if size != source[axis]:
+            return None
+        padding.append(kernel[axis] - 1 - missing // 2)
+    multiplier, shift = split_scale(ratios)
+    return Meaning(
+        step, StageKind.TRANSPOSE_CONV, (step.inputs[2],), step.outputs[0], (source,), output, kernel, (1, 1), stride,
+        (padding[0], padding[1]), 1, clamp, weights, bias, multiplier, shift,
+    )  # fmt: skip

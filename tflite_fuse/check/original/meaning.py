@@ -1,0 +1,150 @@
+"""A stage as an operator of the original asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.original.scales import activation_bounds
+from tflite_fuse.check.original.values import Image, Original, Step
+from tflite_fuse.ir.enums import StageKind
+
+Int64s = npt.NDArray[np.int64]
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A stage as the original asks for it.
+
+    Attributes:
+        step: the operator.
+        kind: of the stage.
+        sources: tensors of the original it reads, in order.
+        result: the tensor it writes.
+        images: of the sources, None where bytes count and not how they are arranged.
+        output: image of the result, None where it follows from the source's rows and columns.
+        kernel, stride, dilation, padding: (rows, columns); padding is above and to the left. Dilation is that of the
+            input where images are made larger.
+        multiplier_of_depth: output channels per input channel of a DEPTHWISE.
+        clamp: least and greatest output value.
+        weights: int8 [output channels, tap rows, tap columns, input channels the filter reads].
+        bias: per output channel, before the input's zero point is folded in.
+        multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
+        addition: the numbers of an ADD or SQUARED_DIFFERENCE.
+        table: the bytes of the table of a SCALE or OFFSET.
+        answers: the 256 values a LOOKUP gives for -128 ... 127.
+        channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
+        places: where rows, then columns of a RESIZE lie in its input, in 1024ths of a pixel.
+        pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills, or of those of earlier runs after a
+            reset of a STATE.
+        first: what those hold in the first run of all, empty for ``pad``.
+        rows: weights of an LSTM as they are stored.
+        left: what a reset leaves of every step of a STATE, empty for ``pad``.
+        folds: whether zeros around its input may become its own padding.
+    """
+
+    step: Step
+    kind: StageKind
+    sources: tuple[int, ...]
+    result: int
+    images: tuple[Image, ...] | None
+    output: Image | None
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    multiplier_of_depth: int = 1
+    clamp: Pair = (-128, 127)
+    weights: npt.NDArray[np.int8] | None = None
+    bias: Int64s | None = None
+    multiplier: Int64s | None = None
+    shift: Int64s | None = None
+    addition: tuple[int, ...] = ()
+    table: bytes = b""
+    answers: npt.NDArray[np.int64] | None = None
+    channels: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    pad: int | None = None
+    first: bytes = b""
+    left: bytes = b""
+    rows: bytes = b""
+    folds: bool = False
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether rows and columns are none of its business: pixels are computed one by one."""
+        if self.kind in (StageKind.PAD, StageKind.STATE, StageKind.RESIZE, StageKind.TRANSPOSE_CONV):
+            return False
+        return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
+
+
+def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning | None:
+    """A convolution that reads what a PAD writes, reading the PAD's input instead; None if that is not the same.
+
+    The pixels the PAD adds must be zeros to the convolution: its input's zero point, as the padding of its own is.
+    """
+    inner, outer = original.activation(pad.sources[0]), original.activation(pad.result)
+    if not meaning.folds or inner is None or outer is None or not inner[1] == outer[1] == pad.pad:
+        return None
+    if pad.images is None or pad.output is None:
+        return None
+    for axis in (0, 1):
+        cut = pad.padding[axis] < 0 or pad.output[axis] < pad.images[0][axis] + pad.padding[axis]
+        if cut and meaning.output is None:
+            return None
+        if not cut or meaning.output is None:
+            continue
+        reach = (meaning.kernel[axis] - 1) * meaning.dilation[axis] + 1 - meaning.padding[axis]
+        end = (meaning.output[axis] - 1) * meaning.stride[axis] + reach
+        if meaning.padding[axis] > 0 or end > pad.output[axis]:
+            return None  # a window sees zeros where the image was cut, which without the cut are values
+    padding = (meaning.padding[0] + pad.padding[0], meaning.padding[1] + pad.padding[1])
+    return replace(meaning, sources=pad.sources, images=pad.images, padding=padding)
+
+
+# ---- What several operators have in common ----
+
+
+def affine(original: Original, tensor: int) -> tuple[float, int]:
+    """Scale and zero point of an activation that was found to be one."""
+    found = original.activation(tensor)
+    return found if found is not None else (1.0, 0)
+
+
+def fused_clamp(original: Original, step: Step) -> Pair | None:
+    """The int8 values an operator's fused activation leaves."""
+    return activation_bounds(step.number("fused_activation_function"), *affine(original, step.outputs[0]))
+
+
+def own_padding(step: Step, source: Image, kernel: Pair, stride: Pair, dilation: Pair, output: Image) -> Pair | None:
+    """Rows above and columns left of the image. None where the options do not lead to the output's size.
+
+    SAME (0) centres the windows and gives the odd pixel to the end; VALID (1) has no padding.
+    """
+    before = []
+    for axis in (0, 1):
+        extent = (kernel[axis] - 1) * dilation[axis] + 1
+        if step.number("padding") == 0:
+            size = -(-source[axis] // stride[axis])
+            missing = (size - 1) * stride[axis] + extent - source[axis]
+            before.append(max(missing, 0) // 2)
+        else:
+            size = (source[axis] - extent) // stride[axis] + 1
+            before.append(0)
+        if size != output[axis]:
+            return None
+    return before[0], before[1]
+
+
+def sum_of_ones(step: Step, window: Pair, table: tuple[Int64s, Int64s], images: tuple[Image, Image]) -> Meaning:
+    """The values of a window of each channel, less their zero points, added up and scaled: a DEPTHWISE of ones."""
+    channels = images[0][2]
+    ones = np.ones((channels, *window, 1), np.int8)
+    multiplier, shift = (np.repeat(part, channels) for part in table)
+    return Meaning(
+        step, StageKind.DEPTHWISE, (step.inputs[0],), step.outputs[0], images[:1], images[1], kernel=window,
+        weights=ones, bias=np.zeros(channels, np.int64), multiplier=multiplier, shift=shift,
+    )  # fmt: skip

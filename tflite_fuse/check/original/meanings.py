@@ -1,0 +1,113 @@
+"""What each operator of the original asks of a stage, in the runtime's integers, worked out from the model file alone.
+
+One function per operator. Each answers with the one stage that computes the operator's bytes, or None where no stage
+does. Constants the runtime would refuse have no meaning either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+from tflite_fuse.check.original import by_channel, larger
+from tflite_fuse.check.original import operators as reductions
+from tflite_fuse.check.original import operators as with_weights
+from tflite_fuse.check.original import operators as without_weights
+from tflite_fuse.check.original.functions import answers_behind
+from tflite_fuse.check.original.meaning import Meaning
+from tflite_fuse.check.original.reals import border_table, is_real, pair_table
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.check.streaming import recurrent
+from tflite_fuse.check.streaming.states import mix_meaning, state_meaning
+from tflite_fuse.ir.enums import StageKind
+
+
+def meaning_of(original: Original, step: Step) -> Meaning | None:
+    """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
+    if is_real(original, step):
+        return _between_types(original, step)
+    find = _MEANINGS.get(step.name)
+    if find is None or len(step.outputs) != 1 or not original.computes_in_int8(step):
+        return None
+    places = (2,) if step.name == "TRANSPOSE_CONV" else range(min(2, len(step.inputs)))
+    read = [step.operand(place) for place in places]
+    if min(read, default=-1) < 0 or all(original.activation(tensor) is None for tensor in read):
+        return None
+    if original.activation(step.outputs[0]) is None:
+        return None
+    return find(original, step)
+
+
+def meanings_in_file(original: Original) -> list[Meaning | None]:
+    """What each operator of the file asks for, in their order."""
+    return [meaning_of(original, step) for step in original.steps[: len(original.model.main.operators)]]
+
+
+def _between_types(original: Original, step: Step) -> Meaning | None:
+    """A QUANTIZE of float32, or a DEQUANTIZE of int8."""
+    table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None
+    if table is None:
+        return None
+    image, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
+    if image is None or image != output:
+        return None
+    return Meaning(step, StageKind[step.name], step.inputs, step.outputs[0], (image,), output, table=table)
+
+
+def real_pairs(original: Original) -> Iterator[Meaning]:
+    """Every operation on two float32 tensors that are functions of one int8 value each, and the QUANTIZE behind it."""
+    for step in original.steps:
+        found = pair_table(original, step) if step.name == "QUANTIZE" and is_real(original, step) else None
+        if found is None:
+            continue
+        starts, table = found
+        output = original.rows(step.outputs[0])
+        if output is not None and all(prod(original.tensors[t].dims) == prod(output) for t in starts):
+            yield Meaning(step, StageKind.REAL_PAIR, starts, step.outputs[0], (output, output), output, table=table)
+
+
+def lookups(original: Original, value: int) -> Iterator[Meaning]:
+    """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
+    for step, start, answers in answers_behind(original, value):
+        # A RESHAPE on the way may have renamed the value: byte by byte, the result's image is also that of its source.
+        output = original.rows(step.outputs[0])
+        if output is not None:
+            yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (output,), output, answers=answers)
+
+
+_MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
+    "ADD": without_weights.add,
+    "AVERAGE_POOL_2D": without_weights.pool(StageKind.AVERAGE_POOL),
+    "CONCATENATION": without_weights.concatenation,
+    "CONV_2D": with_weights.convolution,
+    "DEPTHWISE_CONV_2D": with_weights.depthwise,
+    "DEPTH_TO_SPACE": larger.squares(StageKind.DEPTH_TO_SPACE),
+    "FULLY_CONNECTED": with_weights.fully_connected,
+    "GATHER": larger.gathered,
+    "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
+    "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
+    "MEAN": reductions.mean,
+    "MINIMUM": without_weights.extreme(StageKind.MINIMUM),
+    "MIRROR_PAD": larger.mirrored,
+    "MIX": mix_meaning,
+    "MUL": without_weights.multiply,
+    "PAD": without_weights.pad,
+    "PADV2": without_weights.pad,
+    "PRELU": by_channel.prelu,
+    "QUANTIZE": without_weights.quantize,
+    "REDUCE_MAX": reductions.largest,
+    "RELU": without_weights.relu,
+    "RELU6": without_weights.relu6,
+    "RESIZE_BILINEAR": larger.resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": larger.resize_nearest,
+    "SLICE": larger.sliced,
+    "SOFTMAX": by_channel.softmax,
+    "SPACE_TO_DEPTH": larger.squares(StageKind.SPACE_TO_DEPTH),
+    "SQUARED_DIFFERENCE": without_weights.squared_difference,
+    "STRIDED_SLICE": larger.sliced,
+    "STATE": state_meaning,
+    "SUB": without_weights.subtract,
+    "TRANSPOSE": larger.planes,
+    "TRANSPOSE_CONV": larger.transposed_convolution,
+    recurrent.LSTM: recurrent.lstm,
+}

@@ -1,0 +1,365 @@
+"""MEAN and REDUCE_MAX as the stages that compute their bytes; None for what none computes.
+
+CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED as the stages that compute their bytes; None where none does.
+
+Operators without weights as the stages that compute their bytes; None for what none computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.moves import gathered_channels
+from tflite_fuse.check.original import by_channel
+from tflite_fuse.check.original.meaning import Int64s, Meaning, affine, fused_clamp, own_padding, sum_of_ones
+from tflite_fuse.check.original.scales import (
+    activation_bounds,
+    addition_numbers,
+    difference_numbers,
+    mean_multiplier,
+    product_ratio,
+    quotient_ratio,
+    split_scale,
+)
+from tflite_fuse.check.original.values import Image, Original, Step
+from tflite_fuse.ir.enums import StageKind
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """An image, what it is reduced to, and rows and columns of it that become one; None where channels do."""
+
+    image: Image
+    output: Image
+    window: tuple[int, int] | None
+
+
+def _reduced(original: Original, step: Step) -> _Reduced | None:
+    dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
+    image, rank = original.image(step.inputs[0]), len(dims)
+    if image is None or not listed or not all(-rank <= axis < rank for axis in listed):
+        return None
+    axes = {axis % rank for axis in listed}
+    height, width, channels = image
+    window = (height if rank == 4 and 1 in axes else 1, width if rank >= 3 and rank - 2 in axes else 1)
+    over_channels = rank - 1 in axes and channels > 1
+    if over_channels and window != (1, 1):
+        return None
+    output = (height // window[0], width // window[1], 1 if over_channels else channels)
+    if prod(original.tensors[step.outputs[0]].dims) != prod(output):
+        return None
+    return _Reduced(image, output, None if over_channels else window)
+
+
+def mean(original: Original, step: Step) -> Meaning | None:
+    """MEAN over the whole image; over its rows or columns alone a DEPTHWISE of ones, over channels a CONV of ones."""
+    found = _reduced(original, step)
+    if found is None:
+        return None
+    count = found.image[2] if found.window is None else prod(found.window)
+    entry = mean_multiplier(affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0], count)
+    table = np.array(entry[:1], np.int64), np.array(entry[1:], np.int64)
+    if found.window is None:
+        ones = np.ones((1, 1, 1, count), np.int8)
+        return Meaning(
+            step, StageKind.CONV, (step.inputs[0],), step.outputs[0], (found.image,), found.output, weights=ones,
+            bias=np.zeros(1, np.int64), multiplier=table[0], shift=table[1],
+        )  # fmt: skip
+    if found.output[:2] == (1, 1):
+        return Meaning(
+            step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], (found.image,), found.output,
+            multiplier=table[0], shift=table[1],
+        )  # fmt: skip
+    return sum_of_ones(step, found.window, table, (found.image, found.output))
+
+
+def largest(original: Original, step: Step) -> Meaning | None:
+    """REDUCE_MAX over channels or the whole image, or over its rows or columns alone: a MAX_POOL."""
+    found = _reduced(original, step)
+    if found is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
+        return None
+    kind = StageKind.CHANNEL_MAX if found.window is None else StageKind.GLOBAL_MAX
+    meaning = Meaning(step, kind, (step.inputs[0],), step.outputs[0], (found.image,), found.output)
+    if found.window is None or found.output[:2] == (1, 1):
+        return meaning
+    return replace(meaning, kind=StageKind.MAX_POOL, kernel=found.window)
+
+
+def _windowed(
+    original: Original, step: Step, kind: StageKind, weights: npt.NDArray[np.int8], depth: int
+) -> Meaning | None:
+    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
+    clamp, bias = fused_clamp(original, step), bias_of(original, step, len(weights))
+    ratios = filter_ratios(original, step, len(weights))
+    if source is None or output is None or clamp is None or bias is None or ratios is None:
+        return None
+    kernel = (int(weights.shape[1]), int(weights.shape[2]))
+    stride = (step.number("stride_h"), step.number("stride_w"))
+    dilation = (step.number("dilation_h_factor", 1), step.number("dilation_w_factor", 1))
+    if min(*stride, *dilation) < 1 or output[2] != len(weights):
+        return None
+    padding = own_padding(step, source, kernel, stride, dilation, output)
+    if padding is None:
+        return None
+    multiplier, shift = split_scale(ratios)
+    return Meaning(
+        step, kind, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation, padding, depth,
+        clamp, weights, bias, multiplier, shift, folds=True,
+    )  # fmt: skip
+
+
+def filter_ratios(original: Original, step: Step, channels: int, place: int = 0) -> npt.NDArray[np.float64] | None:
+    """What a sum of products is scaled by, for each output channel; ``place`` is that of the input."""
+    scales = original.scales(step.operand(1))
+    if scales is None or len(scales) not in (1, channels):
+        return None
+    spread = np.repeat(scales, channels) if len(scales) == 1 else scales
+    return product_ratio(affine(original, step.inputs[place])[0], spread, affine(original, step.outputs[0])[0])
+
+
+def bias_of(original: Original, step: Step, channels: int, place: int = 2) -> Int64s | None:
+    """The bias, zeros where it is left out; None where it has another length."""
+    if step.operand(place) < 0:
+        return np.zeros(channels, np.int64)
+    values = np.array(original.numbers(step.operand(place)), np.int64)
+    return values if len(values) == channels else None
+
+
+def convolution(original: Original, step: Step) -> Meaning | None:
+    """CONV_2D; one input channel per group is a DEPTHWISE."""
+    weights, source = original.weights(step.operand(1)), original.image(step.inputs[0])
+    if weights is None or source is None or weights.ndim != 4:
+        return None
+    if weights.shape[3] == source[2]:
+        return _windowed(original, step, StageKind.CONV, weights, 1)
+    if weights.shape[3] == 1 and weights.shape[0] % source[2] == 0:
+        return _windowed(original, step, StageKind.DEPTHWISE, weights, weights.shape[0] // source[2])
+    return None
+
+
+def depthwise(original: Original, step: Step) -> Meaning | None:
+    """DEPTHWISE_CONV_2D."""
+    weights, source = original.weights(step.operand(1)), original.image(step.inputs[0])
+    if weights is None or source is None or weights.ndim != 4 or weights.shape[0] != 1:
+        return None
+    multiplier = step.number("depth_multiplier")
+    if source[2] * multiplier != weights.shape[3]:
+        return None
+    by_channel = np.ascontiguousarray(np.moveaxis(weights, 3, 0).transpose(0, 2, 3, 1))
+    return _windowed(original, step, StageKind.DEPTHWISE, by_channel, multiplier)
+
+
+def fully_connected(original: Original, step: Step) -> Meaning | None:
+    """FULLY_CONNECTED: all values of the input to one pixel, or each pixel's to one at its place, as a convolution."""
+    weights, scales = original.weights(step.operand(1)), original.scales(step.operand(1))
+    clamp = fused_clamp(original, step)
+    if weights is None or scales is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
+        return None
+    channels, depth = weights.shape
+    bias = bias_of(original, step, channels)
+    elements = prod(original.tensors[step.inputs[0]].dims)
+    whole = elements == depth and prod(original.tensors[step.outputs[0]].dims) == channels
+    image = original.rows(step.inputs[0])
+    if bias is None or image is None or (not whole and image[2] != depth):
+        return None
+    result = (1, 1, channels) if whole else (*image[:2], channels)
+    dims = original.tensors[step.outputs[0]].dims
+    if prod(dims) != prod(result) or not (whole or dims[-1:] == (channels,)):
+        return None
+    source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
+    if len(scales) not in (1, channels):
+        return None
+    multiplier, shift = split_scale(product_ratio(source, np.broadcast_to(scales, channels), output))
+    return Meaning(
+        step, StageKind.FULLY_CONNECTED if whole else StageKind.CONV, (step.inputs[0],), step.outputs[0],
+        None if whole else (image,), result, clamp=clamp,
+        weights=weights.reshape(channels, 1, 1, depth), bias=bias, multiplier=multiplier, shift=shift,
+    )  # fmt: skip
+
+
+def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ...], Image] | None:
+    """Images of inputs and output; two inputs go together value by value."""
+    image = original.rows if count == 2 else original.image
+    sources = [image(step.operand(position)) for position in range(count)]
+    output = image(step.outputs[0])
+    if output is None or any(source is None for source in sources):
+        return None
+    return tuple(source for source in sources if source is not None), output
+
+
+def _go_together(sources: tuple[Image, ...], output: Image, thin: bool = False) -> bool:
+    """Whether two images have the output's shape, or one does and the other is one pixel of as many channels.
+
+    If ``thin``, the other may also have one channel.
+    """
+    others = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
+    return output in sources and all(source in others for source in sources)
+
+
+def add(original: Original, step: Step) -> Meaning | None:
+    """ADD of equal shapes, or with one pixel."""
+    return _sum(original, step, 1)
+
+
+def subtract(original: Original, step: Step) -> Meaning | None:
+    """SUB of such shapes: an ADD that says by a negative multiplier what it subtracts."""
+    return _sum(original, step, -1)
+
+
+def _sum(original: Original, step: Step, sign: int) -> Meaning | None:
+    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
+    if constant is not None:
+        return by_channel.add(original, step, constant, sign)
+    if len(step.inputs) != 2 or any(original.activation(t) is None for t in step.inputs) or clamp is None:
+        return None
+    images = _images(original, step, 2)
+    if images is None or not _go_together(*images):
+        return None
+    scales = [affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])]
+    numbers = addition_numbers(*scales)
+    numbers = (*numbers[:3], sign * numbers[3], *numbers[4:])
+    return Meaning(step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=numbers)
+
+
+def squared_difference(original: Original, step: Step) -> Meaning | None:
+    """SQUARED_DIFFERENCE of equal shapes, or with one pixel."""
+    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None:
+        return None
+    images = _images(original, step, 2)
+    if images is None or not _go_together(*images):
+        return None
+    numbers = difference_numbers(*(affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])))
+    return Meaning(step, StageKind.SQUARED_DIFFERENCE, step.inputs, step.outputs[0], *images, addition=numbers)
+
+
+def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """MAXIMUM or MINIMUM of the bytes of two tensors, of equal shapes or one of one pixel."""
+
+    def extreme(original: Original, step: Step) -> Meaning | None:
+        if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs):
+            return None
+        images = _images(original, step, 2)
+        if images is None or not _go_together(*images):
+            return None
+        return Meaning(step, kind, step.inputs, step.outputs[0], *images)
+
+    return extreme
+
+
+def multiply(original: Original, step: Step) -> Meaning | None:
+    """MUL of equal shapes, with one pixel or one channel, or with a constant."""
+    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
+    if constant is not None:
+        return by_channel.multiply(original, step, constant)
+    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
+        return None
+    images = _images(original, step, 2)
+    if images is None or not _go_together(*images, thin=True):
+        return None
+    first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
+    multiplier, shift = split_scale([quotient_ratio(first * second, output)])
+    return Meaning(
+        step, StageKind.MULTIPLY, step.inputs, step.outputs[0], *images, clamp=clamp, multiplier=multiplier, shift=shift
+    )
+
+
+def pad(original: Original, step: Step) -> Meaning | None:
+    """PAD and PADV2 of rows and columns, or of channels alone."""
+    images, amounts = _images(original, step, 1), original.numbers(step.operand(1))
+    if images is None or len(amounts) != 2 * len(original.tensors[step.inputs[0]].dims) or min(amounts) < 0:
+        return None
+    value = affine(original, step.outputs[0])[1]
+    if step.operand(2) >= 0:
+        stored = original.weights(step.operand(2))
+        if stored is None or stored.size != 1:
+            return None
+        value = int(stored.ravel()[0])
+    pairs = [amounts[at : at + 2] for at in range(0, len(amounts), 2)]
+    rows, columns, channels = ([0, 0], [0, 0], *(pairs[1:] or pairs))[-3:]
+    (height, width, depth), output = images[0][0], images[1]
+    grown = (height + sum(rows), width + sum(columns), depth + sum(channels))
+    if (len(pairs) > 1 and any(pairs[0])) or grown != output or (any(channels) and any((*rows, *columns))):
+        return None
+    if any(channels):
+        taken = (*[-1] * channels[0], *range(depth), *[-1] * channels[1])
+        return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=taken, pad=value)
+    return Meaning(
+        step, StageKind.PAD, (step.inputs[0],), step.outputs[0], *images, padding=(rows[0], columns[0]), pad=value
+    )
+
+
+def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole image is a GLOBAL_AVERAGE."""
+
+    def pool(original: Original, step: Step) -> Meaning | None:
+        images, clamp = _images(original, step, 1), fused_clamp(original, step)
+        kernel = (step.number("filter_height"), step.number("filter_width"))
+        stride = (step.number("stride_h"), step.number("stride_w"))
+        same_point = affine(original, step.inputs[0])[1] == affine(original, step.outputs[0])[1]
+        if images is None or clamp is None or min(*kernel, *stride) < 1 or not same_point:
+            return None
+        (source,), output = images
+        padding = own_padding(step, source, kernel, stride, (1, 1), output)
+        if padding is None or source[2] != output[2]:
+            return None
+        whole = output[:2] == (1, 1) and all(kernel[axis] - padding[axis] >= source[axis] for axis in (0, 1))
+        if kind is StageKind.AVERAGE_POOL and whole:
+            return Meaning(step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
+        return Meaning(
+            step, kind, (step.inputs[0],), step.outputs[0], *images, kernel, stride, (1, 1), padding, clamp=clamp
+        )
+
+    return pool
+
+
+def concatenation(original: Original, step: Step) -> Meaning | None:
+    """CONCATENATION along channels."""
+    images = _images(original, step, len(step.inputs))
+    rank = len(original.tensors[step.outputs[0]].dims)
+    same = {affine(original, tensor) for tensor in (*step.inputs, step.outputs[0])}
+    if images is None or step.number("axis") not in (rank - 1, -1) or len(same) != 1:
+        return None
+    if step.number("fused_activation_function") or any(original.activation(t) is None for t in step.inputs):
+        return None
+    return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], *images)
+
+
+def gather(original: Original, step: Step) -> Meaning | None:
+    """GATHER of channels."""
+    images, channels = _images(original, step, 1), gathered_channels(original, step)
+    if images is None or channels is None or len(channels) != images[1][2]:
+        return None
+    return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=channels, pad=0)
+
+
+def relu(original: Original, step: Step) -> Meaning | None:
+    """RELU as an operator of its own: a DEPTHWISE of ones."""
+    images = _images(original, step, 1)
+    (source, _), (scale, point) = affine(original, step.inputs[0]), affine(original, step.outputs[0])
+    clamp = activation_bounds(1, scale, point)
+    if images is None or clamp is None:
+        return None
+    table = split_scale([quotient_ratio(source, scale)])
+    return replace(sum_of_ones(step, (1, 1), table, (images[0][0], images[1])), clamp=clamp)
+
+
+def relu6(original: Original, step: Step) -> Meaning | None:
+    """RELU6 as an operator of its own: a clamp by its input's quantization."""
+    images, clamp = _images(original, step, 1), activation_bounds(3, *affine(original, step.inputs[0]))
+    if images is None or clamp is None:
+        return None
+    return Meaning(step, StageKind.MAX_POOL, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
+
+
+def quantize(original: Original, step: Step) -> Meaning | None:
+    """QUANTIZE from int8 to int8: a DEPTHWISE of ones."""
+    images = _images(original, step, 1)
+    if images is None:
+        return None
+    scales = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
+    return sum_of_ones(step, (1, 1), split_scale([quotient_ratio(*scales)]), (images[0][0], images[1]))

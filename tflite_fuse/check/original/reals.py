@@ -1,0 +1,271 @@
+"""Operators between a DEQUANTIZE and a QUANTIZE: float32 numbers, one for each of the 256 values all starts from.
+
+Worked out number by number where it matters how a step rounds: a float32 result of +, -, * and / is the float64 result
+rounded once more, because 53 bits are more than twice 24 and two.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from math import cos, exp, expm1, floor, isfinite, log, sin, sqrt, tanh
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.types import TensorType
+
+Floats = npt.NDArray[np.float64]
+"""Float32 numbers in float64."""
+
+Operand = npt.NDArray[np.float64] | npt.NDArray[np.int64] | int | None
+"""What is known of an operand; else its tensor."""
+
+
+def is_real(original: Original, step: Step) -> bool:
+    """Whether float32 goes in or comes out."""
+    tensors = (*step.inputs, *step.outputs)
+    return any(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
+
+
+def real_answers(original: Original, step: Step, operands: Sequence[Operand]) -> npt.NDArray[np.float64] | None:
+    """The 256 results, float32 numbers or those a QUANTIZE makes int8; None where one is not defined or not known."""
+    if any(t >= 0 and original.tensors[t].is_variable for t in (*step.inputs, *step.outputs)):
+        return None
+    found = [_constant(original, operand) if isinstance(operand, int) else operand for operand in operands]
+    if any(operand is None for operand in found):
+        return None
+    if step.name == "DEQUANTIZE":
+        affine = original.activation(step.inputs[0])
+        return None if affine is None else _single((np.asarray(found[0]) - affine[1]) * affine[0])
+    if step.name == "CAST":
+        return _single(np.asarray(found[0]) + (128 if original.is_unsigned(step.inputs[0]) else 0))
+    if step.name == "QUANTIZE":
+        return _quantized(original, step, np.asarray(found[0]))
+    values = [np.asarray(operand, np.float64) for operand in found]
+    if step.name in _OF_TWO and len(values) == 2:
+        return _activated(step, _of_pairs(_OF_TWO[step.name], *values))
+    if step.name == "LEAKY_RELU":
+        alpha = step.options.get("alpha", 0.0)
+        slope = float(np.float32(alpha)) if isinstance(alpha, float) and isfinite(alpha) else None
+        return None if slope is None else _of_each(lambda x: x if x > 0 else x * slope, values[0])
+    return _of_each(_OF_ONE[step.name], values[0]) if step.name in _OF_ONE else None
+
+
+def _single(values: npt.ArrayLike) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
+def _constant(original: Original, tensor: int) -> Floats | None:
+    """A float32 constant of equal numbers, as many as there are answers."""
+    content = original.content(tensor)
+    if tensor < 0 or original.tensors[tensor].type != TensorType.FLOAT32 or not content or len(content) % 4:
+        return None
+    values = np.unique(np.frombuffer(content, "<f4"))
+    return np.full(256, float(values[0])) if len(values) == 1 and not original.tensors[tensor].sparsity else None
+
+
+def _quantized(original: Original, step: Step, values: Floats) -> Floats | None:
+    """Float32 quotients by the scale, rounded half away from zero."""
+    affine = original.activation(step.outputs[0])
+    if affine is None:
+        return None
+    steps = _single(values / affine[0])
+    if not np.all(np.abs(steps) < 2**30):
+        return None
+    away = [floor(abs(value) + 0.5) * (-1 if value < 0 else 1) for value in steps.tolist()]
+    return np.clip(np.array(away, np.int64) + affine[1], -128, 127)
+
+
+def _of_each(function: Callable[[float], float], values: Floats) -> Floats | None:
+    try:
+        return _single([function(value) for value in values.tolist()])
+    except (ArithmeticError, ValueError):  # beyond what is defined, for some value
+        return None
+
+
+def _of_pairs(function: Callable[[float, float], float], first: Floats, second: Floats) -> Floats | None:
+    try:
+        return _single([function(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)])
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _activated(step: Step, values: Floats | None) -> Floats | None:
+    if step.name not in ("ADD", "DIV", "MUL", "SUB"):
+        return values
+    bounds = _bounds(step)
+    return None if values is None or bounds is None else np.clip(values, *bounds)
+
+
+def _bounds(step: Step) -> tuple[float, float] | None:
+    """What a fused activation clamps to; without one infinities become the largest float32."""
+    largest = 2.0**128 - 2.0**104
+    bounds = {0: (-largest, largest), 1: (0.0, largest), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+    return bounds.get(step.number("fused_activation_function"))
+
+
+def _f(value: float) -> float:
+    """Rounded to float32."""
+    return float(np.float32(value))
+
+
+def _logistic(x: float) -> float:
+    if x > _f(16.619047164916992188):
+        return 1.0
+    return exp(x) if x < -9 else 1 / _f(1 + _f(exp(-x)))
+
+
+def _hard_swish(x: float) -> float:
+    return _f(x * min(6.0, max(0.0, _f(x + 3)))) / 6
+
+
+_OF_ONE: dict[str, Callable[[float], float]] = {
+    "ABS": abs,
+    "CEIL": lambda x: -floor(-x),
+    "COS": cos,
+    "ELU": lambda x: expm1(x) if x < 0 else x,
+    "EXP": lambda x: exp(x) if x < 700 else float("inf"),
+    "FLOOR": floor,
+    "HARD_SWISH": _hard_swish,
+    "LOG": log,
+    "LOGISTIC": _logistic,
+    "NEG": lambda x: -x,
+    "RELU": lambda x: max(x, 0.0),
+    "RELU6": lambda x: min(max(x, 0.0), 6.0),
+    "ROUND": round,
+    "RSQRT": lambda x: 1 / _f(sqrt(x)),
+    "SIN": sin,
+    "SQRT": sqrt,
+    "SQUARE": lambda x: x * x,
+    "TANH": tanh,
+}
+
+_OF_TWO: dict[str, Callable[[float, float], float]] = {
+    "ADD": lambda a, b: a + b,
+    "DIV": lambda a, b: a / b,
+    "MAXIMUM": max,
+    "MINIMUM": min,
+    "MUL": lambda a, b: a * b,
+    "SQUARED_DIFFERENCE": lambda a, b: _f(a - b) ** 2,
+    "SUB": lambda a, b: a - b,
+}
+
+OF_ONE_VALUE = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
+"""Operators on float32 that compute value by value."""
+
+
+# ---- Float32 that blocks read and write ----
+
+
+def border_table(original: Original, step: Step) -> bytes | None:
+    """The table of a stage that makes int8 of float32, or float32 of int8; None for any other step."""
+    source, output = (original.tensors[t] for t in (step.operand(0), step.outputs[0]))
+    if step.operand(0) < 0 or source.is_variable or output.is_variable or original.content(step.inputs[0]):
+        return None
+    types = {"QUANTIZE": (TensorType.FLOAT32, TensorType.INT8), "DEQUANTIZE": (TensorType.INT8, TensorType.FLOAT32)}
+    if (source.type, output.type) != types.get(step.name):
+        return None
+    affine = original.activation(step.outputs[0] if step.name == "QUANTIZE" else step.inputs[0])
+    if affine is None or not (isfinite(affine[0]) and affine[0] > 0):
+        return None
+    if step.name == "QUANTIZE":
+        numbers = (*_steps(Fraction(affine[0]), affine[1]), -128 if affine[1] >= 0 else 127)
+        return struct.pack(f"<{len(numbers)}i", *numbers)
+    answers = real_answers(original, step, [np.arange(-128, 128)])
+    return None if answers is None else answers.astype("<f4").tobytes()
+
+
+def _steps(scale: Fraction, point: int) -> Iterator[int]:
+    """Where the answers of a QUANTIZE begin: the first one, the others, and what is too large for 32 bits.
+
+    An answer is n or more if the quotient in float32 reaches n - 1/2, or for n <= 0 exceeds it: halves go away from 0.
+    """
+    yield _first_to_reach(scale, float(_after(-(2.0**31))))
+    for answer in range(-127, 128):
+        half = answer - point - 0.5
+        yield _first_to_reach(scale, half if half > 0 else float(_after(half)))
+    yield _first_to_reach(scale, 2.0**31)
+
+
+def pair_table(original: Original, step: Step) -> tuple[tuple[int, int], bytes] | None:
+    """The int8 tensors that an operation on two float32 tensors comes from, and its table with that of its QUANTIZE."""
+    middle = original.written_by(step.operand(0))
+    affine = original.activation(step.outputs[0])
+    if middle is None or middle.name not in _OPERATIONS or len(middle.inputs) != 2 or affine is None:
+        return None
+    bounds = _bounds(middle)
+    sides = [_side(original, tensor) for tensor in middle.inputs]
+    if bounds is None or sides[0] is None or sides[1] is None or original.is_unsigned(step.outputs[0]):
+        return None
+    steps = [_clamped(key, bounds) for key in _steps(Fraction(affine[0]), affine[1])]
+    numbers = struct.pack(f"<{len(steps) + 1}i", *steps, -128 if affine[1] >= 0 else 127)
+    tables = b"".join(side[1].astype("<f4").tobytes() for side in (sides[0], sides[1]))
+    operation = struct.pack("<i", _OPERATIONS.index(middle.name))
+    return (sides[0][0], sides[1][0]), numbers + tables + operation
+
+
+_OPERATIONS = ("ADD", "SUB", "MUL", "DIV")
+"""In the order of their numbers in the table."""
+
+
+def _side(original: Original, tensor: int) -> tuple[int, Floats] | None:
+    """The int8 tensor that a float32 one is a function of, and its 256 numbers, all of them finite."""
+    step = original.written_by(tensor)
+    if step is None or len(step.outputs) != 1 or not is_real(original, step):
+        return None
+    inputs = [t for t in step.inputs if t >= 0 and not original.content(t)]
+    if len(inputs) != 1 or original.rows(inputs[0]) != original.rows(tensor):
+        return None
+    starts = original.tensors[inputs[0]].type != TensorType.FLOAT32
+    below = (inputs[0], np.arange(-128, 128)) if starts else _side(original, inputs[0])
+    if below is None or (starts and not original.is_computed_byte(inputs[0])):
+        return None
+    answers = real_answers(original, step, [below[1] if t == inputs[0] else t for t in step.inputs])
+    return None if answers is None or not np.isfinite(answers).all() else (below[0], answers)
+
+
+def _clamped(key: int, bounds: tuple[float, float]) -> int:
+    """Where an answer begins, if numbers are clamped first: at once, or never, where the clamp decides."""
+    low, high = (_in_order(np.float32(bound)) for bound in bounds)
+    least, most = (_in_order(np.float32(end)) for end in (-np.inf, np.inf))
+    return least if key <= low else most + 1 if key > high else key
+
+
+def _after(number: float | np.float32, towards: float = np.inf) -> np.float32:
+    """The next float32."""
+    with np.errstate(over="ignore"):
+        return np.float32(np.nextafter(np.float32(number), np.float32(towards)))
+
+
+def _first_to_reach(scale: Fraction, quotient: float) -> int:
+    """The least float32, in order as an integer, that divided by the scale is ``quotient`` or more, rounded to float32.
+
+    So is all from halfway between it and the float32 before; what lies just there goes to the even one of the two.
+    """
+    before = float(_after(quotient, -np.inf))
+    bound = (Fraction(quotient) + Fraction(before)) / 2 * scale
+    is_even = not np.float32(quotient).view(np.int32) & 1
+    largest = Fraction(2) ** 128 - Fraction(2) ** 104
+    if bound > largest or (bound == largest and not is_even):
+        return _in_order(np.float32(np.inf))
+    found = np.float32(float(max(bound, -largest)))
+    while _lies_there(found, bound, is_even) and (below := _after(found, -np.inf)) != -np.inf:
+        found = below
+    while not _lies_there(found, bound, is_even):
+        found = _after(found)
+    return _in_order(found if found else np.float32(-0.0))
+
+
+def _lies_there(number: np.float32, bound: Fraction, is_even: bool) -> bool:
+    if not np.isfinite(number):
+        return bool(number > 0)
+    return Fraction(float(number)) >= bound if is_even else Fraction(float(number)) > bound
+
+
+def _in_order(number: np.float32) -> int:
+    (bits,) = struct.unpack("<i", struct.pack("<f", number))
+    return int(bits if bits >= 0 else -(bits & 0x7FFFFFFF) - 1)

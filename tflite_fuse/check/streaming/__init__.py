@@ -1,0 +1,1 @@
+"""Models that keep state between inferences."""

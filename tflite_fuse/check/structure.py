@@ -1,0 +1,127 @@
+"""What a rewrite leaves alone: other subgraphs, signatures, metadata and what else a file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from tflite_fuse.check.certificate import Finding
+from tflite_fuse.check.correspondence import Correspondence
+from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME
+from tflite_fuse.model.outside import OUTSIDE_METADATA
+from tflite_fuse.model.schema import Model, Operator, SignatureDef, SubGraph, Tensor, TensorMap
+
+_OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA)
+
+
+def writing_findings(known: Correspondence) -> Iterator[Finding]:
+    """What is computed or set anew has memory of its own: in a buffer with data the runtime would write over constants.
+
+    So it is in both models: of an original that writes over its constants nobody can tell what it computes.
+    """
+    for whose, model in ((" of the original", known.before), ("", known.after)):
+        for number, graph in enumerate(model.subgraphs):
+            where = f"subgraph {number}{whose}"
+            written = [tensor for operator in graph.operators for tensor in operator.outputs or ()]
+            for tensor in sorted(set(graph.inputs).intersection(written)):
+                yield Finding(where, f"input {graph.tensors[tensor].name} is written by an operator")
+            kept = [tensor for tensor, each in enumerate(graph.tensors) if each.is_variable]
+            for tensor in sorted({*graph.inputs, *written, *kept}):
+                if model.buffers[graph.tensors[tensor].buffer].data:
+                    yield Finding(where, f"tensor {graph.tensors[tensor].name} is written and a constant at once")
+
+
+def structure_findings(known: Correspondence) -> Iterator[Finding]:
+    """Everything beside the first subgraph's operators."""
+    before, after = known.before, known.after
+    for what in ("version", "description", "trailing", "external_buffer_groups", "external_buffers"):
+        if getattr(before, what) != getattr(after, what):
+            yield Finding("file", f"{what.replace('_', ' ')} differ")
+    for what in ("name", "debug_metadata_index"):
+        if getattr(before.main, what) != getattr(after.main, what):
+            yield Finding("first subgraph", what, expected=getattr(before.main, what), found=getattr(after.main, what))
+    if _metadata(before) != _metadata(after):
+        yield Finding("metadata", "entries differ")
+    if _listed(before) != _listed(after):
+        yield Finding("metadata", "the list of metadata buffers differs")
+    yield from _subgraph_findings(known)
+    yield from _signature_findings(known)
+
+
+def _metadata(model: Model) -> list[tuple[str | None, bytes]]:
+    return [(e.name, model.buffers[e.buffer].data or b"") for e in model.metadata or () if e.name not in _OWN_METADATA]
+
+
+def _listed(model: Model) -> list[bytes]:
+    return [model.buffers[index].data or b"" for index in model.metadata_buffer or () if index < len(model.buffers)]
+
+
+def _subgraph_findings(known: Correspondence) -> Iterator[Finding]:
+    """Subgraphs that went with the states they initialize were the last ones: the others keep their numbers."""
+    before, after = known.before, known.after
+    number = len(before.subgraphs) - len(known.dissolved)
+    if number != len(after.subgraphs) or any(graph < number for graph in known.dissolved):
+        yield Finding("subgraphs", "number", expected=number, found=len(after.subgraphs))
+        return
+    for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=False), start=1):
+        if replace(a, tensors=(), operators=()) != replace(b, tensors=(), operators=()):
+            yield Finding(f"subgraph {number}", "name, inputs or outputs differ")
+        if _tensors(before, a) != _tensors(after, b):
+            yield Finding(f"subgraph {number}", "tensors or constants differ")
+        gone = {index for graph, index in known.uninitialized if graph == number}
+        if _operators(before, a, gone) != _operators(after, b):
+            yield Finding(f"subgraph {number}", "operators differ")
+
+
+def _tensors(model: Model, graph: SubGraph) -> list[tuple[Tensor, bytes]]:
+    return [(replace(tensor, buffer=0), model.buffers[tensor.buffer].data or b"") for tensor in graph.tensors]
+
+
+def _operators(model: Model, graph: SubGraph, gone: Collection[int] = ()) -> list[tuple[Operator, object]]:
+    kept = (op for index, op in enumerate(graph.operators) if index not in gone)
+    return [(replace(op, opcode_index=0), model.operator_codes[op.opcode_index]) for op in kept]
+
+
+def _signature_findings(known: Correspondence) -> Iterator[Finding]:
+    before, after = known.before.signature_defs, known.after.signature_defs
+    if (before is None) != (after is None) or len(before or ()) != len(after or ()):
+        yield Finding("signatures", "number", expected=len(before or ()), found=len(after or ()))
+        return
+    for a, b in zip(before or (), after or (), strict=True):
+        same = replace(a, inputs=None, outputs=None) == replace(b, inputs=None, outputs=None)
+        if not same or (a.subgraph_index != 0 and a != b):
+            yield Finding("signatures", f"signature {a.signature_key} differs")
+        elif a.subgraph_index == 0:
+            yield from _entry_findings(known, a, b)
+
+
+def _entry_findings(known: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
+    """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
+    for what in ("inputs", "outputs"):
+        theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
+        gone = {known.replaced.get(tensor, tensor) for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
+        if mine.keys() - theirs.keys() or not gone <= set(known.outside.values()):
+            yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
+        for name in mine.keys() & theirs.keys():
+            wanted = [known.replaced.get(tensor, tensor) for tensor in theirs[name]]
+            if len(mine[name]) != len(wanted) or not all(map(known.same, mine[name], wanted)):
+                yield Finding("signatures", f"{name} among the {what} of {a.signature_key} is another tensor")
+
+
+def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
+    """The tensors of each name of a signature; a sound one has one for each."""
+    found: dict[str, list[int]] = {}
+    for entry in entries or ():
+        found.setdefault(entry.name or "", []).append(entry.tensor_index)
+    return found
+
+
+def buffer_findings(known: Correspondence) -> Iterator[Finding]:
+    """No data comes from nowhere: buffers are the original's, blocks' constants, or the rewrite's own metadata."""
+    after = known.after
+    own = {entry.buffer for entry in after.metadata or () if entry.name in _OWN_METADATA}
+    own |= {tensor.buffer for tensor in after.main.tensors}
+    theirs = {buffer.data for buffer in known.before.buffers}
+    for index, buffer in enumerate(after.buffers):
+        if index not in own and buffer.data and buffer.data not in theirs:
+            yield Finding("buffers", f"buffer {index} of {len(buffer.data)} bytes is not the original's")

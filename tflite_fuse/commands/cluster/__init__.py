@@ -1,1 +1,0 @@
-"""`tflite-fuse cluster` and its commands."""

@@ -1,0 +1,1 @@
+"""What a block needs and takes: closed forms (estimate), exact events (schedule), predicted instructions."""

@@ -1,0 +1,367 @@
+"""How much a growing block computes: multiply-accumulates, or what else is counted, of all its tiles.
+
+What a block costs, in closed form: bytes of scratch, multiply-accumulates with every halo.
+
+``block_costs`` prices all blocks that end at one layer, from the shortest to the longest, under all configurations at
+once: growing upwards, each step adds one layer's ring and one layer's work to the block found so far. ``schedule``
+finds the same numbers by following the executor's order of events; the closed form is never below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate, compress, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.cost.estimate.growing_block import PLAIN, BlockCosts, Pricing, TileSizes
+from tflite_fuse.cost.estimate.least_work import WorkLimit
+from tflite_fuse.cost.estimate.rings import (
+    Consumer,
+    Demand,
+    Grid,
+    Mixes,
+    broken_costs,
+    cost_of_row,
+    rows_cost,
+    rows_pulled,
+    whole_rows,
+)
+from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Grown, Shape, Shapes
+from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.axes import IntArray, total, total_in_runs
+from tflite_fuse.ir.block import BlockConfig, BlockTensor
+
+
+@lru_cache(maxsize=1 << 12)
+def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
+    return tuple(cost + more for cost in run_costs)
+
+
+def _first_reader(demand: Demand) -> Consumer:
+    """The stage that asks first."""
+    return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
+
+
+class Work:
+    """The work of a growing block's layers, which depends on the length of runs where layers have ``run_costs``."""
+
+    def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
+        """Args: chunks: output pixels a stage computes per step."""
+        self.grid, self.chunks = grid, tuple(chunks)
+        self._steps = np.array(chunks, dtype=np.int64)[:, None]
+        self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
+        ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
+        self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
+        self._runs: dict[int, list[Mixes]] = {
+            last: [whole_rows(width, self.chunks) for width in grid.widths.sizes.tolist()]
+        }
+
+    def of_layer(self, index: int, layer: Layer, demand: Demand) -> IntArray:
+        """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
+        if layer.run_costs:
+            waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
+            costs = _more(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
+            if demand.consumers and len(self.grid.widths.low) == 1:
+                return self._in_all_rows(demand, self._row_in_one_strip(index, demand, costs))
+            broken = self._broken_runs(index, demand, costs)
+            return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
+        columns = total(demand.columns, self.grid.widths)
+        return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
+
+    def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a region costs if its rows are computed one by one, each in runs as long as they may be."""
+        return self._in_all_rows(demand, self._rows_in_runs(demand, run_costs))
+
+    def _rows_in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of all tiles costs in such runs, [chunks, widths]."""
+        return total_in_runs(demand.columns, self.grid.widths, self._steps, run_costs)
+
+    def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
+        every: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
+        return every
+
+    def _rows(self, demand: Demand) -> IntArray:
+        """The rows of all bands, [heights]."""
+        return total(demand.rows, self.grid.heights)
+
+    def _row_in_one_strip(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of a layer costs where there is but one strip, [chunks, 1]: the same for most blocks."""
+        first, length = _first_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
+        runs = rows_pulled(self._runs[first.layer][0], first.windows, max(length, 1), self._from_edge[0])
+        self._runs[index] = [runs]
+        return cost_of_row(runs, length, run_costs)
+
+    def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """What a row of a layer costs beyond that because its reader asks for it in pieces, [chunks, widths].
+
+        Worked out for the widest tile of every option; rows of a single run are in one piece.
+        """
+        if not demand.consumers:
+            return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
+        tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
+        first = _first_reader(demand)
+        widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
+        mixes = zip(self._runs[first.layer], widths, self._from_edge, strict=True)
+        self._runs[index] = runs = [rows_pulled(mix, first.windows, width, edge) for mix, width, edge in mixes]
+        more = [broken_costs(mix, width, run_costs) for mix, width in zip(runs, widths, strict=True)]
+        long_rows = np.add.reduceat(lengths > self._steps, tilings.first, axis=1, dtype=np.int64)
+        broken: IntArray = long_rows * np.array(more, dtype=np.int64).T
+        return broken
+
+
+def block_costs(
+    graph: LayerGraph,
+    last: int,
+    tile_sizes: TileSizes,
+    pricing: Pricing = PLAIN,
+    firsts: Collection[int] | Mapping[int, int] | None = None,
+    shapes: Shapes = NOTHING_KNOWN,
+) -> Iterator[BlockCosts]:
+    """Prices every block that ends at layer ``last``, shortest first.
+
+    Args:
+        last: index of the block's last layer.
+        tile_sizes: which tile heights and widths to price for a given driven tensor.
+        pricing: chunks, and what the model's memory allows.
+        firsts: the first layers to look at, perhaps each with the bytes of scratch beyond which its block may be left
+            out; None for all.
+        shapes: what is known of the graph's blocks from other searches, and is grown on here.
+
+    Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
+    the range reads, a PAD right before the range that it could absorb); the walk ends where no longer range can be a
+    block.
+    """
+    if not graph.layers[last].fusable or not graph.is_read(graph.layers[last].outputs[0]):
+        return
+    tail = find_tail(graph, last)
+    if tail != last:
+        yield from _Kin(graph, last, None, pricing, shapes).priced(tile_sizes, firsts)
+    if tail is not None:
+        yield from _Kin(graph, last, tail, pricing, shapes).priced(tile_sizes, firsts)
+
+
+class _Counted:
+    """A shape as it grows, with its work.
+
+    Attributes:
+        work: in the graph's unit, [chunks, heights, widths].
+        now: the shape from its first layer so far on.
+    """
+
+    def __init__(self, kin: _Kin, shape: Shape) -> None:
+        self.kin, self.shape = kin, shape
+        self.counting = Work(shape.grid, kin.pricing.chunks, shape.computing)
+        self.work = np.zeros((len(kin.pricing.chunks), *shape.grid.shape), dtype=np.int64)
+        self._least = 0
+        self.now: Grown | None = shape.at(kin.inner)
+        if kin.tail is not None:
+            self._fold(kin.tail)
+
+    def _fold(self, tail: int) -> None:
+        """Counts the accumulator and what follows, computed once, its input visited pixel by pixel."""
+        graph, summing = self.kin.graph, self.kin.graph.layers[tail]
+        self.counting.adds_up = self.kin.last
+        for index in range(tail, self.kin.last + 1):
+            self._count(index, graph.layers[index].work)
+        if summing.run_costs:
+            in_runs = self.counting.in_runs(self.shape.driven, summing.run_costs)
+            self.work = self.work + in_runs - rows_cost(graph.tensors[self.kin.driven], summing.run_costs)
+
+    def _count(self, index: int, work: IntArray | int) -> None:
+        self.work = self.work + work
+        self._least += 0 if self.kin.pricing.limit is None else self.kin.pricing.limit.least[index]
+
+    def add(self, index: int) -> bool:
+        """Adds one layer; False if no block that ends there can contain it."""
+        layer, self.now = self.kin.graph.layers[index], self.shape.at(index)
+        if self.now is None:
+            return False
+        computed = self.now.computed if layer.work else None
+        self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
+        return True
+
+    def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
+        """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
+        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
+        return affordable
+
+    def price(self, first: int) -> Iterator[BlockCosts]:
+        """The costs of what has been added so far, nothing where that is no block."""
+        if self.now is None or self.now.memory is None:
+            return
+        kin, rows, (scratch, usable, shared) = self.kin, self._rows, self.now.memory
+        scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
+        columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
+        yield BlockCosts(first, kin.last, kin.driven, *columns)
+
+    @cached_property
+    def _rows(self) -> slice | IntArray:
+        """Which of the chunks known of the shape are priced."""
+        chunks, known = self.kin.pricing.chunks, self.shape.chunks
+        if chunks == known[: len(chunks)]:
+            return slice(len(chunks))
+        return np.array([known.index(chunk) for chunk in chunks])
+
+    @cached_property
+    def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:
+        grid, chunks = self.shape.grid, np.array(self.kin.pricing.chunks, dtype=np.int64)[:, None, None]
+        chunk, height, width = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
+        return chunk.ravel(), height.ravel(), width.ravel()
+
+
+@dataclass(frozen=True)
+class _Kin:
+    """All blocks that end at one layer and are folded around one accumulator, or around none."""
+
+    graph: LayerGraph
+    last: int
+    tail: int | None
+    pricing: Pricing
+    shapes: Shapes
+
+    def priced(self, tile_sizes: TileSizes, firsts: Collection[int] | None) -> Iterator[BlockCosts]:
+        """Their costs, shortest first.
+
+        Given ``firsts``, blocks that start with one of them alone are priced, and none above them is looked at. Given a
+        limit on work, tilings that no larger block can keep it with are dropped on the way: work only grows with every
+        layer added, and so does scratch.
+        """
+        lowest = 0 if firsts is None else min(firsts, default=self.last + 1)
+        rooms = firsts if isinstance(firsts, Mapping) else {}
+        most = dict(zip(sorted(rooms), accumulate((rooms[first] for first in sorted(rooms)), max), strict=True))
+        heights, widths = tile_sizes(self.graph.tensors[self.driven])
+        block = self.grown(heights, widths, self.inner)
+        for first in range(min(self.inner - (self.tail is None), self.last), lowest - 1, -1):
+            if first < self.inner and not block.add(first):
+                return
+            if self.pricing.limit is not None and block.work.size > 1:
+                kept = block.affordable(self.pricing.limit)
+                if not kept.any():
+                    return
+                rows, columns = np.any(kept, axis=1), np.any(kept, axis=0)
+                if 2 * np.count_nonzero(rows) * np.count_nonzero(columns) <= kept.size:
+                    heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
+                    block = self.grown(heights, widths, first)
+            if firsts is None or first in firsts:
+                if first in rooms and block.now is not None and (least := block.now.rings) > rooms[first]:
+                    if least > most[first]:
+                        return
+                    continue
+                yield from block.price(first)
+
+    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _Counted:
+        """The block from layer ``first`` on, in tiles of some heights and widths."""
+        ends = self.last, self.tail, self.inner, self.driven
+        block = _Counted(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
+        for index in range(self.inner - 1, first - 1, -1):
+            block.add(index)
+        return block
+
+    @cached_property
+    def driven(self) -> int:
+        """The tensor they compute tile by tile."""
+        graph = self.graph
+        return _computed(graph, self.last) if self.tail is None else summed_tensor(graph, self.tail)
+
+    @cached_property
+    def inner(self) -> int:
+        """The first layer of what is folded: the accumulator or views before it; else views at the end, or the end."""
+        if self.tail is None:
+            return _views_at_the_end(self.graph, self.last)
+        layers, first = self.graph.layers, self.tail
+        while first > 0 and layers[first - 1].view and layers[first - 1].outputs == layers[first].inputs:
+            first -= 1
+        return first
+
+
+def summed_tensor(graph: LayerGraph, tail: int) -> int:
+    """What an accumulator sums over, as it is computed."""
+    return graph.through_views(graph.layers[tail].inputs[0])
+
+
+def price_block(
+    graph: LayerGraph,
+    first: int,
+    last: int,
+    config: BlockConfig,
+    pricing: Pricing = PLAIN,
+    shapes: Shapes = NOTHING_KNOWN,
+) -> BlockCosts:
+    """The block of layers ``first … last`` under one configuration; the arrays of the result have one entry.
+
+    The configuration's chunk overrules those of ``pricing``; ``shapes`` as for ``block_costs``.
+
+    Raises:
+        BlockError: these layers are no block.
+    """
+
+    def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
+        return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
+
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,), shapes):
+        return costs
+    names = graph.layers[first].name, graph.layers[last].name
+    raise BlockError(f"the operators from {names[0]} to {names[1]} are no block: choose a range the search offers")
+
+
+def find_tail(graph: LayerGraph, last: int) -> int | None:
+    """The accumulator layer a block ending at ``last`` would be folded around, None if there is none.
+
+    That is the latest accumulator of a spatial input from which every layer up to ``last`` works on single pixels, one
+    after the other.
+    """
+    for index in range(last, -1, -1):
+        layer = graph.layers[index]
+        if not layer.fusable or len(layer.outputs) != 1 or len(layer.inputs) != 1:
+            return None
+        if graph.accumulates(index):
+            return index if _reads_in_line(graph, index) else None
+        if graph.tensors[layer.outputs[0]].pixels > 1 or not _only_link(graph, layer.inputs[0], index):
+            return None
+    return None
+
+
+def _reads_in_line(graph: LayerGraph, index: int) -> bool:
+    """Whether all views between a layer and what it reads stand right before it and serve nothing else."""
+    while graph.producer[graph.layers[index].inputs[0]] >= 0:
+        source = graph.layers[index].inputs[0]
+        if not graph.layers[graph.producer[source]].view:
+            return True
+        if not _only_link(graph, source, index):
+            return False
+        index -= 1
+    return True
+
+
+def driven_tensor(graph: LayerGraph, first: int, last: int) -> int:
+    """The tensor a block computes tile by tile: its output, or what its folded tail reads."""
+    tail = find_tail(graph, last)
+    if tail is None or tail < first:
+        return _computed(graph, last)
+    return summed_tensor(graph, tail)
+
+
+def _views_at_the_end(graph: LayerGraph, last: int) -> int:
+    """The first of the layers up to ``last`` that only rename what the one before them computes, or behind ``last``."""
+    index = last
+    while graph.layers[index].view and _only_link(graph, graph.layers[index].inputs[0], index):
+        made, named = graph.tensors[graph.layers[index].inputs[0]], graph.tensors[graph.layers[index].outputs[0]]
+        if (made.height, made.width) != (named.height, named.width):
+            break
+        index -= 1
+    return last + 1 if graph.layers[index].view else index + 1
+
+
+def _computed(graph: LayerGraph, last: int) -> int:
+    """The last tensor that the layers up to ``last`` compute: what they end in renames it."""
+    views = _views_at_the_end(graph, last)
+    return graph.layers[last].outputs[0] if views > last else graph.layers[views].inputs[0]
+
+
+def _only_link(graph: LayerGraph, tensor: int, reader: int) -> bool:
+    return graph.producer[tensor] == reader - 1 and graph.consumers[tensor] == (reader,) and tensor not in graph.outputs

@@ -1,0 +1,287 @@
+"""Growing a block upwards, layer by layer, with the memory of every step under many configurations at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.cost.estimate.least_work import WorkLimit
+from tflite_fuse.cost.estimate.overlap_distance import Sharing
+from tflite_fuse.cost.estimate.rings import Consumer, Demand, Grid, LateRings, Rings
+from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.schedule.tile_order import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
+from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, covers
+from tflite_fuse.ir.block import BlockTensor, StageKind
+from tflite_fuse.ops.table import KINDS
+from tflite_fuse.units import round_up
+
+TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
+"""From the driven tensor to the tile heights and tile widths to price."""
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """Under which conditions blocks are priced.
+
+    Attributes:
+        chunks: output pixels per step, one or more to price.
+        streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a ring.
+        sharing: None, or a block may write its output, or its last rings, over an input nobody needs afterwards, at a
+            distance that is a multiple of this many bytes.
+        limit: None, or configurations that compute more may be left out, and so may blocks without any others.
+        spare: None, or the bytes of scratch that a block, by its first and last layer, may take before it counts: what
+            that may lie over is not looked into.
+    """
+
+    chunks: tuple[int, ...] = (1,)
+    streamed: frozenset[int] = frozenset()
+    sharing: int | None = None
+    limit: WorkLimit | None = None
+    spare: Callable[[int, int], int] | None = field(default=None, compare=False)
+
+    def does_not_count(self, first: int, last: int, scratch: int) -> bool:
+        """Whether a block takes no more scratch than is to spare, whatever that lies over."""
+        if self.sharing is None or self.spare is None:
+            return False
+        return round_up(scratch, self.sharing) <= self.spare(first, last)
+
+
+PLAIN = Pricing()
+"""Every tensor that enters or leaves a block lies whole in the arena, by itself."""
+
+
+class BlockCosts(NamedTuple):
+    """The block of layers ``first … last`` under every configuration.
+
+    Attributes:
+        driven: the tensor that is computed tile by tile.
+        chunk, tile_height, tile_width: every chunk with every height with every width, [configurations] like all that
+            follow.
+        scratch: bytes of rings, accumulators and workspace.
+        work: in the graph's unit, halos counted once per tile that computes them. Where a tensor has several readers
+            that look at different corners of it, a few pixels more than that.
+        usable: False where an output of the block would be left with holes, or a streamed input read twice.
+        shared: bytes of output, or of scratch, that lie over an input.
+    """
+
+    first: int
+    last: int
+    driven: int
+    chunk: IntArray
+    tile_height: IntArray
+    tile_width: IntArray
+    scratch: IntArray
+    work: IntArray
+    usable: npt.NDArray[np.bool_]
+    shared: IntArray
+
+
+class Memory(NamedTuple):
+    """What a block takes whatever its work is; as in ``BlockCosts``, but [chunks, heights, widths]."""
+
+    scratch: IntArray
+    usable: npt.NDArray[np.bool_]
+    shared: IntArray
+
+
+class GrowingBlock:
+    """A block that grows upwards from its last layer, one layer at a time; no matter what its work is counted in.
+
+    Attributes:
+        demands: what its layers ask of tensors that no layer of it writes.
+        scratch, usable: as in ``BlockCosts``, [chunks, heights, widths]; scratch without what the tail and the executor
+            itself need.
+        computing: the layer that writes the driven tensor, where it ends in that; else its last one.
+        begins: the last layer that may be its first one, as it holds units whole.
+        computed: what is asked of the layer that was added last, if that computes anything.
+    """
+
+    def __init__(self, graph: LayerGraph, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
+        self.graph, self.last, self.driven, self.grid, self.pricing = graph, last, driven, grid, pricing
+        chunks = np.array(pricing.chunks, dtype=np.int64)[:, None, None]
+        extent = graph.tensors[driven]
+        oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
+        self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
+        ends = graph.through_views(graph.layers[last].outputs[0]) == driven
+        self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
+        self.rings = Rings(grid, chunks, self.computing)
+        self.sharing: Sharing | None = None
+        if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
+            self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
+        self.late = None if pricing.sharing is None else LateRings(graph, grid, extent, pricing.sharing)
+        self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
+        self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
+        self.stages = self.pointers = self.sums = self.tail_bytes = 0
+        self.begins = last
+        self.computed: Demand | None = None
+
+    def fold(self, tail: int) -> None:
+        """Adds the accumulator ``tail`` and the single pixels behind it, computed once; these lie over the rings.
+
+        The driven tensor is the accumulator's input, visited pixel by pixel and never stored.
+        """
+        graph, visited = self.graph, self.demands[self.driven]
+        self.demands[self.driven] = visited._replace(consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
+        result = graph.through_views(graph.layers[self.last].outputs[0])
+        for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
+            self._hold(index)
+            if layer.stage is None:
+                continue
+            self.pointers = max(self.pointers, window_pointers(layer.stage))
+            if layer.outputs[0] != result:
+                self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
+        summing = graph.layers[tail]
+        if summing.stage is not None:
+            self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
+
+    def memory(self, first: int) -> Memory | None:
+        """What has been added so far takes as a block.
+
+        None if it splits a unit, starts right behind a PAD it could absorb or reads only part of a streamed input.
+        """
+        if first > self.begins or first in self.graph.behind_padding:
+            return None
+        sources = self.demands.keys() & self.pricing.streamed
+        if not all(self._holds_all_readers(tensor, first) for tensor in sources):
+            return None
+        scratch, usable = self.scratch, self.usable
+        for tensor in sources:
+            scratch = scratch + self.rings.bytes(self.demands[tensor])
+            usable = usable & self.grid.is_whole(self.graph.tensors[self.driven])
+        reserved = reserved_bytes(self.stages + len(sources), self.pointers)
+        scratch = np.maximum(scratch, self.tail_bytes) + (reserved + self.sums)
+        return Memory(scratch, usable, self._shared(first, scratch))
+
+    def _holds_all_readers(self, tensor: int, first: int) -> bool:
+        readers = self.graph.consumers[tensor]
+        return first <= readers[0] and readers[-1] <= self.last
+
+    def _shared(self, first: int, scratch: IntArray) -> IntArray:
+        """Bytes of the output that may lie over an input, or of scratch over one of the network's."""
+        best = self.nothing
+        if self.pricing.does_not_count(first, self.last, int(scratch.max())):
+            return best
+        for tensor, demand in self._dying(first):
+            if self.sharing is not None:
+                best = np.maximum(best, self.sharing.shared(tensor, demand))
+            if self.late is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
+                best = np.maximum(best, self.late.shared(demand, self.scratch, scratch))
+        return best
+
+    def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
+        """The inputs that nobody needs afterwards, with what is asked of them."""
+        for tensor, demand in self.demands.items():
+            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.extent.pixels > 1
+            if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
+                yield tensor, demand
+
+    def add(self, index: int) -> bool:
+        """Adds one layer; False if no block that ends at ``last`` can contain it."""
+        layer, self.computed = self.graph.layers[index], None
+        if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
+            return False
+        self._hold(index)
+        if self.begins < 0:
+            return False
+        if layer.in_one_tile:
+            self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
+        demand, inside = self.demands[layer.outputs[0]], self._stays_inside(layer.outputs[0])
+        if inside and (layer.view or (layer.absorbed and demand.consumers)):
+            self._rename(index, layer, demand)
+        elif layer.stage is None:
+            return False
+        else:
+            if self.sharing is not None and self.graph.makes_larger:
+                self.sharing.by_rows |= any(window.spread > 1 for window in self.graph.windows[index])
+            self._follow(index, demand, inside)
+            if self._sees_a_map_for_one_pixel(index):
+                return False
+            self.computed = demand
+            self.stages += 1
+            self.pointers = max(self.pointers, window_pointers(layer.stage))
+            for source in dict.fromkeys(layer.inputs):
+                windows = self.graph.windows_on(index, source)
+                consumer = Consumer(index, windows, self.rings.reaches[index])
+                self._ask(source, demand.under(windows, self.graph.tensors[source], consumer))
+        del self.demands[layer.outputs[0]]
+        return True
+
+    def _sees_a_map_for_one_pixel(self, index: int) -> bool:
+        """Whether a layer makes of a whole map what goes with every pixel later: no closed form counts its rings."""
+        rows, columns = self.rings.reaches[index]
+        if rows.scale and columns.scale:
+            return False
+        return any(self.graph.tensors[source].pixels > 1 for source in self.graph.layers[index].inputs)
+
+    def _hold(self, index: int) -> None:
+        """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""
+        first, last = self.graph.layers[index].unit or (index, index)
+        self.begins = -1 if last > self.last else min(self.begins, first)
+
+    def _stays_inside(self, tensor: int) -> bool:
+        """Whether the block alone reads a tensor."""
+        readers = self.graph.consumers[tensor]
+        return bool(readers) and readers[-1] <= self.last and tensor not in self.graph.outputs
+
+    def _rename(self, index: int, layer: Layer, demand: Demand) -> None:
+        """Passes what is asked of a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
+
+        A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
+        """
+        for tensor in dict.fromkeys(layer.inputs):
+            source = self.graph.tensors[tensor]
+            if layer.view and (source.height, source.width) != (demand.extent.height, demand.extent.width):
+                if self._renames_input(index):
+                    self.demands[tensor] = demand
+                return
+            top, left = (0, 0) if layer.stage is None else layer.stage.padding
+            consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
+            self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
+
+    def _renames_input(self, index: int) -> bool:
+        """Whether a view's bytes are those of a network input that nothing else reads."""
+        tensor = self.graph.layers[index].inputs[0]
+        writer = self.graph.producer[tensor]
+        if self.graph.consumers[tensor] != (index,):
+            return False
+        return writer < 0 or (self.graph.layers[writer].view and self._renames_input(writer))
+
+    def _ask(self, source: int, demand: Demand) -> None:
+        known = self.demands.get(source)
+        self.demands[source] = demand if known is None else known.joined(demand)
+
+    def _follow(self, index: int, demand: Demand, inside: bool) -> None:
+        """Finds room for a layer's output, in a ring or whole outside the block's scratch, and how far it leads."""
+        stage = self.graph.layers[index].stage
+        is_state = stage is not None and stage.kind is StageKind.STATE
+        if is_state:
+            # Its ring outlives the run; what leaves the block is a copy.
+            self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
+            self.stages += not inside
+        if stage is not None and KINDS[stage.kind].memory_bytes(demand.extent):
+            # It computes all steps in their order, and so do its readers.
+            self.usable = self.usable & self._is_whole(demand) & self.grid.is_whole(self.graph.tensors[self.driven])
+        if not demand.consumers:
+            return
+        self.rings.follow(index, demand.consumers)
+        if self.sharing is not None:
+            self.sharing.follow(index, demand)
+        if is_state:
+            return
+        if inside:
+            behind, self.scratch = self.scratch, self.scratch + self.rings.bytes(demand)
+            if self.late is not None:
+                self.late.add(index, demand, behind, self.scratch)
+            return
+        self.usable = self.usable & self._is_whole(demand)
+
+    def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
+        """Under which tilings what is asked of a tensor is all of it."""
+        rows = covers(demand.rows, self.grid.heights, demand.extent.height)
+        columns = covers(demand.columns, self.grid.widths, demand.extent.width)
+        whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)
+        return whole

@@ -1,0 +1,113 @@
+"""How little a model can compute, so that blocks that compute too much are not looked at any further."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.ir.axes import AxisWindow
+
+
+@dataclass(frozen=True)
+class WorkLimit:
+    """What blocks may compute if the whole model is to stay within a limit.
+
+    Attributes:
+        least: for each layer what it takes at least, in a block or by itself.
+        spare: how much more than the sum of these all layers together may take. Work only grows with every layer added
+            to a block, so a block whose layers alone take more can be left out with all that grow from it.
+    """
+
+    least: tuple[int, ...]
+    spare: int
+
+
+def work_limit(graph: LayerGraph, most: int) -> WorkLimit:
+    """The limit for a model that may take ``most`` multiply-accumulates (or what else its layers count) in all."""
+    computed, least = surely_computed(graph), []
+    for layer in graph.layers:
+        ranges = (
+            [] if layer.run_costs else [(computed[tensor], graph.tensors[tensor].pixels) for tensor in layer.outputs]
+        )
+        least.append(
+            min((rows.pixels(columns) * (layer.work // pixels) for (rows, columns), pixels in ranges), default=0)
+        )
+    return WorkLimit(tuple(least), most - sum(least))
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows, or columns, from ``low`` to before ``high``; none where ``low`` is not below ``high``."""
+
+    low: int
+    high: int
+
+    def __len__(self) -> int:
+        return max(0, self.high - self.low)
+
+    def pixels(self, columns: Span) -> int:
+        """Of these rows in some columns."""
+        return len(self) * len(columns)
+
+    def seen(self, window: AxisWindow, length: int) -> Span:
+        """What is under a window on an axis of ``length`` positions at all of these; none if it may leave gaps."""
+        if not len(self) or window.stride > window.extent or window.spread > 1:
+            return NOTHING
+        return Span(max(window.first(self.low), 0), min(window.end(self.high), length))
+
+    def joined(self, other: Span) -> Span:
+        """One of two that holds both, the longer one if they lie apart."""
+        if max(self.low, other.low) > min(self.high, other.high):
+            return max(self, other, key=len)
+        return Span(min(self.low, other.low), max(self.high, other.high))
+
+
+NOTHING = Span(0, 0)
+
+Area = tuple[Span, Span]
+"""Rows and columns."""
+
+
+def surely_computed(graph: LayerGraph) -> list[Area]:
+    """For each tensor the part that every block computes which writes it.
+
+    What leaves the block is computed whole; else all its readers are inside, and what they see is computed.
+    """
+    found = [(Span(0, tensor.height), Span(0, tensor.width)) for tensor in graph.tensors]
+    for layer in reversed(graph.layers):
+        for tensor in layer.outputs:
+            readers = graph.consumers[tensor]
+            if readers and tensor not in graph.outputs:
+                areas = [_seen(graph, reader, tensor, found) for reader in readers]
+                found[tensor] = reduce(_joined, areas)
+    return found
+
+
+def computed_whole(graph: LayerGraph) -> list[bool]:
+    """For each tensor whether that is all of it."""
+    areas = surely_computed(graph)
+    return [rows.pixels(columns) == tensor.pixels for (rows, columns), tensor in zip(areas, graph.tensors, strict=True)]
+
+
+def _seen(graph: LayerGraph, reader: int, tensor: int, found: Sequence[Area]) -> Area:
+    """What a layer sees of a tensor, given what is computed of its own output."""
+    layer, source = graph.layers[reader], graph.tensors[tensor]
+    whole = Span(0, source.height), Span(0, source.width)
+    if graph.accumulates(reader) or not layer.fusable:
+        return whole
+    written, computed = graph.tensors[layer.outputs[0]], found[layer.outputs[0]]
+    if layer.stage is None:
+        return whole if computed[0].pixels(computed[1]) == written.pixels else (NOTHING, NOTHING)
+    rows, columns = graph.windows_on(reader, tensor)
+    return computed[0].seen(rows, source.height), computed[1].seen(columns, source.width)
+
+
+def _joined(first: Area, second: Area) -> Area:
+    """Two areas in one where that holds no more than both: the larger one where they differ in both directions."""
+    if first[1] == second[1]:
+        return first[0].joined(second[0]), first[1]
+    if first[0] == second[0]:
+        return first[0], first[1].joined(second[1])
+    return max(first, second, key=lambda area: area[0].pixels(area[1]))

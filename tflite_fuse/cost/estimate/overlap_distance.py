@@ -1,0 +1,336 @@
+"""How far a block's output must stay below an input it overwrites, in closed form.
+
+In one tile a block reads its inputs from top to bottom and writes its output from top to bottom, so the output may take
+the place of input pixels nobody needs any more. While a run of output pixels is written, every stage that reads the
+input has advanced as far as the windows between it and the output say; the first pixel it still needs is the oldest
+byte that must survive. The distance is the largest lead of written output bytes over those. ``schedule`` finds the same
+by following all events; the closed form is never below it.
+
+That closed form knows no images that are made larger. Where a block has some, rows are followed instead: of an input
+everything counts as needed from the first row on that an output row, or one below it, is computed from.
+
+In several tiles a block reads its input band by band, so what bands of output need is spent from the top down as well.
+A tile counts as if it read everything first and wrote everything last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, reduce
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.cost.estimate.rings import Demand, Grid
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.ir.axes import IntArray, Ranges, Tilings, Windows, make_tilings
+from tflite_fuse.ir.block import BlockTensor
+from tflite_fuse.units import round_up
+
+Extent = tuple[int, int, int]
+"""Rows, columns, and bytes per pixel."""
+
+_FAR = 1 << 40
+
+
+class Sharing:
+    """How much of an input a growing block may write its output over; the output is its last layer's."""
+
+    def __init__(self, graph: LayerGraph, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
+        """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
+        self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
+        self.output = self._result(last)
+        self.whole = grid.is_whole(self.output)
+        self._extent, self._written = _extent(self.output), round_up(self.output.nbytes, alignment)
+        self._tiled, self._in_one = not self.whole.all(), bool(self.whole.any())
+        self._fills = {last: whole_fill(self.output.height)}
+        self._known: dict[tuple[int, int], IntArray] = {}
+        self.by_rows = False
+
+    def follow(self, layer: int, demand: Demand) -> None:
+        """Notes who reads what a layer writes."""
+        readers = demand.consumers
+        if self.by_rows:
+            return
+        self._fills[layer] = joint_fill(
+            [self._fills[each.layer].through(each.windows, demand.extent) for each in readers]
+        )
+
+    def shared(self, source: int, demand: Demand) -> IntArray:
+        """Bytes of the output that may lie over an input, [chunks, heights, widths]."""
+        known = source, len(demand.consumers)
+        if known not in self._known:
+            self._known[known] = self._with(demand)
+        return self._known[known]
+
+    def _with(self, demand: Demand) -> IntArray:
+        if self.grid.shape == (1, 1) and self._in_one:
+            return self._saved(demand.extent, self._in_one_tile(demand))[:, None, None]
+        shared = np.empty((len(self.chunks), *self.grid.shape), dtype=np.int64)
+        if self._tiled:
+            rows, columns = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
+            shared[:] = self._saved(demand.extent, tiled_distances(demand.extent, self.output, rows, columns))
+        if self._in_one:
+            shared[:, self.whole] = self._saved(demand.extent, self._in_one_tile(demand))[:, None]
+        return shared
+
+    def _in_one_tile(self, demand: Demand) -> IntArray:
+        """The distance to an input, [chunks]."""
+        if self.by_rows:
+            assert demand.oldest is not None
+            distance = distance_by_rows(demand.extent, self.output, demand.oldest)
+            return np.full(len(self.chunks), distance, dtype=np.int64)
+        source, readings = _extent(demand.extent), self._readings(demand)
+        return np.array(one_tile_distances(source, self._extent, readings, tuple(self.chunks)))
+
+    def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
+        """Bytes saved when the output lies over an input as far as each distance allows."""
+        whole, written = round_up(source.nbytes, self.alignment), self._written
+        above = np.maximum(round_up(distances, self.alignment), 0)
+        shared: IntArray = whole + written - np.maximum(written, above + whole)
+        return shared
+
+    def _readings(self, demand: Demand) -> tuple[Reading, ...]:
+        return tuple(
+            Reading(
+                each.windows,
+                _extent(self._result(each.layer)),
+                None if each.layer == self.last else self._fills[each.layer],
+            )
+            for each in demand.consumers
+        )
+
+    def _result(self, layer: int) -> BlockTensor:
+        return self.graph.tensors[self.graph.layers[layer].outputs[0]]
+
+
+def _extent(tensor: BlockTensor) -> Extent:
+    return tensor.height, tensor.width, tensor.pixel_bytes
+
+
+class Fill(NamedTuple):
+    """How far a tensor is filled once all is done that output pixels up to (p, q) ask for.
+
+    Rows up to ``min(p * scale + ahead, limit)``, of the last of them columns up to ``q * across + right``. All of it
+    that anyone will ever ask for is there when ``p * scale + all_ahead`` has passed ``all_limit``.
+    """
+
+    scale: int
+    ahead: int
+    limit: int
+    all_ahead: int
+    all_limit: int
+    across: int
+    right: int
+
+    def through(self, windows: Windows, source: BlockTensor) -> Fill:
+        """The fill of a stage's input, given that of its output."""
+        rows, columns = windows
+        down, beside = rows.extent - 1 - rows.padding, columns.extent - 1 - columns.padding
+        return Fill(
+            self.scale * rows.stride,
+            self.ahead * rows.stride + down,
+            min(self.limit * rows.stride + down, source.height - 1),
+            self.all_ahead * rows.stride + down,
+            min(self.all_limit * rows.stride + down, source.height - 1),
+            self.across * columns.stride,
+            self.right * columns.stride + beside,
+        )
+
+    def filled(self, row: int) -> int | None:
+        """Up to which row it is filled when output rows up to ``row`` are there; None if there is nothing to come."""
+        if row > 0 and (row - 1) * self.scale + self.all_ahead >= self.all_limit:
+            return None
+        return min(row * self.scale + self.ahead, self.limit)
+
+
+def whole_fill(height: int) -> Fill:
+    """The driven tensor's own."""
+    return Fill(1, 0, height - 1, 0, height - 1, 1, 0)
+
+
+def joint_fill(fills: Sequence[Fill]) -> Fill:
+    """The fill of a tensor with several readers: the furthest's, done when one that wants all of it has it."""
+    best = max(fills, key=lambda fill: (fill.ahead, fill.limit, fill.right))
+    last_row = max(fill.all_limit for fill in fills)
+    return Fill(
+        best.scale,
+        best.ahead,
+        best.limit,
+        max(fill.all_ahead for fill in fills if fill.all_limit == last_row),
+        last_row,
+        best.across,
+        best.right,
+    )
+
+
+class Reading(NamedTuple):
+    """One stage that reads a block's input.
+
+    Attributes:
+        windows: how it looks at the input.
+        result: what it writes.
+        fill: that of the result; None where the result is the block's output itself, which is filled run by run.
+    """
+
+    windows: Windows
+    result: Extent
+    fill: Fill | None
+
+    def down(self, source: Extent, output: Extent) -> Down:
+        """How far the output's rows lead in the moments that may be the worst."""
+        row_bytes, above, window = output[1] * output[2], source[1] * source[2], self.windows[0]
+        written = under = next_under = before = -_FAR
+        for row in self._moments(output[0]):
+            begin = row * row_bytes
+            reached = row if self.fill is None else self.fill.filled(row)
+            if reached is None:
+                continue
+            if reached < 0:
+                before = max(before, begin + row_bytes)
+                continue
+            written = max(written, begin)
+            under = max(under, begin - max(window.first(reached), 0) * above)
+            if reached + 1 < self.result[0]:
+                next_under = max(next_under, begin - max(window.first(reached + 1), 0) * above)
+        return Down(written, under, next_under, before)
+
+    def _moments(self, height: int) -> set[int]:
+        """Output rows near which the output's lead stops growing or shrinking evenly, the first and the last."""
+        fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
+        turns = rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead
+        found = {0, height - 1}
+        for turn in {turn // fill.scale for turn in turns}:
+            found.update(range(max(turn - 2, 0), min(turn + 4, height)))
+        return found
+
+    def across(self, pixel: int, channels: int, runs: Tilings) -> Across:
+        """How much of an output row leads, for each way to cut it into runs; ``pixel`` bytes are an input's column."""
+        fill, written = self.fill, runs.high * channels
+        column = runs.low if fill is None else (runs.high - 1) * fill.across + fill.right + 1
+        part = written - np.maximum(self.windows[1].first(column), 0) * pixel
+
+        def most(lead: IntArray, which: npt.NDArray[np.bool_]) -> IntArray:
+            found: IntArray = np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first)
+            return found
+
+        if column.min() >= 0:  # Hardly any stage is late.
+            return Across(np.maximum.reduceat(written, runs.first), most(part, column < self.result[1]), None)
+        begun = column >= 0
+        return Across(most(written, begun), most(part, begun & (column < self.result[1])), most(written, ~begun))
+
+
+class Down(NamedTuple):
+    """The most output bytes written before a row of the output, over some rows.
+
+    Attributes:
+        written: of rows from which on something of the stage's result is filled.
+        under: of these, less the input bytes above what the row of the result that is being filled needs.
+        next_under: the same for the row below that one, where there is one.
+        before: behind a row during which nothing of the result is filled yet.
+    """
+
+    written: int
+    under: int
+    next_under: int
+    before: int
+
+
+class Across(NamedTuple):
+    """The most bytes of an output row written by some of its runs, [ways to cut it].
+
+    Attributes:
+        begun: by those for which the stage has begun to fill its row.
+        partly: by those that leave part of that row to fill, less the input bytes before what the rest of it needs.
+        late: by those for which nothing of it is filled; None where there are none.
+    """
+
+    begun: IntArray
+    partly: IntArray
+    late: IntArray | None
+
+
+@lru_cache(maxsize=1 << 10)
+def _row_runs(width: int, chunks: tuple[int, ...]) -> Tilings:
+    return make_tilings(width, chunks)
+
+
+@lru_cache(maxsize=1 << 14)
+def one_tile_distances(
+    source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many bytes the input may start above the output (negative numbers: below it) in one tile, per chunk.
+
+    That is the most bytes written before the first input byte that a stage then still needs. A stage about to write a
+    pixel of its result needs the input from under the window there on, or from the row under the next row of windows if
+    that comes first. Runs of the output differ: some begin no row of the result, some fill part of a row of it, some
+    all.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        readings: the stages that read the input.
+        chunks: output pixels per run.
+    """
+    found = np.full(len(chunks), -prod(source), dtype=np.int64)
+    for reading in readings:
+        down = reading.down(source, output)
+        across = reading.across(source[2], output[2], _row_runs(output[1], chunks))
+        leads = [down.under + across.partly, down.next_under + across.begun]
+        if across.late is not None:
+            leads.append(down.written + across.late)
+        found = reduce(np.maximum, leads, np.maximum(found, down.before))
+    return tuple(found.tolist())
+
+
+def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:
+    """A bound of the distance in one tile from rows alone.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        oldest: for each output row, the first row of the input that it or a later one needs.
+    """
+    kept = np.minimum(np.minimum.accumulate(oldest[::-1])[::-1], source.height)
+    written = np.arange(1, output.height + 1, dtype=np.int64) * (output.width * output.pixel_bytes)
+    return max(-source.nbytes, int(np.max(written - kept * (source.width * source.pixel_bytes))))
+
+
+def tiled_distances(
+    source: BlockTensor, output: BlockTensor, rows: tuple[Ranges, Tilings], columns: tuple[Ranges, Tilings]
+) -> IntArray:
+    """The distances of a block in several tiles, [heights, widths].
+
+    Where a tile may need nothing of the input it is all of the output, so that they share nothing.
+
+    Bands start lower and lower and so do strips to the right, so the oldest pixel that a tile or a later one needs is
+    the tile's own first one, unless the next band starts in the same row: then it is that row's first.
+
+    Args:
+        source: the input.
+        output: the driven tensor.
+        rows, columns: what every band and strip needs of the input, and the bands and strips themselves.
+    """
+    (needed_rows, bands), (needed_columns, strips) = rows, columns
+    below = np.append(needed_rows.low[1:], _FAR)
+    below[bands.first[1:] - 1] = _FAR
+    moves_on = below > needed_rows.low
+    lead = (bands.high - 1) * (output.width * output.pixel_bytes) - needed_rows.low * (
+        source.width * source.pixel_bytes
+    )
+    across = strips.high * output.pixel_bytes - needed_columns.low * source.pixel_bytes
+    on, stays = (
+        np.maximum.reduceat(np.where(which, lead, -_FAR), bands.first)[:, None] for which in (moves_on, ~moves_on)
+    )
+    own = np.maximum.reduceat(across, strips.first)[None, :]
+    idle = _idle(needed_rows, bands)[:, None] | _idle(needed_columns, strips)[None, :]
+    distances: IntArray = np.maximum(on + own, stays + output.width * output.pixel_bytes)
+    return np.where(idle, output.nbytes, distances)
+
+
+def _idle(ranges: Ranges, tilings: Tilings) -> npt.NDArray[np.bool_]:
+    """Whether some tile of an option needs nothing, [options]."""
+    idle: npt.NDArray[np.bool_] = np.logical_or.reduceat(ranges.low >= ranges.high, tilings.first)
+    return idle

@@ -1,0 +1,500 @@
+"""How many pixels a block's ring holds, from windows alone.
+
+One consumer: a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` of them, more by the
+chunk.
+
+Several consumers (a residual's skip) keep pixels until the slowest has read them. How far apart they are follows from
+the windows too. While the driven tensor is computed at row p, a tensor reaches from row ``p * scale − behind``, where
+the first window of a tile begins, to row ``p * scale + ahead``, up to which it is filled. What separates two consumers
+then does not depend on p. It is largest in one of two moments: in mid-tile, when one is about to catch up with what
+another has pulled; or at the start of a tile, when one has pulled all it needs and another has not begun.
+
+What the layers of a growing block ask of the tensors they read, under many tilings at once.
+
+How the rows of a tensor fall into runs: what the executor's pulling makes of it, from windows alone.
+
+A stage computes what it is asked for in runs of at most a chunk. It is asked, run by run of its reader, for the columns
+that run sees and none before it saw. The first run of a row under a window sees more columns than the others, so that
+runs get shorter the farther a tensor is from the one that drives the block.
+
+How much of a block's scratch may lie over an input it has spent by then, in closed form.
+
+Rings lie in scratch one behind the other. While a stage fills its ring for the first time, those that read the block's
+input have advanced as far as the windows between say, and what they have read for the last time may be written over. So
+the end of scratch, where the rings of the last stages are, may lie over the beginning of the input. How far is the
+least that any ring allows: what lies behind the bytes it has filled so far, and the rows that are spent then.
+``spent_inputs`` finds the same by following all events; the closed form is never above it. Rows count alone: one that
+is looked at from any column on counts as needed whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache, reduce
+from math import floor, gcd, lcm
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.schedule.tile_order import ring_bytes
+from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, Ranges, Tilings, Windows, longest, needed, union
+from tflite_fuse.ir.block import BlockTensor
+from tflite_fuse.units import round_up
+
+
+class Rings:
+    """The rings of a growing block: how far every layer reaches, and where the paths from it meet again."""
+
+    def __init__(self, grid: Grid, chunks: IntArray, last: int) -> None:
+        """Args: chunks: output pixels a stage computes per step, [chunks, 1, 1]."""
+        self.grid, self.chunks = grid, chunks
+        self._chunks = tuple(chunks.ravel().tolist())
+        self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
+        self._meets: dict[int, int] = {last: last}
+
+    def follow(self, layer: int, consumers: Sequence[Consumer]) -> None:
+        """Notes who reads what a layer writes."""
+        self.reaches[layer] = joint_reaches(consumers)
+        self._meets[layer] = self._meeting(consumers)
+
+    def bytes(self, demand: Demand) -> IntArray:
+        """Of a tensor's ring, [chunks, heights, widths]."""
+        if demand.extent.pixels == 1:
+            return ring_bytes(np.ones_like(self.chunks), demand.extent.channels)
+        if len(demand.consumers) == 1 and self.grid.shape == (1, 1):
+            height, width = demand.largest(self.grid)
+            region = int(height[0, 0]), int(width[0])
+            return _in_one_tile(demand.consumers[0].windows, region, demand.extent.pixel_bytes, self._chunks)
+        join = self.reaches[self._meeting(demand.consumers)]
+        pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
+        # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.
+        return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
+
+    def _meeting(self, consumers: Sequence[Consumer]) -> int:
+        """The layer where the paths through all consumers meet."""
+        meeting = consumers[0].layer
+        for consumer in consumers[1:]:
+            other = consumer.layer
+            while meeting != other:
+                if meeting < other:
+                    meeting = self._meets[meeting]
+                else:
+                    other = self._meets[other]
+        return meeting
+
+
+@lru_cache(maxsize=1 << 14)
+def _in_one_tile(windows: Windows, region: tuple[int, int], pixel_bytes: int, chunks: tuple[int, ...]) -> IntArray:
+    """Bytes of a ring that one stage reads: blocks that end at different layers have mostly the same."""
+    (height, width), anywhere = region, (Reach(), Reach())
+    chunk = np.array(chunks, dtype=np.int64)[:, None, None]
+    pixels = ring_pixels((Consumer(0, windows),), anywhere, np.array([[height]]), np.array([width]), chunk)
+    return ring_bytes(np.maximum(pixels, 1), pixel_bytes)
+
+
+def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
+    """The reaches of a tensor: what all its consumers need."""
+    if len(consumers) == 1:
+        return consumers[0].asked
+    rows, columns = (_joint(asked) for asked in zip(*(consumer.asked for consumer in consumers), strict=True))
+    return rows, columns
+
+
+def _joint(asked: Sequence[Reach]) -> Reach:
+    per = lcm(*(each.per for each in asked))
+    alike = [each.in_units(per) for each in asked]
+    return Reach(alike[0].scale, max(each.behind for each in alike), max(each.ahead for each in alike), per)
+
+
+def ring_pixels(
+    consumers: Sequence[Consumer], join: Reaches, height: IntArray, width: IntArray, chunk: IntArray
+) -> IntArray:
+    """Capacity of a ring in pixels.
+
+    Args:
+        consumers: every stage that reads it.
+        join: reaches of the tensor where all consumers' paths meet again, rows and columns (one consumer: unused).
+        height, width, chunk: extent of its region and output pixels a stage computes per step, arrays that broadcast
+            against each other.
+    """
+    region = height * width
+    if len(consumers) == 1:
+        rows, columns = consumers[0].windows
+        across = width if rows.returns else columns.most(chunk)
+        separations: list[tuple[IntArray | int, IntArray]] = [(rows.most(1) - 1, across)]
+    elif any(len({consumer.asked[axis].rate for consumer in consumers}) > 1 for axis in (0, 1)):
+        return np.broadcast_to(region, np.broadcast_shapes(region.shape, chunk.shape))
+    elif any(_is_made_larger(consumer) for consumer in consumers):
+        separations = [(_rows_between(consumers, join), width)]
+    else:
+        separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
+    held = [lag * width + np.minimum(width, span) for lag, span in separations]
+    pixels: IntArray = np.minimum(region, reduce(np.maximum, held))
+    return pixels
+
+
+def _is_made_larger(consumer: Consumer) -> bool:
+    """Whether images are made larger by a stage that reads a tensor, or between it and where its paths meet."""
+    return any(window.spread > 1 for window in consumer.windows) or any(
+        reach.per > 1 for reach in (*consumer.asked, *consumer.reaches)
+    )
+
+
+def _rows_between(consumers: Sequence[Consumer], join: Reaches) -> int:
+    """Full rows between the slowest consumer and the newest pixel, at most, in both of these moments.
+
+    Where images are made larger, positions lie anywhere within the bounds of reaches, and a row may be needed again for
+    the next one: rows count whole.
+    """
+    meeting = join[0]
+    newest = max(Fraction(consumer.asked[0].ahead, consumer.asked[0].per) for consumer in consumers)
+    oldest = []
+    for consumer in consumers:
+        reach, window = consumer.reaches[0], consumer.windows[0]
+        filled = Fraction(reach.ahead, reach.per) - Fraction(reach.scale * meeting.per, reach.per * meeting.scale)
+        oldest.append((filled * window.stride - window.padding) / window.spread)
+    asked = consumers[0].asked[0]
+    first = Fraction(meeting.ahead + meeting.behind, meeting.per) * asked.scale * meeting.per
+    first /= asked.per * meeting.scale
+    begun = max(
+        Fraction(quick.asked[0].ahead, quick.asked[0].per) + Fraction(slow.asked[0].behind, slow.asked[0].per)
+        for quick in consumers
+        for slow in consumers
+        if quick is not slow
+    )
+    return max(0, floor(newest - min(oldest)), floor(begun - first))
+
+
+def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[IntArray, IntArray]:
+    """Full rows between the slowest consumer and the newest pixel, and pixels in the row.
+
+    The stage where all paths meet moves on by a row or a chunk; the consumers' outputs are about to.
+    """
+
+    def behind(axis: int, step: IntArray) -> IntArray:
+        moving = [(consumer.windows[axis], consumer.reaches[axis]) for consumer in consumers]
+        oldest = [window.first(reach.ahead - step * (reach.scale // join[axis].scale) + 1) for window, reach in moving]
+        separation: IntArray = max(consumer.asked[axis].ahead for consumer in consumers) - np.minimum.reduce(oldest)
+        return separation
+
+    return behind(0, np.ones_like(chunk)), behind(1, chunk) + 1
+
+
+def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[int, IntArray]:
+    """The same when one consumer has pulled all it needs for the first step and another has not begun."""
+    pairs = [(quick, slow) for quick in consumers for slow in consumers if quick is not slow]
+    scales = [consumers[0].asked[axis].scale // join[axis].scale for axis in (0, 1)]
+    lag, span = (
+        max(quick.asked[axis].ahead + slow.asked[axis].behind for quick, slow in pairs)
+        - (join[axis].ahead + join[axis].behind) * scales[axis]
+        for axis in (0, 1)
+    )
+    return lag, span + (chunk - 1) * scales[1] + 1
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every tile height of the driven tensor with every tile width; arrays over both are [heights, widths]."""
+
+    heights: Tilings
+    widths: Tilings
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.heights.sizes), len(self.widths.sizes)
+
+    def is_whole(self, driven: BlockTensor) -> npt.NDArray[np.bool_]:
+        """Where one tile covers the whole driven tensor, [heights, widths]."""
+        return np.logical_and.outer(self.heights.sizes >= driven.height, self.widths.sizes >= driven.width)
+
+
+class Reach(NamedTuple):
+    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead.
+
+    All three count parts of a position, ``per`` of which are one: more than one where a stage between makes images
+    larger. Then positions lie within these bounds, not at them.
+    """
+
+    scale: int = 1
+    behind: int = 0
+    ahead: int = 0
+    per: int = 1
+
+    def through(self, window: AxisWindow) -> Reach:
+        """The reach a stage needs of its input, given that of its output."""
+        scale, behind = self.scale * window.stride, self.behind * window.stride + window.padding * self.per
+        ahead, per = self.ahead * window.stride + window.ahead * self.per, self.per * window.spread
+        shared = gcd(scale, behind, ahead, per)
+        return Reach(scale // shared, behind // shared, ahead // shared, per // shared)
+
+    @property
+    def rate(self) -> tuple[int, int]:
+        """Positions per position of the driven tensor, as a fraction in lowest terms."""
+        shared = gcd(self.scale, self.per)
+        return self.scale // shared, self.per // shared
+
+    def in_units(self, per: int) -> Reach:
+        """The same in parts of a position, a multiple of its own."""
+        more = per // self.per
+        return Reach(self.scale * more, self.behind * more, self.ahead * more, per)
+
+
+Reaches = tuple[Reach, Reach]
+"""Of rows and columns."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One stage that reads a tensor.
+
+    Attributes:
+        layer: its index.
+        windows: how it looks at the tensor's rows and columns.
+        reaches: those of what it writes, rows and columns.
+    """
+
+    layer: int
+    windows: Windows
+    reaches: Reaches = (Reach(), Reach())
+
+    @cached_property
+    def asked(self) -> Reaches:
+        """The reaches it needs of the tensor, rows and columns."""
+        (rows, columns), (above, beside) = self.windows, self.reaches
+        return above.through(rows), beside.through(columns)
+
+    def behind_padding(self, padding: tuple[int, int]) -> Consumer:
+        """The same stage with so many more rows and columns of padding before its input."""
+        rows, columns = (window.padded(more) for window, more in zip(self.windows, padding, strict=True))
+        return Consumer(self.layer, (rows, columns), self.reaches)
+
+
+class Demand(NamedTuple):
+    """What the layers visited so far ask of one tensor.
+
+    Attributes:
+        extent: the tensor's, or that of the view under which a block reads its input.
+        rows, columns: what every tile asks for.
+        consumers: who asks.
+        oldest: for each row of the driven tensor, the first row that it and those below it ask for; None where nobody
+            wants to know.
+    """
+
+    extent: BlockTensor
+    rows: Ranges
+    columns: Ranges
+    consumers: tuple[Consumer, ...] = ()
+    oldest: IntArray | None = None
+
+    def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
+        """What a stage that writes the tensor asks of a ``source`` it looks at so."""
+        if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
+            return Demand(source, self.rows, self.columns, consumers, self.oldest)
+        rows = needed(self.rows, windows[0], source.height)
+        oldest = None if self.oldest is None else np.maximum(windows[0].first(self.oldest), 0)
+        return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers, oldest)
+
+    def joined(self, other: Demand) -> Demand:
+        """What both ask for."""
+        rows, columns = union(self.rows, other.rows), union(self.columns, other.columns)
+        both = None if self.oldest is None or other.oldest is None else np.minimum(self.oldest, other.oldest)
+        return Demand(other.extent, rows, columns, self.consumers + other.consumers, both)
+
+    def largest(self, grid: Grid) -> tuple[IntArray, IntArray]:
+        """Rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""
+        return longest(self.rows, grid.heights)[:, None], longest(self.columns, grid.widths)
+
+
+@lru_cache(maxsize=1 << 16)
+def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
+    """Ends of the runs of a row that is asked for as a whole."""
+    return (*range(chunk, length, chunk), length)
+
+
+def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int) -> tuple[int, ...]:
+    """Ends of the runs of a row of ``length`` pixels.
+
+    Args:
+        reader: ends of the runs of the stage that reads it first, in one of its rows.
+        window: how that stage looks at the row; without padding where the row does not begin at the image's edge.
+    """
+    asked = {min(window.end(end), length) for end in reader}
+    ends: list[int] = []
+    start = 0
+    for end in sorted(asked | {length}):
+        if end > start:
+            ends += (*range(start + chunk, end, chunk), end)
+            start = end
+    return tuple(ends)
+
+
+class RowMix(NamedTuple):
+    """Into which runs the rows of a tensor fall: (ends of the runs, share of the rows). The shares add up to 1."""
+
+    rows: tuple[tuple[tuple[int, ...], float], ...]
+
+    def cost(self, run_costs: tuple[int, ...]) -> float:
+        """What a row costs on average."""
+        return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixes:
+    """The same under several chunks, pixels of the longest run.
+
+    What is alike is one object, found by ``_alike``: blocks that end at different layers ask for mostly the same, and
+    tuples in tuples take long to compare.
+    """
+
+    chunks: tuple[int, ...]
+    rows: tuple[RowMix, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def _alike(chunks: tuple[int, ...], rows: tuple[RowMix, ...]) -> Mixes:
+    return Mixes(chunks, rows)
+
+
+@lru_cache(maxsize=1 << 14)
+def rows_pulled(reader: Mixes, windows: Windows, length: int, from_edge: bool) -> Mixes:
+    """The rows of the tensor a stage reads, given those of what it writes.
+
+    Args:
+        reader: the rows of what it writes.
+        windows: how the stage looks at rows and columns.
+        length: pixels of a row.
+        from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
+    """
+    mixes = zip(reader.rows, reader.chunks, strict=True)
+    return _alike(reader.chunks, tuple(_pulled(mix, windows, length, chunk, from_edge) for mix, chunk in mixes))
+
+
+def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
+    """Of the rows a stage moves on by, all but the last are asked for as a whole."""
+    (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+    rate = max(1, rows.stride // rows.spread)
+    columns = columns if from_edge else columns._replace(padding=0)
+    for ends, share in reader.rows:
+        found[runs_pulled(ends, columns, length, chunk)] += share / rate
+    if rate > 1:
+        found[row_of_runs(length, chunk)] += 1 - 1 / rate
+    return RowMix(tuple(found.items()))
+
+
+@lru_cache(maxsize=1 << 14)
+def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple[int, ...]:
+    """What a row of ``length`` pixels costs on average beyond one that is asked for as a whole, under each chunk."""
+    return tuple(
+        round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
+        for mix, chunk in zip(mixes.rows, mixes.chunks, strict=True)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def cost_of_row(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> IntArray:
+    """What a row of ``length`` pixels costs on average, [chunks, 1]; one of a single run is in one piece."""
+    if length < 1:
+        return np.zeros((len(mixes.chunks), 1), dtype=np.int64)
+    pairs = zip(mixes.rows, mixes.chunks, strict=True)
+    costs = [round(mix.cost(run_costs)) if length > chunk else run_costs[length - 1] for mix, chunk in pairs]
+    return np.array(costs, dtype=np.int64)[:, None]
+
+
+@lru_cache(maxsize=1 << 16)
+def row_cost(ends: tuple[int, ...], run_costs: tuple[int, ...]) -> int:
+    """What a row costs, ``run_costs`` being those of runs of 1, 2, … pixels."""
+    return sum(run_costs[end - start - 1] for start, end in zip((0, *ends), ends, strict=False))
+
+
+def rows_cost(tensor: BlockTensor, run_costs: tuple[int, ...]) -> int:
+    """What all rows of a tensor cost in runs of ``len(run_costs)`` pixels."""
+    return tensor.height * row_cost(row_of_runs(tensor.width, len(run_costs)), run_costs)
+
+
+def whole_rows(length: int, chunks: tuple[int, ...]) -> Mixes:
+    """Rows asked for as a whole."""
+    return _alike(chunks, tuple(RowMix(((row_of_runs(length, chunk), 1.0),)) for chunk in chunks))
+
+
+MOST_ROWS = 8
+"""Rows of a ring that are looked at one by one; a higher one counts as filled at once."""
+
+
+class LateRings:
+    """The rings of a growing block in one tile, as it grows upwards."""
+
+    def __init__(self, graph: LayerGraph, grid: Grid, driven: BlockTensor, alignment: int) -> None:
+        """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
+        self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
+        self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)
+        self._added: list[tuple[int, Demand, IntArray, IntArray]] = []
+        self._layers: list[int] = []
+        self._behind: list[IntArray] = []  # Of each layer's ring, [chunks, rows].
+
+    @cached_property
+    def _one_tile(self) -> tuple[int, int] | None:
+        """Where the first configuration in one tile is among all, if there is any."""
+        found = np.argwhere(self.whole)
+        return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+
+    def add(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
+        """Adds a layer's ring; it is looked at where a block reads the network's input, which few do.
+
+        Args:
+            index: the layer's.
+            demand: for what it writes.
+            behind: bytes of the rings behind it, [chunks, heights, widths].
+            end: the same and its own.
+        """
+        if self._one_tile is not None:
+            self._added.append((index, demand, behind, end))
+
+    def _look_at(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
+        """Works out what lies behind a ring while its rows are filled; arguments as of ``add``."""
+        assert self._one_tile is not None
+        row, column = self._one_tile
+        rest, whole = behind[:, row, column, None], end[:, row, column, None]
+        size, row_bytes = whole - rest, demand.extent.width * demand.extent.pixel_bytes
+        if int(demand.rows.low.min()) > 0 or int(size.max()) > row_bytes * MOST_ROWS:
+            filled = np.repeat(size, MOST_ROWS, axis=1)
+        else:
+            filled = np.minimum(self._steps * row_bytes, size)
+        self._layers.append(index)
+        self._behind.append(whole - filled)
+
+    def shared(self, demand: Demand, rings: IntArray, scratch: IntArray) -> IntArray:
+        """Bytes of scratch that may lie over an input, [chunks, heights, widths].
+
+        Args:
+            demand: for the input.
+            rings: bytes of all rings.
+            scratch: bytes of scratch, the rings among them.
+        """
+        found = np.zeros_like(scratch)
+        for ring in self._added:
+            self._look_at(*ring)
+        self._added.clear()
+        if self._layers:
+            saved = (np.array(self._behind) + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]
+            saved = np.minimum(np.minimum(saved, rings[:, self.whole]), demand.extent.nbytes)
+            size = scratch[:, self.whole]
+            found[:, self.whole] = round_up(size, self.alignment) - round_up(size - saved, self.alignment)
+        return found
+
+    def _spent(self, demand: Demand) -> IntArray:
+        """Bytes of an input spent when each layer begins each row of its ring, [layers, rows]."""
+        rows, layers = np.arange(MOST_ROWS, dtype=np.int64), np.array(self._layers)
+        oldest = np.full((len(layers), MOST_ROWS), demand.extent.height, dtype=np.int64)
+        for consumer in demand.consumers:
+            window = consumer.windows[0]
+            scale, ahead, limit = (each[consumer.layer, layers][:, None] for each in self.graph.row_progress)
+            reached = np.minimum(rows * scale + ahead, limit)
+            first = np.where(reached > 0, window.first(np.maximum(reached, 0)), 0) if window.spread == 1 else 0
+            oldest = np.minimum(oldest, first)
+        spent: IntArray = np.maximum(oldest, 0) * (demand.extent.width * demand.extent.pixel_bytes)
+        return spent

@@ -1,0 +1,313 @@
+"""The graph as fusion costs see it: operators with window geometry, tensors with extents, no weights.
+
+The search must be able to price a model it has only a description of, and must never look at weights. ``LayerGraph``
+is that view. ``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
+``search/from_model.py`` makes it of a .tflite model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.ir.axes import SPOT, AxisWindow, IntArray, Windows, stage_windows
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
+from tflite_fuse.ops.entry import Kind, Window
+from tflite_fuse.ops.table import KINDS, macs_per_pixel
+
+
+class WorkUnit(Enum):
+    """What work is counted in.
+
+    Multiply-accumulates count taps on padding, as in every paper compared with. Instructions are those the device
+    library is expected to take.
+    """
+
+    MACS = "macs"
+    INSTRUCTIONS = "instructions"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One operator.
+
+    Attributes:
+        name: how messages and reports call it.
+        inputs: activation tensors it reads, indices into ``LayerGraph.tensors``.
+        outputs: activation tensors it writes.
+        work: of one inference, in the graph's unit.
+        stage: its window geometry (``inputs`` and ``output`` index the graph's tensors; weights may be absent), or
+            None if it cannot run inside a block.
+        reason: why ``stage`` is None, one sentence.
+        view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
+        absorbed: True for an operator whose readers all do its work themselves in a block that holds it and them: a PAD
+            before convolutions, a LOGISTIC before the MUL with its input.
+        unit: the first and the last of the operators it becomes tables with: a block holds all from one to the other or
+            none of them. None for an operator by itself.
+        in_one_tile: whether blocks that hold it run in one tile: a table passes over what it writes.
+        run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
+            where all pixels cost the same.
+        pull_cost: what each of these runs takes more where a layer of the same block waits for it.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    work: int = 0
+    stage: Stage | None = None
+    reason: str = ""
+    view: bool = False
+    absorbed: bool = False
+    unit: tuple[int, int] | None = None
+    in_one_tile: bool = False
+    run_costs: tuple[int, ...] = ()
+    pull_cost: int = 0
+
+    @property
+    def fusable(self) -> bool:
+        return self.stage is not None or self.view
+
+    @property
+    def only_in_blocks(self) -> bool:
+        """Whether no runtime has an operator for it."""
+        return self.stage is not None and self.stage.kind is StageKind.STATE
+
+
+class Progress(NamedTuple):
+    """Up to which row of one tensor all is computed while a layer begins row r of another.
+
+    That is ``min(r * scale + ahead, limit)``: the rows before it are there, it is there in part.
+    """
+
+    scale: IntArray
+    ahead: IntArray
+    limit: IntArray
+
+    def through(self, window: AxisWindow, last: int) -> Progress:
+        """That of a layer's input, of which ``last`` is the last row, given that of what it writes."""
+        told, ahead = self.ahead > _NOT_YET, self.ahead * window.stride + window.ahead
+        limit = np.minimum(self.limit * window.stride + window.ahead, last)
+        return Progress(self.scale * window.stride, *(np.where(told, each, _NOT_YET) for each in (ahead, limit)))
+
+    def furthest(self, other: Progress) -> Progress:
+        """Of both what is further."""
+        further = (self.ahead > other.ahead) | ((self.ahead == other.ahead) & (self.limit > other.limit))
+        return Progress(*(np.where(further, *each) for each in zip(self, other, strict=True)))
+
+
+_NOT_YET = -(1 << 30)
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """Operators in execution order and the tensors between them.
+
+    Attributes:
+        tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` carries no meaning here.
+        sizes: bytes each tensor takes in the arena. They may differ from the extents: 0 for a tensor an accounting
+            leaves out, four bytes per value for float tensors around the int8 part.
+        layers: operators in execution order, one per operator of the model, same indices.
+        inputs, outputs: the network's.
+        tail: what the runtime keeps for all this, where it is known.
+        unit: what work is counted in.
+    """
+
+    tensors: tuple[BlockTensor, ...]
+    sizes: tuple[int, ...]
+    layers: tuple[Layer, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    tail: TailShares = NO_TAIL
+    unit: WorkUnit = WorkUnit.MACS
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the layers that read it, ascending."""
+        found: list[list[int]] = [[] for _ in self.tensors]
+        for index, layer in enumerate(self.layers):
+            for tensor in dict.fromkeys(layer.inputs):
+                found[tensor].append(index)
+        return tuple(tuple(readers) for readers in found)
+
+    @cached_property
+    def producer(self) -> tuple[int, ...]:
+        """For each tensor the layer that writes it, −1 for network inputs."""
+        found = [-1] * len(self.tensors)
+        for index, layer in enumerate(self.layers):
+            for tensor in layer.outputs:
+                found[tensor] = index
+        return tuple(found)
+
+    @cached_property
+    def windows(self) -> dict[int, Windows]:
+        """How each layer that can be a stage looks at its inputs' rows and columns.
+
+        Strides of which it takes no step count as 1, because they say nothing and would multiply.
+        """
+        found: dict[int, Windows] = {}
+        for index, layer in enumerate(self.layers):
+            if layer.stage is not None:
+                rows, columns = stage_windows(layer.stage)
+                output = self.tensors[layer.stage.output]
+                found[index] = rows.over(output.height), columns.over(output.width)
+        return found
+
+    @cached_property
+    def makes_larger(self) -> bool:
+        """Whether any layer that can be a stage spreads its input's pixels out."""
+        return any(window.spread > 1 for windows in self.windows.values() for window in windows)
+
+    def windows_on(self, layer: int, tensor: int) -> Windows:
+        """How a layer that can be a stage looks at one of its inputs."""
+        stage = self.layers[layer].stage
+        assert stage is not None
+        output = self.tensors[self.layers[layer].outputs[0]]
+        return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
+
+    @cached_property
+    def behind_padding(self) -> frozenset[int]:
+        """The layers right behind a PAD they could absorb: a block that starts with the PAD instead is never worse."""
+        padding = (index for index, layer in enumerate(self.layers) if layer.absorbed)
+        return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.layers[index].outputs[0]])
+
+    @cached_property
+    def row_progress(self) -> Progress:
+        """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
+        return _row_progress(self)
+
+    def is_read(self, tensor: int) -> bool:
+        """Whether any layer or the network's user reads a tensor."""
+        return bool(self.consumers[tensor]) or tensor in self.outputs
+
+    def through_views(self, tensor: int) -> int:
+        """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
+        return self._renamed[tensor]
+
+    @cached_property
+    def _renamed(self) -> list[int]:
+        found = list(range(len(self.tensors)))
+        for layer in self.layers:
+            if layer.view:
+                found[layer.outputs[0]] = found[layer.inputs[0]]
+        return found
+
+    def accumulates(self, layer: int) -> bool:
+        """Whether a layer sums over its whole input before it writes its one pixel."""
+        return self._accumulating[layer]
+
+    @cached_property
+    def _accumulating(self) -> list[bool]:
+        stages = ((layer.stage, layer.inputs) for layer in self.layers)
+        return [
+            stage is not None
+            and bool(stage.inputs)
+            and KINDS[stage.kind].accumulates(self.tensors[self.through_views(inputs[0])])
+            for stage, inputs in stages
+        ]
+
+    @property
+    def work(self) -> int:
+        """The work of one unfused inference."""
+        return sum(layer.work for layer in self.layers)
+
+    def without_network_tensors(self) -> LayerGraph:
+        """The same graph in the accounting that leaves network inputs and outputs out (msf-CNN's)."""
+        left_out = {*self.inputs, *self.outputs}
+        sizes = tuple(0 if index in left_out else size for index, size in enumerate(self.sizes))
+        return replace(self, sizes=sizes)
+
+
+_KINDS = {name: kind for kind in KINDS.values() for name in kind.layers}
+
+
+def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
+    """The graph of a plain layer list.
+
+    Args:
+        description: ``{"input": [h, w, c], "layers": [{"op", "kernel", "stride", "pad": [top, bottom, left, right],
+            "out": [h, w, c], "residual_from"}, …]}``. Layer i reads layer i − 1; ``add`` reads layer
+            ``residual_from`` too. ``op`` is one of conv, pw, dw, add, avgpool, maxpool, fc.
+
+    Raises:
+        ModelError: an unknown ``op``.
+    """
+    tensors = [_tensor("input", description["input"])]
+    layers: list[Layer] = []
+    for index, entry in enumerate(description["layers"]):
+        name = f"{entry['op']}_{index}"
+        kind = _KINDS.get(entry["op"])
+        if kind is None:
+            raise ModelError(f"layer {name} is none of {', '.join(sorted(_KINDS))}")
+        sources = (index,) if entry.get("residual_from") is None else (index, entry["residual_from"] + 1)
+        tensors.append(_tensor(name, entry["out"]))
+        stage = _stage(kind, entry, sources, index + 1, tensors[index])
+        macs = tensors[stage.output].pixels * macs_per_pixel(stage, tensors)
+        layers.append(Layer(name, sources, (index + 1,), macs, replace(stage, operator=index)))
+    sizes = tuple(tensor.nbytes for tensor in tensors)
+    return LayerGraph(tuple(tensors), sizes, tuple(layers), (0,), (len(layers),))
+
+
+def _tensor(name: str, shape: Sequence[int]) -> BlockTensor:
+    height, width, channels = shape
+    return BlockTensor(name, height, width, channels, zero_point=0)
+
+
+def _stage(kind: Kind, entry: Mapping[str, Any], sources: tuple[int, ...], output: int, source: BlockTensor) -> Stage:
+    kernel, stride = _pair(entry["kernel"]), _pair(entry["stride"])
+    if kind.window is Window.PIXEL:
+        return Stage(kind.number, sources, output)
+    if kind.number is StageKind.AVERAGE_POOL and kernel == (source.height, source.width):
+        return Stage(StageKind.GLOBAL_AVERAGE, sources, output)
+    top, _, left, _ = entry["pad"]
+    return Stage(kind.number, sources, output, kernel_size=kernel, stride=stride, padding=(top, left))
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _row_progress(graph: LayerGraph) -> Progress:
+    """How far what one layer writes has come while another begins a row of its own, [the one, the other].
+
+    Followed from the last layer upwards, for all that begin a row at once: of what a tensor's readers ask for, the
+    furthest counts.
+    """
+    count = len(graph.layers)
+    nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
+    found = Progress(*(np.tile(each, (count, 1)) for each in nothing))
+    seen: dict[int, Progress] = {}
+    for index in range(count - 1, -1, -1):
+        layer = graph.layers[index]
+        if not layer.outputs or not layer.fusable:
+            continue
+        asked, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
+        for each, of_readers, of_itself in zip(found, asked, (1, 0, rows - 1), strict=True):
+            each[index], each[index, index] = of_readers, of_itself
+        own = Progress(*(each[index] for each in found))
+        for source in dict.fromkeys(layer.inputs):
+            window = _row_window(graph, index, source)
+            if window is not None and window.spread == 1:
+                through = own.through(window, graph.tensors[source].height - 1)
+                seen[source] = through.furthest(seen.get(source, nothing))
+    return found
+
+
+def _row_window(graph: LayerGraph, index: int, source: int) -> AxisWindow | None:
+    """How a layer of a block looks at rows of an input; None where nothing is said."""
+    layer, written = graph.layers[index], graph.tensors[graph.layers[index].outputs[0]]
+    if layer.view:
+        return AxisWindow(1, 0, 1) if _rows(graph.tensors[source]) == _rows(written) else None
+    if layer.stage is None or graph.accumulates(index) or layer.stage.kind is StageKind.STATE:
+        return None
+    return graph.windows_on(index, source)[0]
+
+
+def _rows(tensor: BlockTensor) -> tuple[int, int]:
+    return tensor.height, tensor.width

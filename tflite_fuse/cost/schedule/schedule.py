@@ -1,0 +1,249 @@
+"""How far an output must lie below an input for the two to share memory, from the order of events.
+
+The exact schedule of a block: how large its rings must be, where they lie, what work is done.
+
+    schedule(block, config).scratch_bytes
+
+The order is the executor's (``arduino/src/executor/tflite_fuse_block.c``): tiles of
+the driven tensor one after another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All
+numbers here are those of that order; only the overlaps of blocks in several tiles are bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflite_fuse.cost.schedule.events import FAR, Hold, Runs, TileRun, Way
+from tflite_fuse.cost.schedule.tile_order import Spare, TileOrder, lay_out, ring_bytes
+from tflite_fuse.cost.schedule.tiles import Split, Tiles, other_outputs, split_block
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.axes import NOWHERE
+from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
+from tflite_fuse.ops.check import check_config
+from tflite_fuse.ops.table import accumulates, macs_per_pixel
+
+
+def overlap_distances(block: Block, split: Split, tiles: Tiles, run: TileRun) -> dict[tuple[int, int], int]:
+    """How far each output must lie below each input: (input, output) → bytes, as ``Schedule`` has it.
+
+    Args:
+        run: what happens in any tile: the tail runs behind all of them.
+    """
+    written = {stage.output for stage in split.spatial}
+    distances = {}
+    for source in block.inputs:
+        for output in block.outputs:
+            if tiles.one or output not in written:
+                distances[source, output] = _distance(block, split, run, source, output)
+            else:
+                in_tiles = _tiled_distance(block, tiles, source, output)
+                distances[source, output] = max(in_tiles, _tail_distance(block, split, source))
+    return distances
+
+
+def _tiled_distance(block: Block, tiles: Tiles, source: int, output: int) -> int:
+    """The most bytes by which a tile's end of the output is ahead of the first input it or a later tile needs."""
+    read, written = block.tensors[source], block.tensors[output]
+    rows, columns = tiles.rows.ranges, tiles.columns.ranges
+    oldest = np.add.outer(rows[source].low * read.width, columns[source].low).ravel()
+    oldest = np.minimum.accumulate(oldest[::-1])[::-1]
+    end_rows, end_columns = np.maximum(rows[output].high, 0), np.maximum(columns[output].high, 0)
+    ends = np.maximum.accumulate(np.add.outer((end_rows - 1) * written.width, end_columns).ravel())
+    lead = np.where(oldest < NOWHERE, ends * written.pixel_bytes - oldest * read.pixel_bytes, -read.nbytes)
+    return max(-read.nbytes, int(lead.max()))
+
+
+def _tail_distance(block: Block, split: Split, source: int) -> int:
+    """What the tail still needs of an input when all tiles are done keeps every output off it."""
+    needed = any(True for _ in _tail_holds(block, split, source))
+    largest = max(block.tensors[output].nbytes for output in block.outputs)
+    return largest if needed else -block.tensors[source].nbytes
+
+
+def _distance(block: Block, split: Split, run: TileRun, source: int, output: int) -> int:
+    """The most bytes by which what is written of the output is ahead of what the input is still needed for.
+
+    A run counts as written while its inputs are still needed, as does all the tail for what the tail reads.
+    """
+    pixel, needed = block.tensors[output].pixel_bytes, block.tensors[source].pixel_bytes
+    distance = -block.tensors[source].nbytes
+    runs = run.runs.get(output, Runs(np.full(1, FAR), np.ones(1, np.int64)))
+    for hold in (*run.holds.get(source, ()), *_tail_holds(block, split, source)):
+        oldest = hold.needs_at(runs.times)
+        open_ = oldest < FAR
+        if open_.any():
+            distance = max(distance, int(np.max(runs.ends[open_] * pixel - oldest[open_] * needed)))
+    return distance
+
+
+def _tail_holds(block: Block, split: Split, source: int) -> Iterator[Hold]:
+    for stage in split.tail:
+        if source in stage.inputs and not (accumulates(stage, block.tensors) and source == split.driven):
+            yield Hold(np.full(1, FAR + 1), np.array([0, FAR], np.int64))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a block runs under a configuration.
+
+    Attributes:
+        config: as given.
+        driven: the tensor computed tile by tile.
+        spatial_stages: stages[:spatial_stages] run tile by tile, the others once, behind accumulators.
+        capacities: pixels in the ring of each tensor; 0 for tensors that are not in scratch.
+        offsets: byte offset in scratch of each tensor, −1 for those that are not in it.
+        accumulator_offsets: byte offset in scratch of each stage's sums, −1 for stages that keep none.
+        reserved_bytes: at the start of scratch, for the executor itself.
+        scratch_bytes: all of scratch.
+        stage_pixels: pixels each stage computes, over all tiles.
+        stage_macs: multiply-accumulates each stage executes, taps on padding counted.
+        stage_runs: for each spatial stage how many runs of each length there are, over all tiles.
+        overlaps: (input, output) → bytes: the output may lie over the input if the input's address is at least this
+            much higher than the output's (a negative number: the output may start that far inside the input). Exact
+            for blocks in one tile; in several, as if a tile read everything first and wrote everything last.
+    """
+
+    config: BlockConfig
+    driven: int
+    spatial_stages: int
+    capacities: tuple[int, ...]
+    offsets: tuple[int, ...]
+    accumulator_offsets: tuple[int, ...]
+    reserved_bytes: int
+    scratch_bytes: int
+    stage_pixels: tuple[int, ...]
+    stage_macs: tuple[int, ...]
+    stage_runs: tuple[dict[int, int], ...]
+    overlaps: dict[tuple[int, int], int]
+
+    def rings(self, block: Block) -> list[int]:
+        """The tensors of a block that are written tile by tile, into scratch."""
+        spatial = (stage.output for stage in block.stages[: self.spatial_stages])
+        return [tensor for tensor in spatial if self.offsets[tensor] >= 0]
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one run of the block."""
+        return sum(self.stage_macs)
+
+
+class Orders:
+    """A block in tiles of one size, to be scheduled under several configurations with runs of their own.
+
+    Attributes:
+        tiles: its tiles.
+        by_class: the order in each class of tiles, and how many tiles there are of it.
+        known: schedules by chunk and by how the stages really run in each class.
+    """
+
+    def __init__(self, block: Block, config: BlockConfig) -> None:
+        """Raises BlockError: the block cannot run in tiles of this size; names the tensor in the way."""
+        self.split = split = split_block(block)
+        self.tiles = Tiles(block, split, config)
+        completed, sums = other_outputs(block, split), bool(split.tail)
+        self.by_class = [
+            (TileOrder(split.spatial, shape, split.driven, sums, completed, frozenset(block.outputs)), count)
+            for shape, count in self.tiles.classes
+        ]
+        self.known: dict[tuple[int, tuple[tuple[Way, ...], ...]], Schedule] = {}
+
+
+def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) -> Schedule:
+    """Works out how a block runs.
+
+    Args:
+        orders: what is known of the block in tiles of this size: runs do not change them.
+
+    Raises:
+        BlockError: the block cannot run like this; the message says which tensor is in the way.
+    """
+    check_config(config)
+    split = split_block(block) if orders is None else orders.split
+    _check_runs(split, config)
+    orders = orders or Orders(block, config)
+    return _of_runs(block, config, orders, [(order.under(config), count) for order, count in orders.by_class])
+
+
+def schedule_within(block: Block, config: BlockConfig, orders: Orders, most: int, other: Schedule) -> Schedule | None:
+    """The same; None where it surely needs more than ``most`` bytes of scratch.
+
+    Args:
+        other: of the same block, under a configuration that asks no ring to be larger than this one does.
+
+    Raises:
+        BlockError: as ``schedule``.
+    """
+    check_config(config)
+    _check_runs(orders.split, config)
+    ends = [
+        other.offsets[t] + ring_bytes(other.capacities[t], block.tensors[t].pixel_bytes) for t in other.rings(block)
+    ]
+    spare = Spare(most - max(ends, default=0), block, other.capacities)
+    runs = [(order.within(config, spare), count) for order, count in orders.by_class]
+    followed = [(run, count) for run, count in runs if run is not None]
+    return _of_runs(block, config, orders, followed) if len(followed) == len(runs) else None
+
+
+def _of_runs(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
+    alike = config.chunk, tuple(run.ways for run, _ in runs)
+    if alike not in orders.known:
+        orders.known[alike] = _schedule(block, config, orders, runs)
+    return replace(orders.known[alike], config=config)
+
+
+def _schedule(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
+    """What follows from what happens in each class of tiles, and how many there are of it."""
+    split = orders.split
+    capacities = _capacities(block, split, [run for run, _ in runs])
+    layout = lay_out(block, split, capacities)
+    pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]
+    pixels += [1] * len(split.tail)
+    macs = [count * macs_per_pixel(stage, block.tensors) for stage, count in zip(block.stages, pixels, strict=True)]
+    return Schedule(
+        config=config,
+        driven=split.driven,
+        spatial_stages=len(split.spatial),
+        capacities=capacities,
+        offsets=layout.offsets,
+        accumulator_offsets=layout.accumulator_offsets,
+        reserved_bytes=layout.reserved_bytes,
+        scratch_bytes=layout.scratch_bytes,
+        stage_pixels=tuple(pixels),
+        stage_macs=tuple(macs),
+        stage_runs=tuple(_run_lengths(stage.output, runs) for stage in split.spatial),
+        overlaps=overlap_distances(block, split, orders.tiles, runs[0][0]),
+    )
+
+
+def _check_runs(split: Split, config: BlockConfig) -> None:
+    """Raises BlockError: a stage has a run of its own that the executor would not keep to."""
+    for stage, run in zip(split.spatial, config.longest_runs, strict=False):
+        if run and (stage.output == split.driven or not stage.inputs):
+            raise BlockError("What writes the driven tensor, or hands out a source, has no run of its own.")
+    if len(config.longest_runs) > len(split.spatial):
+        raise BlockError(f"Runs are given for {len(config.longest_runs)} stages of {len(split.spatial)}.")
+    bound = (StageKind.SOURCE, StageKind.STATE)
+    may = {n for n, each in enumerate(split.spatial) if each.output != split.driven and each.kind not in bound}
+    if config.ahead - may:
+        raise BlockError(f"Stage {min(config.ahead - may)} cannot run ahead of who waits for it.")
+
+
+def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
+    """How many runs of each length write a tensor."""
+    times = np.zeros(max(len(run.lengths[tensor]) for run, _ in tiles), dtype=np.int64)
+    for run, count in tiles:
+        times[: len(run.lengths[tensor])] += run.lengths[tensor] * count
+    lengths = np.flatnonzero(times)
+    return dict(zip(lengths.tolist(), times[lengths].tolist(), strict=True))
+
+
+def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:
+    """Pixels of every ring: the most any tile asks for, one for the single pixels of the tail."""
+    capacities = [int(tensor.storage is Storage.SCRATCH) for tensor in block.tensors]
+    for stage in split.spatial:
+        if capacities[stage.output]:
+            capacities[stage.output] = max(1, *(run.capacities[stage.output] for run in runs))
+    return tuple(capacities)

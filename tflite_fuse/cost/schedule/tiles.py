@@ -1,0 +1,174 @@
+"""How a block is cut into tiles: which tensor is driven, which stages run per tile, and what each tile needs of each.
+
+Rows and columns of a region never mix, so both axes are worked out on their own, for all tiles at once. Most tiles of a
+block differ only in where they lie; ``Tiles.classes`` groups those that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tflite_fuse.cost.schedule.events import TileShape
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.axes import NOWHERE, AxisWindow, Ranges, covers, make_tilings, needed, union
+from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, Storage
+from tflite_fuse.ops.table import accumulates, input_windows, remembers
+
+
+@dataclass(frozen=True)
+class Split:
+    """The two parts of a block.
+
+    Attributes:
+        driven: the tensor that is computed tile by tile.
+        spatial: the stages that run tile by tile.
+        tail: those behind them, which make one pixel each.
+    """
+
+    driven: int
+    spatial: tuple[Stage, ...]
+    tail: tuple[Stage, ...] = ()
+
+
+def split_block(block: Block) -> Split:
+    """Finds the driven tensor and the tail.
+
+    Raises:
+        BlockError: a stage behind an accumulator reads or writes more than one pixel of the spatial part.
+    """
+    summing = [accumulates(stage, block.tensors) for stage in block.stages]
+    if not any(summing):
+        return Split(block.stages[-1].output, block.stages)
+    spatial, tail = block.stages[: summing.index(True)], block.stages[summing.index(True) :]
+    driven, inside = tail[0].inputs[0], {stage.output for stage in spatial}
+    for stage in tail:
+        name = block.tensors[stage.output].name
+        if block.tensors[stage.output].pixels != 1:
+            raise BlockError(
+                f"The block computes {name}, more than one pixel, behind a stage that sums; split it there."
+            )
+        if accumulates(stage, block.tensors) and stage.inputs[0] == driven:
+            continue
+        for tensor in stage.inputs:
+            if tensor in inside or block.tensors[tensor].pixels != 1:
+                raise BlockError(
+                    f"The stage that computes {name} reads {block.tensors[tensor].name} behind a stage that sums over "
+                    f"{block.tensors[driven].name}; split the block there."
+                )
+    return Split(driven, spatial, tail)
+
+
+def is_one_tile(driven: BlockTensor, config: BlockConfig) -> bool:
+    """Whether one tile covers the whole driven tensor: no halo, every pixel computed once."""
+    return config.tile_height >= driven.height and config.tile_width >= driven.width
+
+
+def other_outputs(block: Block, split: Split) -> list[int]:
+    """What the spatial stages write whole besides the driven tensor, in the order in which it is completed."""
+    written = [stage.output for stage in split.spatial]
+    return [t for t in written if t != split.driven and block.tensors[t].storage is not Storage.SCRATCH]
+
+
+class Tiles:
+    """All tiles of a block.
+
+    Attributes:
+        one: whether there is but one.
+        rows, columns: what its bands and its strips need.
+    """
+
+    def __init__(self, block: Block, split: Split, config: BlockConfig) -> None:
+        """Raises BlockError: an output of the block other than the driven tensor would be left with holes."""
+        self.one = is_one_tile(block.tensors[split.driven], config)
+        if block.keeps_state and not self.one:
+            raise BlockError("A block that keeps a state runs in one tile, as every new pixel is written once.")
+        self.rows = Axis(block, split, 0, config.tile_height, self.one)
+        self.columns = Axis(block, split, 1, config.tile_width, self.one)
+        for stage in split.spatial:
+            if remembers(stage, block.tensors) and not self._covers(stage.output):
+                raise BlockError(f"Steps of {block.tensors[stage.output].name} that nobody reads would be forgotten.")
+        for index in other_outputs(block, split):
+            if not self._covers(index):
+                raise BlockError(
+                    f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
+                    f"{config.tile_width}; run the block in one tile."
+                )
+
+    def _covers(self, index: int) -> bool:
+        return self.rows.covers(index) and self.columns.covers(index)
+
+    @cached_property
+    def classes(self) -> tuple[tuple[TileShape, int], ...]:
+        """Tiles that differ only in where they lie: their shape and how many there are."""
+        return tuple(self._classes())
+
+    def _classes(self) -> Iterator[tuple[TileShape, int]]:
+        columns = list(self.columns.classes())
+        for row_extents, row_windows, bands in self.rows.classes():
+            for column_extents, column_windows, strips in columns:
+                pairs = zip(row_extents, column_extents, strict=True)
+                extents = tuple((rows, columns) if rows and columns else (0, 0) for rows, columns in pairs)
+                windows = tuple(
+                    tuple(zip(*axes, strict=True)) for axes in zip(row_windows, column_windows, strict=True)
+                )
+                yield TileShape(extents, windows), bands * strips
+
+
+class Axis:
+    """One axis of all tiles.
+
+    Attributes:
+        tiling: the bands (or strips) of the driven tensor.
+        ranges: what each of them needs, by tensor.
+    """
+
+    def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
+        """Args: one_tile: an only tile also reads and completes all the tensors that are stored whole."""
+        self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
+        self.looking = [
+            (stage, [windows[axis] for windows in input_windows(stage, block.tensors)]) for stage in split.spatial
+        ]
+        self.tiling = make_tilings(self.lengths[split.driven], (size,))
+        nothing = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
+        self.ranges = [nothing for _ in block.tensors]
+        self.ranges[split.driven] = Ranges(self.tiling.low, self.tiling.high)
+        for index, tensor in enumerate(block.tensors if one_tile else ()):
+            if tensor.storage is not Storage.SCRATCH:
+                self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
+        for stage, looks in reversed(self.looking):
+            for index, window in zip(stage.inputs, looks, strict=True):
+                asked = needed(self.ranges[stage.output], window, self.lengths[index])
+                self.ranges[index] = union(self.ranges[index], asked)
+
+    def covers(self, index: int) -> bool:
+        """Whether the ranges, in order, leave no position of a tensor out."""
+        return bool(covers(self.ranges[index], self.tiling, self.lengths[index])[0])
+
+    def classes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[AxisWindow, ...], ...], int]]:
+        """Extents by tensor, windows by stage and input as ``TileShape`` has them, how many bands (strips) are so."""
+        extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
+        reads = [
+            (stage, window, index)
+            for stage, looks in self.looking
+            for index, window in zip(stage.inputs, looks, strict=True)
+        ]
+        padding = [
+            np.where(
+                (extents[stage.output] > 0) & (extents[index] > 0),
+                self.ranges[index].low * window.spread - self.ranges[stage.output].low * window.stride + window.padding,
+                0,
+            )
+            for stage, window, index in reads
+        ]
+        kinds, counts = np.stack(extents + padding), np.ones(1, dtype=np.int64)
+        if len(self.tiling.low) > 1:
+            kinds, counts = np.unique(kinds, axis=1, return_counts=True)
+        for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+            found = zip(reads, column[len(extents) :], strict=True)
+            here = iter(window._replace(padding=before) for (_, window, _), before in found)
+            windows = tuple(tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking)
+            yield tuple(column[: len(extents)]), windows, count

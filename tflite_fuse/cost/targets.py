@@ -1,0 +1,123 @@
+"""Targets by what people write: the core, a chip or a board whose core is known.
+
+    esp32s3, esp32-s3-devkitc-1   →  xtensa          teensy41, stm32h743  →  cortex-m7
+
+Which chip and core a board has is a fact of ``data/boards.csv``; which of the measured cores stands for a chip without
+a core's name there is said here. Xtensa is what a C compiler makes of the library, without the vector instructions that
+an ESP32-S3 has.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import nearest
+
+BOARDS_FILE = Path(__file__).resolve().parents[1] / "data" / "boards.csv"
+
+_OF_CORE = {target.value: target for target in Target}
+_OF_MCU = {
+    "esp32": Target.XTENSA,
+    "esp32s2": Target.XTENSA,
+    "esp32s3": Target.XTENSA,
+    "esp32c3": Target.ESP32C3,
+    "esp32c6": Target.ESP32C3,
+}
+_STM32 = re.compile(r"stm32[a-z][a-z0-9]{3}")
+"""The part of such a chip's name that tells its core; package, size of memory and grade follow."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a word stands for.
+
+    Attributes:
+        target: the core.
+        board: the first board of the table that it is or that has it, empty where it is a core.
+    """
+
+    target: Target
+    board: str = ""
+
+
+def target_of(core: str, mcu: str) -> Target | None:
+    """The measured core that a core or a chip stands for, as the boards' manifests call them; None where none does."""
+    return _OF_CORE.get(core) or _OF_MCU.get(mcu) or _OF_MCU.get(core)
+
+
+def read_core(core: str, mcu: str) -> str:
+    """A core as the boards' manifests or targets call it, of what somebody wrote of a board.
+
+    Args:
+        core: its name; empty for that of a chip.
+        mcu: the chip, if any. Chips are too many to be known; one that is has the core of the table.
+
+    Raises:
+        UsageError: no core is called so.
+    """
+    names = [row[1] for row in _chips().values() if row[1]]
+    known = {_plain(each): each for each in (*_OF_CORE, *_OF_MCU, *names)}
+    if not core:
+        series = _STM32.match(_plain(mcu))
+        board = _chips().get(_plain(mcu)) or _chips().get(series[0] if series else "")
+        return "" if board is None else board[1] or board[2]
+    if _plain(core) not in known:
+        raise UsageError(
+            f"{core!r} is no core that is known{nearest(core.lower(), [*known.values()])}; choose from "
+            f"{', '.join(known.values())}; or leave it out, and {Target.GENERIC.value} stands for it"
+        )
+    return known[_plain(core)]
+
+
+def read_target(word: str) -> Named:
+    """Raises UsageError: nothing is called so, or its core was not measured."""
+    plain = _plain(word)
+    if plain in _targets():
+        return Named(_targets()[plain])
+    if plain not in _chips():
+        known = [target.value for target in Target]
+        hint = nearest(word.lower(), [*known, *_written()])
+        raise UsageError(f"{word!r} is no target; choose from {', '.join(known)}, or name a chip or a board{hint}")
+    board, core, mcu = _chips()[plain]
+    target = target_of(core, mcu)
+    if target is None:
+        raise UsageError(
+            f"{word!r} has a {core}, whose instructions were not measured; choose {Target.GENERIC.value}, which counts "
+            f"those of {Target.GENERIC.core}"
+        )
+    return Named(target, board)
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[-_ .]", "", word.lower())
+
+
+@cache
+def _targets() -> dict[str, Target]:
+    return {_plain(target.value): target for target in Target}
+
+
+@cache
+def _chips() -> dict[str, tuple[str, str, str]]:
+    """Board, core and chip by every name of a board, and of the chips of which the table says something."""
+    found: dict[str, tuple[str, str, str]] = {}
+    with BOARDS_FILE.open(newline="") as lines:
+        rows = [(row["name"], row["core"], row["mcu"]) for row in csv.DictReader(lines)]
+    for name, core, mcu in rows:
+        found[_plain(name)] = (name, core, mcu)
+    for name, core, mcu in rows:
+        series = _STM32.match(mcu)
+        for each in (mcu, series[0] if series else mcu):
+            found.setdefault(_plain(each), (name, core, mcu))
+    return found
+
+
+def _written() -> list[str]:
+    """Names as the table has them."""
+    return sorted({each for name, _, mcu in _chips().values() for each in (name, mcu)})

@@ -1,0 +1,1 @@
+"""Blocks as the options and constants of a custom operator, and back."""

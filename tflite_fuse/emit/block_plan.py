@@ -1,0 +1,128 @@
+"""How far a block's scratch must lie below an input for the two to share memory: its last rings over spent pixels.
+
+Rings lie in scratch in the order of their stages, and a stage late in a block computes its first pixel when much of
+the input is behind it: a network that ends in maps of a few pixels has read most of its picture by then. So the end of
+scratch may lie where the input begins, the other way round than an output, of which the last pixel is written last. The
+executor's own bytes and the sums of a tail come first and are needed from the start.
+
+A block and how it runs: scheduled once, encoded once, carried along by whoever needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tflite_fuse.cost.schedule.events import FAR, Hold, Runs, TileRun
+from tflite_fuse.cost.schedule.schedule import Schedule, schedule
+from tflite_fuse.cost.schedule.tile_order import TileOrder, accumulator_bytes
+from tflite_fuse.cost.schedule.tiles import Split, Tiles, other_outputs, split_block
+from tflite_fuse.emit.encode import EncodedBlock, encode
+from tflite_fuse.ir.axes import IntArray
+from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind
+from tflite_fuse.ops.table import accumulates
+
+
+def scratch_distances(block: Block, planned: Schedule) -> dict[int, int]:
+    """Bytes by which scratch must start below each input, by input: all it has where the two share nothing.
+
+    Args:
+        block: what is computed.
+        planned: how. In several tiles every ring is written while all of an input may still be needed.
+    """
+    split = split_block(block)
+    tiles = Tiles(block, split, planned.config)
+    found = dict.fromkeys(block.inputs, planned.scratch_bytes)
+    if not tiles.one:
+        return found
+    run = _followed(block, split, tiles, planned)
+    for source in block.inputs:
+        if not any(_reads_whole(block, split, stage, source) for stage in split.tail):
+            found[source] = min(planned.scratch_bytes, _distance(block, split, tiles, planned, run, source))
+    return found
+
+
+def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> TileRun:
+    """The one tile, with the runs of every stage."""
+    completed, written = other_outputs(block, split), frozenset(stage.output for stage in split.spatial)
+    ((shape, _),) = tiles.classes
+    order = TileOrder(split.spatial, shape, split.driven, bool(split.tail), completed, written)
+    return order.under(planned.config)
+
+
+def _reads_whole(block: Block, split: Split, stage: Stage, source: int) -> bool:
+    """Whether a stage of the tail reads an input when all tiles are done."""
+    return source in stage.inputs and not (accumulates(stage, block.tensors) and source == split.driven)
+
+
+def _distance(block: Block, split: Split, tiles: Tiles, planned: Schedule, run: TileRun, source: int) -> int:
+    """The most bytes of scratch that are written while an input is needed from some pixel on, less those before it."""
+    distance, needed = _kept_from_the_start(block, split, planned), block.tensors[source].pixel_bytes
+    for stage in split.spatial:
+        runs = run.runs[stage.output]
+        if planned.offsets[stage.output] < 0 or not len(runs.times):
+            continue
+        written = planned.offsets[stage.output] + _filled(block, tiles, planned, stage, runs)
+        oldest = _oldest(run.holds.get(source, ()), runs.times)
+        open_ = oldest < FAR
+        if open_.any():
+            distance = max(distance, int(np.max(written[open_] - oldest[open_] * needed)))
+    return distance
+
+
+def _kept_from_the_start(block: Block, split: Split, planned: Schedule) -> int:
+    """Where the last of what is needed from the start ends: cursors, pointers, and the sums of a tail."""
+    ends = [planned.reserved_bytes]
+    for stage, offset in zip(block.stages, planned.accumulator_offsets, strict=True):
+        if offset >= 0 and stage.inputs[0] == split.driven:
+            ends.append(offset + accumulator_bytes(stage, block.tensors))
+    return max(ends)
+
+
+def _filled(block: Block, tiles: Tiles, planned: Schedule, stage: Stage, runs: Runs) -> IntArray:
+    """Bytes of a ring written by each run and those before: it fills from its start, if its first pixel lies there."""
+    capacity, pixel = planned.capacities[stage.output], block.tensors[stage.output].pixel_bytes
+    from_its_start = int(tiles.rows.ranges[stage.output].low[0]) == 0 and stage.kind is not StageKind.STATE
+    filled = np.minimum(runs.ends, capacity) if from_its_start else np.full_like(runs.ends, capacity)
+    in_bytes: IntArray = filled * pixel
+    return in_bytes
+
+
+def _oldest(holds: Sequence[Hold], times: IntArray) -> IntArray:
+    """The oldest pixel of an input that anyone still needs; what is being computed counts as not read yet."""
+    each = [hold.needs_at(times) for hold in holds]
+    oldest: IntArray = np.min(each, axis=0) if each else np.full_like(times, FAR)
+    return oldest
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """Schedule and bytes are worked out when they are first asked for, as a block that is only tried needs no bytes.
+
+    Attributes:
+        block: what is computed.
+        config: its tiles and chunk.
+        outside: for each external tensor, and each one a SOURCE stage writes, which of the model's it is.
+    """
+
+    block: Block
+    config: BlockConfig
+    outside: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Raises BlockError: the block cannot run like this."""
+        return schedule(self.block, self.config)
+
+    @cached_property
+    def scratch_distances(self) -> Mapping[int, int]:
+        """How far scratch must lie below each input it may lie over."""
+        return scratch_distances(self.block, self.schedule)
+
+    @cached_property
+    def encoded(self) -> EncodedBlock:
+        """Raises BlockError: the block is inconsistent, or too large for the format."""
+        return encode(self.block, self.schedule, self.outside)

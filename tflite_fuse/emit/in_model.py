@@ -1,0 +1,180 @@
+"""The fused blocks a model holds, and what follows from them for the model.
+
+What a call made itself it knows: ``KnownBlocks`` maps what an operator carries to the block's plan. Blocks that come
+from a file are decoded, and known from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tflite_fuse.cost.schedule.schedule import Schedule
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.emit.decode import decode
+from tflite_fuse.errors import BlockError, ModelError
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, Overlap
+from tflite_fuse.model.macs import operator_macs
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model, Operator
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The tensors of a fused block's operator.
+
+    Attributes:
+        inputs: of the block.
+        last: the state of the model's last block with one, where that is another; else empty.
+        state: of the block, or empty.
+        constants, scratch: its own.
+        outputs: of the block.
+    """
+
+    inputs: tuple[int, ...]
+    last: tuple[int, ...]
+    state: tuple[int, ...]
+    constants: int
+    outputs: tuple[int, ...]
+    scratch: int
+
+
+def operands_of(model: Model, operator: Operator) -> Operands:
+    """Told apart by what is a variable. Raises ModelError where constants or scratch are missing."""
+    if not operator.inputs or not operator.outputs:
+        raise ModelError("A fused block has no constants or no scratch memory.")
+    *inputs, constants = operator.inputs
+    *outputs, scratch = operator.outputs
+    own = list[int]()
+    while inputs and len(own) < 2 and inputs[-1] >= 0 and model.main.tensors[inputs[-1]].is_variable:
+        own.insert(0, inputs.pop())
+    return Operands(tuple(inputs), tuple(own[:-1]), tuple(own[-1:]), constants, tuple(outputs), scratch)
+
+
+KnownBlocks = dict[tuple[bytes, bytes], BlockPlan]
+"""From an operator's options and constants to the block they mean."""
+
+
+def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, BlockPlan]:
+    """The fused blocks of the first subgraph by operator index.
+
+    Args:
+        model: any model.
+        known: blocks that need not be decoded; those that are decoded are added.
+
+    Raises:
+        ModelError: a block is damaged, or two read one source; names the operators.
+    """
+    known = {} if known is None else known
+    found = dict[int, BlockPlan]()
+    readers = dict[int, int]()
+    for index, operator in enumerate(model.main.operators):
+        if operator_name(model, operator) != FUSED_OPERATOR:
+            continue
+        inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
+        data = model.buffers[model.main.tensors[inputs[-1]].buffer].data if inputs else None
+        carried = operator.custom_options or b"", data or b""
+        if carried not in known:
+            try:
+                decoded = decode(*carried)
+            except BlockError as error:
+                raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+            known[carried] = BlockPlan(decoded.block, decoded.config, decoded.outside)
+        found[index] = known[carried]
+        for number in _sources(found[index]):
+            if (first := readers.setdefault(number, index)) != index:
+                both = f"{operator_label(model, first)} and {operator_label(model, index)}"
+                raise ModelError(f"{both} both read source {number}, which hands out its picture once.")
+    return found
+
+
+def _sources(plan: BlockPlan) -> list[int]:
+    """Numbers of the sources a block reads its pixels from."""
+    return [number for index, number in plan.outside.items() if index in plan.block.sourced]
+
+
+def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, tuple[InputMode, int]]:
+    """What the fused blocks read from outside the arena, by number: how, and the bytes of the whole tensor.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    found: dict[int, tuple[InputMode, int]] = {}
+    for plan in blocks_in(model, known).values():
+        sources = _sources(plan)
+        for index, number in plan.outside.items():
+            mode = InputMode.STREAMED if number in sources else InputMode.EXTERNAL
+            found[number] = mode, plan.block.tensors[index].nbytes
+    return found
+
+
+def executed_macs(model: Model, known: KnownBlocks | None = None) -> tuple[int, ...]:
+    """Multiply-accumulates of one inference for each operator of the first subgraph.
+
+    Those of fused blocks are included, what they recompute too.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    macs = list(operator_macs(model))
+    for index, _, planned in _schedules(model, known):
+        macs[index] = planned.macs
+    return tuple(macs)
+
+
+def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Overlap, ...]:
+    """What the fused blocks of the first subgraph guarantee: how far outputs and scratch may lie over their inputs.
+
+    The distances are worked out from the blocks' own options, not taken from the file.
+
+    Raises:
+        ModelError: a block is damaged; names the operator.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for index, plan, planned in _schedules(model, known):
+        inputs, outputs = _operands(model, index, plan)
+        for (source, target), distance in planned.overlaps.items():
+            pair = inputs[source], outputs[target]
+            # A tensor may be given as several inputs of one block: the most demanding one counts.
+            found[pair] = max(distance, found.get(pair, distance))
+        found |= _scratch_overlaps(model, index, plan, inputs)
+    return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
+
+
+def _scratch_overlaps(
+    model: Model, index: int, plan: BlockPlan, inputs: Mapping[int, int]
+) -> dict[tuple[int, int], int]:
+    """How far a block's scratch must lie below the model's inputs it may lie over.
+
+    What another block wrote lies as low as it can, often over what that block read: below it there is no room, and to
+    look for some would take most of the time.
+    """
+    known = [source for source, tensor in inputs.items() if tensor in model.main.inputs]
+    if not known:
+        return {}
+    scratch, over = operands_of(model, model.main.operators[index]).scratch, dict[int, int]()
+    for source in known:
+        distance = plan.scratch_distances[source]
+        over[inputs[source]] = max(distance, over.get(inputs[source], distance))
+    return {(tensor, scratch): far for tensor, far in over.items() if far < plan.schedule.scratch_bytes}
+
+
+def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, BlockPlan, Schedule]]:
+    for index, plan in blocks_in(model, known).items():
+        try:
+            yield index, plan, plan.schedule
+        except BlockError as error:
+            raise ModelError(f"{operator_label(model, index)} cannot be run: {error}") from error
+
+
+def _operands(model: Model, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
+    """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
+    found, block = operands_of(model, model.main.operators[index]), plan.block
+    inputs, outputs = found.inputs, found.outputs
+    if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
+        raise ModelError(
+            f"{operator_label(model, index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "
+            f"scratch; its options speak of {len(block.inputs)} and {len(block.outputs)}"
+        )
+    return dict(zip(block.inputs, inputs, strict=True)), dict(zip(block.outputs, outputs, strict=True))

@@ -1,0 +1,198 @@
+"""The options of a fused block as bytes: the FlatBuffer of ``schemas/fused_block.fbs``, written and read.
+
+Reading takes versions 1 to 3: a struct of version 1 is one of version 2 whose new fields are 0 (the schema says why),
+and version 3 has a checksum over options and constants. It tells accidents: a damaged update, a half-written flash.
+Whatever the bytes hold, the answer is the structs or a ``BlockError``; their numbers mean nothing yet.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import flatbuffers
+
+from tflite_fuse.emit.structs import (
+    CHECKED_VERSION,
+    FIELDS,
+    IDENTIFIER,
+    LATER,
+    LAYOUTS,
+    OLDEST_VERSION,
+    VERSION,
+    BlockHeader,
+    StageDesc,
+    TensorDesc,
+)
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
+
+_Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
+
+
+class Options(NamedTuple):
+    """``FusedBlock`` without its version."""
+
+    header: BlockHeader
+    tensors: tuple[TensorDesc, ...]
+    stages: tuple[StageDesc, ...]
+    stage_inputs: tuple[int, ...]
+
+
+# ---- Writing ----
+
+
+def write_options(options: Options, constants: bytes) -> bytes:
+    """The FlatBuffer of a block's options, with the checksum of them and these constants."""
+    builder = flatbuffers.Builder(1024)
+    stage_inputs = _vector(builder, [(index,) for index in options.stage_inputs])
+    stages = _vector(builder, [_words(stage) for stage in options.stages])
+    tensors = _vector(builder, [_words(tensor) for tensor in options.tensors])
+    builder.StartObject(len(FIELDS))
+    _prepend(builder, _words(options.header))
+    builder.PrependStructSlot(FIELDS.index("header"), builder.Offset(), 0)
+    builder.PrependUOffsetTRelativeSlot(FIELDS.index("tensors"), tensors, 0)
+    builder.PrependUOffsetTRelativeSlot(FIELDS.index("stages"), stages, 0)
+    builder.PrependUOffsetTRelativeSlot(FIELDS.index("stage_inputs"), stage_inputs, 0)
+    builder.PrependInt32Slot(FIELDS.index("version"), VERSION, 0)
+    builder.PrependUint32Slot(FIELDS.index("checksum"), 0, 1)
+    builder.Finish(builder.EndObject(), file_identifier=IDENTIFIER)
+    return sealed(bytes(builder.Output()), constants)
+
+
+def sealed(options: bytes, constants: bytes) -> bytes:
+    """The options with the checksum of them and these constants; unchanged if their version has none.
+
+    Raises:
+        BlockError: no options, or truncated ones.
+    """
+    at = _Fields(options).checksum()
+    return options if at is None else options[:at] + struct.pack("<I", _sum(options, at, constants)) + options[at + 4 :]
+
+
+def _words(desc: BlockHeader | TensorDesc | StageDesc) -> tuple[int, ...]:
+    """A struct as the int32 it consists of, all of which are aligned."""
+    data = LAYOUTS[type(desc)].pack(*desc)
+    return struct.unpack(f"<{len(data) // 4}i", data)
+
+
+def _vector(builder: flatbuffers.Builder, rows: Sequence[Sequence[int]]) -> int:
+    builder.StartVector(4 * len(rows[0]) if rows else 4, len(rows), 4)
+    for row in reversed(rows):
+        _prepend(builder, row)
+    return int(builder.EndVector())
+
+
+def _prepend(builder: flatbuffers.Builder, words: Sequence[int]) -> None:
+    builder.Prep(4, 4 * len(words))
+    for word in reversed(words):
+        builder.PrependInt32(word)
+
+
+# ---- Reading ----
+
+
+def read_options(data: bytes) -> Options:
+    """The structs in the options, their numbers unchecked.
+
+    Raises:
+        BlockError: no FlatBuffer of this kind and these versions, truncated, or with something in it that a later
+            tflite-fuse wrote.
+    """
+    fields = _Fields(data)
+    if not OLDEST_VERSION <= fields.version <= VERSION or fields.holds_more():
+        raise BlockError(
+            f"The fused block's options have version {fields.version}, this tflite-fuse reads {OLDEST_VERSION} to "
+            f"{VERSION}; rewrite the model."
+        )
+    fields.checksum()
+    (header,) = _structs(fields.inline("header", LAYOUTS[BlockHeader].size), BlockHeader)
+    tensors = _structs(fields.vector("tensors", LAYOUTS[TensorDesc].size), TensorDesc)
+    stages = _structs(fields.vector("stages", LAYOUTS[StageDesc].size), StageDesc)
+    inputs = fields.vector("stage_inputs", 4)
+    if not (1 <= len(tensors) <= MAX_TENSORS and 1 <= len(stages) <= MAX_STAGES):
+        raise BlockError(f"The fused block's options hold {len(tensors)} tensors and {len(stages)} stages.")
+    return Options(header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs))
+
+
+def has_checksum(options: bytes) -> bool:
+    """Whether damage would be noticed. Raises BlockError: no options, or truncated ones."""
+    return _Fields(options).checksum() is not None
+
+
+def require_checksum(options: bytes, constants: bytes) -> None:
+    """Raises BlockError: the checksum, where there is one, is not that of these options and constants."""
+    at = _Fields(options).checksum()
+    if at is not None and _sum(options, at, constants) != int.from_bytes(options[at : at + 4], "little"):
+        raise BlockError("The fused block's options or constants are damaged: their checksum is another.")
+
+
+def _sum(options: bytes, at: int, constants: bytes) -> int:
+    return zlib.crc32(constants, zlib.crc32(options[:at] + bytes(4) + options[at + 4 :]))
+
+
+def _structs(data: bytes, kind: type[_Desc]) -> tuple[_Desc, ...]:
+    """Structs one behind the other, all of whose bytes are understood."""
+    layout, later = LAYOUTS[kind], LATER[kind]
+    found = tuple(kind(*row) for row in layout.iter_unpack(data))
+    reserved = b"".join(layout.pack(*row) for row in found) != data
+    if reserved or any(getattr(row, name) for row in found for name in later):
+        raise BlockError(f"A {kind.__name__} of the fused block has a field this tflite-fuse does not know.")
+    return found
+
+
+class _Fields:
+    """The fields of a FlatBuffer's root table."""
+
+    def __init__(self, data: bytes) -> None:
+        if data[4:8] != IDENTIFIER:
+            raise BlockError("The custom options are no fused block of tflite-fuse.")
+        self.data = data
+        self.root = self._unpack("<I", 0)
+        self.vtable = self.root - self._unpack("<i", self.root)
+        self.vtable_size = self._unpack("<H", self.vtable)
+        self.table_size = self._unpack("<H", self.vtable + 2)
+        (self.version,) = struct.unpack("<i", self.inline("version", 4))
+
+    def _unpack(self, layout: str, position: int) -> int:
+        size = struct.calcsize(layout)
+        return int(struct.unpack(layout, self._bytes(position, size))[0])
+
+    def _bytes(self, position: int, size: int) -> bytes:
+        if position < 0 or position % min(size or 1, 4) or position + size > len(self.data):
+            raise BlockError("The fused block's options are truncated or damaged.")
+        return self.data[position : position + size]
+
+    def _offset(self, number: int) -> int:
+        """Where a field lies in the table, 0 if it is absent."""
+        slot = 4 + 2 * number
+        return self._unpack("<H", self.vtable + slot) if slot + 2 <= self.vtable_size else 0
+
+    def holds_more(self) -> bool:
+        """Whether there is a field that nothing fills yet, none we know, or none of this version."""
+        known = {FIELDS.index("checksum")} if self.version >= CHECKED_VERSION else set()
+        further = set(range(FIELDS.index("stage_inputs") + 1, self.vtable_size // 2)) - known
+        return any(map(self._offset, further))
+
+    def checksum(self) -> int | None:
+        """Where the checksum lies, None if this version has none."""
+        if self.version < CHECKED_VERSION:
+            return None
+        self.inline("checksum", 4)
+        return self.root + self._offset(FIELDS.index("checksum"))
+
+    def inline(self, field: str, size: int) -> bytes:
+        """The bytes of a field in the table itself."""
+        offset = self._offset(FIELDS.index(field))
+        if offset < 4 or offset + size > self.table_size:
+            raise BlockError(f"The fused block's options lack their {field}.")
+        return self._bytes(self.root + offset, size)
+
+    def vector(self, field: str, size: int) -> bytes:
+        """The elements of a vector, ``size`` bytes each."""
+        relative = struct.unpack("<I", self.inline(field, 4))[0]
+        start = self.root + self._offset(FIELDS.index(field)) + relative
+        count = self._unpack("<I", start)
+        return self._bytes(start + 4, count * size)

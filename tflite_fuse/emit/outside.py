@@ -1,0 +1,194 @@
+"""Blocks that read a model's inputs from outside the arena, and which inputs can be read so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
+from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.outside import OUTSIDE_TYPES, InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType, type_name
+from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
+from tflite_fuse.ops.lowering.extract import Extraction
+from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
+from tflite_fuse.ops.lowering.operands import read_bytes, read_real, tensor_name
+from tflite_fuse.ops.lowering.view import Fit, Lowered
+
+MOST_OUTSIDE = 16
+"""``TFLITE_FUSE_MAX_OPERANDS`` of the C library."""
+
+
+@dataclass(frozen=True)
+class OutsideExtraction:
+    """An extraction whose block reads some of its inputs from outside the arena.
+
+    Attributes:
+        extraction: its block's inputs are those that stayed in the arena.
+        outside: for each other input the block's tensor → the model's.
+    """
+
+    extraction: Extraction
+    outside: dict[int, int]
+
+
+def move_outside(
+    extraction: Extraction, inputs: Collection[int], mode: InputMode, config: BlockConfig
+) -> OutsideExtraction:
+    """The same block reading some of the model's inputs from outside the arena.
+
+    A streamed input becomes a ring that a SOURCE stage fills, an external one is read where it lies.
+
+    Args:
+        extraction: any block of the model.
+        inputs: the model's tensors that lie outside; those the block does not read are ignored.
+        mode: how they are read.
+        config: how the block will run.
+
+    Raises:
+        BlockError: a streamed input in a block of several tiles, which would ask for pixels again.
+    """
+    pairs = zip(extraction.block.inputs, extraction.inputs, strict=True)
+    moved = {position: tensor for position, tensor in pairs if tensor in inputs}
+    if not moved or mode is InputMode.RESIDENT:
+        return OutsideExtraction(extraction, {})
+    block = extraction.block
+    if mode is InputMode.EXTERNAL:
+        storage, stages = Storage.EXTERNAL, tuple(_reading_bytes(block, stage, moved) for stage in block.stages)
+    else:
+        _check_one_tile(block, config, [block.tensors[position] for position in moved])
+        sources = (Stage(StageKind.SOURCE, (), position) for position in moved)
+        storage, stages = Storage.SCRATCH, (*sources, *block.stages)
+    tensors = tuple(replace(t, storage=storage) if i in moved else t for i, t in enumerate(block.tensors))
+    kept = tuple(position for position in block.inputs if position not in moved)
+    return OutsideExtraction(
+        replace(
+            extraction,
+            block=Block(tensors, stages, kept, block.outputs),
+            inputs=tuple(tensor for tensor in extraction.inputs if tensor not in moved.values()),
+        ),
+        moved,
+    )
+
+
+def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
+    """A stage that reads an external uint8 tensor: a table, turned to begin with the answer to 0x80."""
+    unsigned = [i for i in stage.inputs if i in moved and block.tensors[i].element_type is ElementType.UINT8]
+    if not unsigned:
+        return stage
+    if stage.kind is not StageKind.LOOKUP:
+        raise BlockError(f"{block.tensors[unsigned[0]].name} is uint8 and external, which tables alone can read")
+    return replace(stage, parameters=lookup_parameters(np.roll(answers_of(stage), len(VALUES) // 2)))
+
+
+def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:
+    """The operators of a model as stages where its inputs are ``mode``.
+
+    External memory is not written: there a QUANTIZE of uint8 is a table even if it moves every value by 128 alone.
+    """
+    lowerings = lower_model(model) if lowerings is None else lowerings
+    if mode is not InputMode.EXTERNAL:
+        return lowerings
+    return tuple(
+        each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)
+    )
+
+
+def _as_table(model: Model, index: int, lowered: Lowered) -> Lowered:
+    kinds = [model.main.tensors[each.index].type for each in (*lowered.inputs, lowered.output)]
+    if lowered.stage is not None or kinds != [TensorType.UINT8, TensorType.INT8]:
+        return lowered
+    source, output = lowered.inputs[0], lowered.output
+    stage = Stage(StageKind.LOOKUP, (source.index,), output.index, index, parameters=lookup_parameters(VALUES))
+    return replace(lowered, stage=stage, output_shape=output.shape, fit=Fit.PIXELS)
+
+
+def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockTensor]) -> None:
+    if not is_one_tile(block.tensors[split_block(block).driven], config):
+        names = ", ".join(tensor.name for tensor in streamed)
+        raise BlockError(
+            f"a block that runs in tiles of {config.tile_height} x {config.tile_width} would ask for pixels of {names} "
+            "again, and a streamed input gives each of them once"
+        )
+
+
+def inputs_to_move(
+    model: Model, mode: InputMode, lowerings: Lowerings | None = None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The inputs that leave the arena, and one sentence for each other one that says why it stays.
+
+    Raises:
+        LimitError: none can, for the reason it gives.
+    """
+    if mode is InputMode.RESIDENT:
+        return (), ()
+    lowerings = lower_model(model) if lowerings is None else lowerings
+    reasons = {tensor: why_inside(model, tensor, lowerings) for tensor in dict.fromkeys(model.main.inputs)}
+    moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
+    stay = tuple(
+        f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in reasons.items() if reason
+    )
+    if not moved:
+        raise LimitError("; ".join(stay) or f"no input can be {mode.value}: the model has none in the arena")
+    if len(moved) > MOST_OUTSIDE:
+        raise LimitError(
+            f"{len(moved)} inputs cannot be {mode.value}: a runtime takes {MOST_OUTSIDE} outside the arena"
+        )
+    return moved, stay
+
+
+def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) -> str | None:
+    """Why an input must be in the arena, as a clause with what the user can do; None where blocks can read it.
+
+    That blocks can read it does not mean that one block can read all of it, which a streamed input asks for.
+    """
+    graph = model.main
+    readers = _readers(model, tensor)
+    if not readers:
+        return "no operator reads it"
+    if tensor in graph.outputs:
+        return "it is an output of the model as well"
+    if graph.inputs.count(tensor) != 1:
+        return "the model lists it as input more than once"
+    if graph.tensors[tensor].type not in OUTSIDE_TYPES:
+        return (
+            f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
+            "blocks read int8, uint8 and float32: convert the model with int8 inputs (inference_input_type=tf.int8)"
+        )
+    return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
+
+
+def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: Lowerings) -> str | None:
+    try:
+        if model.main.tensors[tensor].type == TensorType.FLOAT32:
+            read_real(model, tensor)
+        else:
+            read_bytes(model, tensor)
+    except BlockError as error:
+        return str(error)
+    for index in readers:
+        lowered = lowerings[index]
+        if isinstance(lowered, str):
+            return f"{operator_label(model, index)} reads it and cannot be part of a block: {lowered}"
+        if lowered.stage is None:  # RESHAPE and its like: what counts is who reads the result
+            renamed = lowered.output.index
+            if renamed in model.main.outputs:
+                return f"{operator_label(model, index)} makes it an output of the model"
+            reason = _why_not_read(model, renamed, _readers(model, renamed), lowerings)
+            if reason is not None:
+                return reason
+    return None
+
+
+def _readers(model: Model, tensor: int) -> list[int]:
+    return [index for index, operator in enumerate(model.main.operators) if tensor in (operator.inputs or ())]
+
+
+def input_name(model: Model, tensor: int) -> str:
+    """How messages call an input."""
+    return f"input {tensor_name(model, tensor)}"

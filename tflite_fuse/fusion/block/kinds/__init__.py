@@ -1,1 +1,0 @@
-"""One entry per kind of stage, and the table of them."""

@@ -1,1 +1,0 @@
-"""Kinds whose values depend on those at the same place alone."""

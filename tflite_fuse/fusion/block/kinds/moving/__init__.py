@@ -1,1 +1,0 @@
-"""Kinds that move values and compute nothing."""

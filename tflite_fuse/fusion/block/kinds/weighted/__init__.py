@@ -1,1 +1,0 @@
-"""Kinds with weights: convolutions and what is computed like them."""

@@ -1,1 +1,0 @@
-"""A block as the custom operator's options and constants, and back."""

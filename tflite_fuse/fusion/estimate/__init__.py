@@ -1,1 +1,0 @@
-"""What blocks cost, in closed form, for the search."""

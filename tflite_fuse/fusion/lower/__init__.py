@@ -1,1 +1,0 @@
-"""From operators of a model to stages of a block."""

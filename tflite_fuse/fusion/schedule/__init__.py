@@ -1,1 +1,0 @@
-"""The executor's exact order of events, and the memory that follows from it."""

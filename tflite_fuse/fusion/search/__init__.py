@@ -1,1 +1,0 @@
-"""The exact search over all ways to cut a model into blocks."""

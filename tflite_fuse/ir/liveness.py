@@ -1,0 +1,126 @@
+"""Which tensors are live when, and how many bytes that makes: lifetimes, working sets, peak.
+
+Moments are operator indices in execution order; moment -1 is the one before the first operator, when the network's
+inputs have been filled in. The rules are those of TensorFlow Lite Micro's planner:
+
+- a network input is live from moment -1 to its last reader; one that nobody reads only at moment -1;
+- a network output is live from its producer to the end;
+- an output nobody reads is live while its operator runs;
+- a resident tensor is live at every moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflite_fuse.ir.memory_graph import MemoryGraph
+
+Lifetime = tuple[int, int]
+
+
+def lifetimes(graph: MemoryGraph) -> list[Lifetime | None]:
+    """First and last moment (both inclusive) of each tensor; None for a tensor that is never live."""
+    found: list[Lifetime | None] = [None] * len(graph.sizes)
+    for tensor in graph.inputs:
+        found[tensor] = (-1, -1)
+    for moment, op in enumerate(graph.ops):
+        for tensor in (*op.inputs, *op.outputs):
+            known = found[tensor]
+            found[tensor] = (moment if known is None else known[0], moment)
+    end = len(graph.ops) - 1
+    for tensor in graph.outputs:
+        known = found[tensor]
+        if known is not None:
+            found[tensor] = (known[0], end)
+    for tensor in graph.resident:
+        found[tensor] = (-1, end)
+    return found
+
+
+def bytes_before_start(graph: MemoryGraph) -> int:
+    """Bytes live before the first operator runs: the network's inputs and the resident tensors."""
+    return sum(graph.sizes[tensor] for tensor in {*graph.inputs, *graph.resident})
+
+
+def working_sets(graph: MemoryGraph, *, in_place: bool = False) -> list[int]:
+    """Bytes live while each operator runs, its inputs and outputs included, in execution order.
+
+    With ``in_place``, an operator's output shares memory with an input that dies there, for the pairs the operator
+    lists: the smaller of the two is not counted (each tensor shares with at most one other).
+    """
+    alive = lifetimes(graph)
+    totals = _live_bytes(graph, alive)
+    if in_place:
+        for moment in range(len(graph.ops)):
+            totals[moment] -= in_place_saving(graph.sizes, sharing_pairs(graph, alive, moment))
+    return totals
+
+
+def covered_bytes(graph: MemoryGraph, offsets: Sequence[int]) -> list[int]:
+    """Bytes that live tensors cover while each operator runs: what lies over something else is counted once.
+
+    Args:
+        offsets: where each tensor lies; a negative one lies by itself.
+    """
+    alive = lifetimes(graph)
+    found = []
+    for moment in range(len(graph.ops)):
+        live = [t for t, life in enumerate(alive) if life is not None and life[0] <= moment <= life[1]]
+        total = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
+        reached = 0
+        for start, end in sorted((offsets[t], offsets[t] + graph.sizes[t]) for t in live if offsets[t] >= 0):
+            total += max(0, end - max(start, reached))
+            reached = max(reached, end)
+        found.append(total)
+    return found
+
+
+def peak(graph: MemoryGraph, *, in_place: bool = False) -> int:
+    """The peak memory usage in bytes: the largest working set, or the network's inputs if they alone are larger.
+
+    Without ``in_place`` it is also the lower bound of every arena plan for this order.
+    """
+    return max(bytes_before_start(graph), *working_sets(graph, in_place=in_place), 0)
+
+
+def sharing_pairs(graph: MemoryGraph, alive: list[Lifetime | None], moment: int) -> tuple[tuple[int, int], ...]:
+    """The operator's ``in_place`` pairs that really may share: the input dies right here, the output is born here."""
+    kept = {*graph.outputs, *graph.resident}
+    pairs = []
+    for source, target in graph.ops[moment].in_place:
+        source_life, target_life = alive[source], alive[target]
+        if source_life is None or target_life is None or source in kept or target in graph.resident:
+            continue
+        if source_life[1] == moment and source_life[0] < moment and target_life[0] == moment:
+            pairs.append((source, target))
+    return tuple(pairs)
+
+
+def in_place_saving(sizes: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> int:
+    """The most bytes that sharing saves when every tensor shares with at most one other.
+
+    Operators list one or two pairs, so all choices are tried.
+    """
+    choices: list[tuple[int, frozenset[int]]] = [(0, frozenset())]
+    for source, target in pairs:
+        saving = min(sizes[source], sizes[target])
+        choices += [
+            (bytes_saved + saving, used | {source, target})
+            for bytes_saved, used in choices
+            if source not in used and target not in used
+        ]
+    return max(bytes_saved for bytes_saved, _ in choices)
+
+
+def _live_bytes(graph: MemoryGraph, alive: list[Lifetime | None]) -> list[int]:
+    changes = [0] * (len(graph.ops) + 1)
+    for size, life in zip(graph.sizes, alive, strict=True):
+        if life is not None and life[1] >= 0:
+            changes[max(life[0], 0)] += size
+            changes[life[1] + 1] -= size
+    totals = []
+    live = 0
+    for change in changes[:-1]:
+        live += change
+        totals.append(live)
+    return totals

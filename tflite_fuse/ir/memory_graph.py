@@ -1,0 +1,223 @@
+"""The graph as memory sees it: operators, and tensors that have a size in bytes.
+
+Weights are not in it: constants live in flash. Neither are empty optional inputs.
+
+Permissions for an operator's output to share memory with an input that dies there.
+
+A model's first subgraph as memory sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.types import TensorType, operator_label, operator_name, tensor_nbytes
+
+
+@dataclass(frozen=True)
+class MemoryOp:
+    """One operator.
+
+    Attributes:
+        name: how messages and reports call it.
+        inputs: arena tensors it reads, in order, indices into ``MemoryGraph.sizes``; the same tensor may repeat.
+        outputs: arena tensors it writes.
+        ordered: True for an operator with effects beyond its outputs (variables, control flow, resources). Ordered
+            operators keep their relative order.
+        in_place: pairs (input tensor, output tensor) that may share memory under the kernel set in use: the kernel
+            never reads an input byte after the output byte at the same place was written.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    ordered: bool = False
+    in_place: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class MemoryGraph:
+    """Operators in execution order and the arena tensors between them.
+
+    Attributes:
+        sizes: bytes of each tensor. Tensors nobody touches have an entry too, so that indices can be those of a model.
+        ops: operators in execution order (a valid topological order).
+        inputs: network inputs: live from the start until their last use.
+        outputs: network outputs: live from their producer until the end.
+        resident: tensors that are live all the time (variables). They count in every working set.
+        names: one name per tensor, for messages.
+    """
+
+    sizes: tuple[int, ...]
+    ops: tuple[MemoryOp, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    resident: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"t{i}" for i in range(len(self.sizes))))
+        if len(self.names) != len(self.sizes):
+            raise ModelError(f"the graph names {len(self.names)} tensors but sizes {len(self.sizes)}")
+        written = set(self.inputs) | set(self.resident)
+        for op in self.ops:
+            for tensor in (*op.inputs, *op.outputs):
+                if not 0 <= tensor < len(self.sizes):
+                    raise ModelError(f"operator {op.name} uses tensor {tensor}, the graph has {len(self.sizes)}")
+            for tensor in op.inputs:
+                if tensor not in written:
+                    raise ModelError(f"operator {op.name} reads tensor {self.names[tensor]} before it is written")
+            written.update(op.outputs)
+
+    def reordered(self, order: Iterable[int]) -> MemoryGraph:
+        """The same graph with its operators in another order (checked: every read must follow its write)."""
+        ops = tuple(self.ops[index] for index in order)
+        return MemoryGraph(self.sizes, ops, self.inputs, self.outputs, self.resident, self.names)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """An output may overlap an input of the operator that writes it.
+
+    The input must not be read after that operator. What is promised is the operator's own behaviour: the order in
+    which its kernel reads the one and writes the other.
+
+    Attributes:
+        input: tensor read.
+        output: tensor written.
+        distance: None: the two may start at the same byte, and overlap in no other way (in place). A number D of
+            bytes, negative ones included: they may overlap wherever ``offset(output) + D <= offset(input)``
+            ("diagonal"). A kernel that runs through both from the first byte to the last permits the largest D of
+            (bytes written so far) - (first input byte still to be read), taken over the whole run after each write.
+    """
+
+    input: int
+    output: int
+    distance: int | None = None
+
+
+def graph_overlaps(graph: MemoryGraph) -> tuple[Overlap, ...]:
+    """The in-place pairs the graph's operators carry, as overlaps."""
+    return tuple(Overlap(read, written) for op in graph.ops for read, written in op.in_place)
+
+
+def require_sound(graph: MemoryGraph, overlaps: tuple[Overlap, ...]) -> None:
+    """Check that every overlap joins an input and an output of one operator.
+
+    Raises:
+        PlanError: it does not.
+    """
+    pairs = {(read, written) for op in graph.ops for read in op.inputs for written in op.outputs}
+    for overlap in overlaps:
+        if (overlap.input, overlap.output) not in pairs:
+            raise PlanError(
+                f"tensors {_name(graph, overlap.input)} and {_name(graph, overlap.output)} are allowed to overlap but "
+                "no operator reads the one and writes the other"
+            )
+
+
+def _name(graph: MemoryGraph, tensor: int) -> str:
+    return graph.names[tensor] if 0 <= tensor < len(graph.names) else f"number {tensor}"
+
+
+FUSED_OPERATOR = "CUSTOM:TFLITE_FUSE"
+"""``operator_name`` of this project's own custom operator, which has no effect beyond its outputs."""
+
+_EFFECTS = frozenset(
+    {
+        "ASSIGN_VARIABLE",
+        "CALL",
+        "CALL_ONCE",
+        "HASHTABLE",
+        "HASHTABLE_FIND",
+        "HASHTABLE_IMPORT",
+        "HASHTABLE_SIZE",
+        "IF",
+        "MULTINOMIAL",
+        "RANDOM_STANDARD_NORMAL",
+        "RANDOM_UNIFORM",
+        "READ_VARIABLE",
+        "STABLEHLO_CASE",
+        "STABLEHLO_WHILE",
+        "VAR_HANDLE",
+        "WHILE",
+    }
+)
+
+_UNSIZED = frozenset({TensorType.STRING, TensorType.RESOURCE, TensorType.VARIANT})
+
+
+def is_constant(model: Model, graph: SubGraph, tensor: int) -> bool:
+    """True where the tensor's content is stored in the file (it lives in flash, not in the arena)."""
+    return bool(model.buffers[graph.tensors[tensor].buffer].data)
+
+
+def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
+    """Tensors the runtime's planner places in the arena's head: neither constants nor variables nor handles."""
+    return frozenset(
+        index
+        for index, tensor in enumerate(graph.tensors)
+        if not is_constant(model, graph, index) and not tensor.is_variable and tensor.type not in _UNSIZED
+    )
+
+
+def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
+    """True for operators that must keep their order: control flow, variables, resources, foreign custom operators.
+
+    So must operators that meet in a string or a handle: it lies outside the arena, the memory graph does not show it.
+    """
+    name = operator_name(model, operator)
+    if name.startswith("CUSTOM:"):
+        return name != FUSED_OPERATOR
+    touched = [graph.tensors[t] for t in (*(operator.inputs or ()), *(operator.outputs or ())) if t >= 0]
+    return name in _EFFECTS or any(tensor.is_variable or tensor.type in _UNSIZED for tensor in touched)
+
+
+def with_placed_variables(graph: MemoryGraph, model: Model, offsets: Sequence[int]) -> MemoryGraph:
+    """The graph with the variables that a plan places: these lie in the arena, too, and outlive the inference."""
+    placed = [t for t, tensor in enumerate(model.main.tensors) if tensor.is_variable and offsets[t] >= 0]
+    sizes = list(graph.sizes)
+    for tensor in placed:
+        sizes[tensor] = tensor_nbytes(model.main.tensors[tensor])
+    return replace(graph, sizes=tuple(sizes), resident=(*graph.resident, *placed))
+
+
+MOST_PARTS = 8192
+"""Operators and tensors of a model that its memory is worked out for: planners look at all pairs of tensors."""
+
+
+def memory_graph(model: Model) -> MemoryGraph:
+    """The first subgraph's operators and arena tensors; tensor indices are the model's.
+
+    Tensors outside the arena have size 0. A tensor that is read but that nothing writes counts as a network input.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape or elements without a size; or there are too many.
+    """
+    graph = model.main
+    if max(len(graph.operators), sum(len(each.tensors) for each in model.subgraphs)) > MOST_PARTS:
+        raise ModelError(f"it has more than {MOST_PARTS:,} operators or tensors, too many to work its memory out")
+    arena = arena_tensors(model, graph)
+    ops = tuple(
+        MemoryOp(
+            name=operator_label(model, index),
+            inputs=tuple(t for t in operator.inputs or () if t in arena),
+            outputs=tuple(t for t in operator.outputs or () if t in arena),
+            ordered=has_effects(model, graph, operator),
+        )
+        for index, operator in enumerate(graph.operators)
+    )
+    written = {t for op in ops for t in op.outputs}
+    unwritten = {t for op in ops for t in op.inputs} - written - set(graph.inputs)
+    held = arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))
+    return MemoryGraph(
+        sizes=tuple(tensor_nbytes(t) if i in held else 0 for i, t in enumerate(graph.tensors)),
+        ops=ops,
+        inputs=tuple(dict.fromkeys(t for t in (*graph.inputs, *sorted(unwritten)) if t in arena)),
+        outputs=tuple(dict.fromkeys(t for t in graph.outputs if t in arena)),
+        names=tuple(tensor.name or f"tensor {index}" for index, tensor in enumerate(graph.tensors)),
+    )

@@ -1,0 +1,271 @@
+"""What the rest of the package asks of one kind of stage, and what an entry in the table of kinds answers.
+
+An entry says only how its kind differs from the simplest one, which makes every output pixel from the pixel at the same
+place of its one input, has no constants and multiplies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Int8Array, Int32Array, Stage, StageKind
+from tflite_fuse.ops.arithmetic import Int64Array
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+from tflite_fuse.ops.packing import WeightLayout
+
+T = TypeVar("T")
+
+Tensors = Sequence[BlockTensor]
+"""All tensors of a block or layer graph: a stage's ``inputs`` and ``output`` index them."""
+
+Operand = tuple[BlockTensor, Int64Array]
+"""An input of a stage: the tensor and its values, int64 [H, W, C]; float32 where the kind reads that."""
+
+Values = npt.NDArray[Any]
+"""What a stage makes of them."""
+
+Runs = Mapping[int, int]
+"""How many runs of each length (in output pixels) a stage computes."""
+
+
+class Kernels(Enum):
+    """What a core's compiler makes of the device library's kernels: a family of cores counts the same things."""
+
+    PLAIN = "plain C"
+    ROOMY = "plain C, many registers"
+    DSP = "DSP instructions"
+    HELIUM = "Helium"
+
+
+Work = Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]
+
+NOWHERE = -1
+"""Offset of what the constants do not hold."""
+
+
+class Window(Enum):
+    """Which pixels of its inputs an output pixel needs."""
+
+    PIXEL = "the one at the same place"
+    SHIFTED = "the one at the same place less the padding; none outside the input"
+    SLIDING = "a kernel's taps, with stride, dilation and padding; none outside the input"
+    SPREAD = "those under a window on the input spread out, with stride and padding; none outside the input"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A stage's constants, as the encoder lays them out.
+
+    Attributes:
+        layout: of the weights and their table.
+        weights: int8; empty for none.
+        table: little-endian; empty for none.
+        looks_outside: whether the kernel reads the pixel that stands for all outside the input even where no window
+            leaves it.
+    """
+
+    layout: WeightLayout = WeightLayout.PLAIN
+    weights: bytes = b""
+    table: bytes = b""
+    looks_outside: bool = False
+
+
+@dataclass(frozen=True)
+class StoredTables:
+    """Where an encoded block keeps a stage's constants. Hostile: offsets may point anywhere.
+
+    Attributes:
+        constants: all constants of the block.
+        layout: of the weights and their table.
+        weights_offset, table_offset, pad_offset: in bytes, NOWHERE for none.
+    """
+
+    constants: bytes
+    layout: WeightLayout = WeightLayout.PLAIN
+    weights_offset: int = NOWHERE
+    table_offset: int = NOWHERE
+    pad_offset: int = NOWHERE
+
+    def _section(self, offset: int, size: int) -> bytes:
+        if offset < 0 or size < 0 or offset + size > len(self.constants):
+            raise BlockError(f"A section of {size} bytes at {offset} lies outside the fused block's constants.")
+        return self.constants[offset : offset + size]
+
+    def weights(self, size: int) -> Int8Array:
+        """Raises BlockError if they lie outside the constants, as the two below."""
+        return np.frombuffer(self._section(self.weights_offset, size), np.int8)
+
+    def table_bytes(self, size: int) -> bytes:
+        return self._section(self.table_offset, size)
+
+    def table(self, count: int) -> Int32Array:
+        """``count`` numbers of 32 bits."""
+        return np.frombuffer(self.table_bytes(4 * count), "<i4").astype(np.int32)
+
+    def pad_value(self) -> int | None:
+        """The value of pixels outside the input, where the stage has one."""
+        return (
+            None
+            if self.pad_offset == NOWHERE
+            else int.from_bytes(self._section(self.pad_offset, 1), "little", signed=True)
+        )
+
+
+@dataclass(frozen=True)
+class StageCheck:
+    """A stage under examination.
+
+    Attributes:
+        stage: the stage.
+        sources: the tensors it reads.
+        output: the tensor it writes.
+    """
+
+    stage: Stage
+    sources: Sequence[BlockTensor]
+    output: BlockTensor
+
+    def require(self, holds: bool, problem: str) -> None:
+        """Raises BlockError with ``problem`` as what the stage does wrong, unless ``holds``."""
+        if not holds:
+            raise BlockError(f"The {self.stage.kind.name} stage that computes {self.output.name} {problem}.")
+
+    def same_shape(self, source: BlockTensor, *, channels: bool = True) -> None:
+        """The source has the output's rows and columns, and its channels."""
+        same = (source.height, source.width) == (self.output.height, self.output.width)
+        same = same and (not channels or source.channels == self.output.channels)
+        self.require(same, f"reads {source.name}, which has another shape")
+
+    def pair(self, thin: bool = False) -> None:
+        """Two sources have the output's shape, or one of them a single pixel that goes with all of the other's.
+
+        One of them may have a single channel that goes with all of the other's, if ``thin``.
+        """
+        wide = [source for source in self.sources if source.pixels > 1] or self.sources
+        for source in wide:
+            self.same_shape(source, channels=False)
+        widest = max(source.channels for source in self.sources)
+        for source in self.sources:
+            fits = source.channels == self.output.channels or (thin and source.channels == 1)
+            self.require(fits and widest == self.output.channels, f"reads {source.name}, which has another shape")
+
+    def same_channels(self) -> None:
+        self.require(self.sources[0].channels == self.output.channels, "changes the number of channels")
+
+    def one_pixel(self) -> None:
+        self.require(self.output.pixels == 1, "writes more than one pixel")
+
+    def requantization(self) -> None:
+        """Multipliers and shifts, where the stage has them, are some the kernels can apply."""
+        table = self.stage.requantization
+        if table is not None:
+            self.require(bool(np.all(table.multiplier > -(2**31))), "has a multiplier of -2^31")
+            self.require(bool(np.all((table.shift >= -31) & (table.shift <= 30))), "shifts by more than -31...30")
+
+
+def int32_bytes(values: npt.ArrayLike) -> bytes:
+    """Little-endian int32; what does not fit wraps, as sums do on the device."""
+    return np.asarray(values, np.int64).astype(np.uint32).astype("<u4").tobytes()
+
+
+def _no_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    raise BlockError(f"A {stage.kind.name} stage computes nothing.")
+
+
+def without_weights(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """Values it reads, those a run reads for several pixels counted for each, and values it writes."""
+    pixels = pixels_of(runs)
+    read = pixels * prod(stage.kernel_size) * sum(tensors[source].channels for source in stage.inputs)
+    return {"other values": read, "other outputs": pixels * tensors[stage.output].channels}
+
+
+def pixels_of(runs: Runs) -> int:
+    """Output pixels of all runs."""
+    return sum(length * times for length, times in runs.items())
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Everything a stage kind is but its kernel in C.
+
+    Attributes:
+        number: of the options format.
+        inputs: the fewest and the most tensors it reads.
+        window: which pixels of its inputs an output pixel needs.
+        reads_real, writes_real: whether its inputs, its output are float32.
+        by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
+            way everywhere.
+        cuts: whether its padding may be negative: windows then start so far inside the input, whose end they need not
+            reach.
+        sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
+            input; 0 if it keeps none and writes pixel by pixel.
+        memory_bytes: from its output, bytes it remembers from pixel to pixel and from run to run; 0 for nothing. It
+            computes all pixels of its output in their order, each once, and reads the memory as its last input.
+        outside: the value every pixel outside its input has, from the stage and that input.
+        check: raises if the stage contradicts its tensors or lacks a parameter.
+        reference: computes the stage on whole tensors, before the clamp, as TFLM's reference kernels do.
+        encode_table: its constants.
+        decode_table: from a stage with its geometry and clamp alone to the whole one; raises BlockError.
+        macs: multiply-accumulates per output pixel, taps on padding counted.
+        work: what runs of a stage do in a family's kernels (see ``fusion/instructions``).
+        counts: the names ``work`` may use.
+        lowerings: how TFLite's operators, by name, become this kind or another one, or the bytes they already are.
+        layers: what plain layer lists call it.
+    """
+
+    number: StageKind
+    inputs: tuple[int, int] = (1, 1)
+    window: Window = Window.PIXEL
+    reads_real: bool = False
+    writes_real: bool = False
+    by_value: bool = False
+    cuts: bool = False
+    sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
+    memory_bytes: Callable[[BlockTensor], int] = lambda output: 0
+    outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
+    check: Callable[[StageCheck], None] = lambda check: None
+    reference: Callable[[Stage, Sequence[Operand], BlockTensor], Values] = _no_reference
+    encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
+    decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
+    macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0
+    work: Work = without_weights
+    counts: tuple[str, ...] = ("other values", "other outputs")
+    lowerings: Mapping[str, Callable[[OperatorView], Lowered]] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
+
+    def accumulates(self, source: BlockTensor) -> bool:
+        """Whether it sums over its whole first input before it writes its one pixel."""
+        return self.sum_bytes(source) > 0
+
+    def repeats(self, source: BlockTensor, output: BlockTensor) -> bool:
+        """Whether an input's one pixel goes with every pixel of the other input."""
+        goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
+        return goes_with_all and source.pixels == 1 < output.pixels
+
+
+def required(value: T | None, stage: Stage, what: str) -> T:
+    """A parameter the stage must have.
+
+    Raises:
+        BlockError: it does not.
+    """
+    if value is None:
+        raise BlockError(f"A {stage.kind.name} stage has no {what}.")
+    return value
+
+
+def parameters_of(stage: Stage, type_: type[T]) -> T:
+    """The stage's own parameters.
+
+    Raises:
+        BlockError: it has none, or those of another kind.
+    """
+    return required(stage.parameters if isinstance(stage.parameters, type_) else None, stage, type_.__name__)

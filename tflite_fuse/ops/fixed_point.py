@@ -1,0 +1,70 @@
+"""Logistic, tanh, exp and division in gemmlowp's fixed point, bit by bit, as TFLM's reference kernels call them.
+
+A number with b integer bits is an int32 that stands for ``raw / 2**(31 − b)``. A product has the bits of both factors;
+``_rescale`` moves to fewer, and saturates. All take and return int64 arrays of such raw values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflite_fuse.ops.arithmetic import INT32_MAX, INT32_MIN, Int64Array, truncating_divide
+from tflite_fuse.ops.arithmetic import rounding_divide_by_power_of_two as halve
+from tflite_fuse.ops.arithmetic import saturating_rounding_doubling_high_mul as multiply
+
+_EXP_MINUS_EIGHTH, _THIRD = 1895147668, 715827883
+_EXP_STEPS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""exp(−2ⁿ) for n = −2 … 4, no integer bits."""
+_48_OVER_17, _MINUS_32_OVER_17 = 1515870810, -1010580540
+"""Where Newton's division starts; two integer bits."""
+
+
+def _rescale(values: Int64Array, fewer_bits: int) -> Int64Array:
+    return np.asarray(np.clip(values << fewer_bits, INT32_MIN, INT32_MAX))
+
+
+def _exp_from_minus_quarter(a: Int64Array) -> Int64Array:
+    """exp(a) for −1/4 ≤ a < 0 without integer bits: the Taylor series around −1/8."""
+    x = a + (1 << 28)
+    square = multiply(x, x)
+    cube, fourth = multiply(square, x), multiply(square, square)
+    series = halve(multiply(halve(fourth, 2) + cube, _THIRD) + square, 1)
+    return _EXP_MINUS_EIGHTH + multiply(x + series, _EXP_MINUS_EIGHTH)
+
+
+def exp(a: Int64Array, integer_bits: int) -> Int64Array:
+    """exp(a) without integer bits, for a ≤ 0 with ``integer_bits`` of them, 5 at most."""
+    quarter = 1 << (29 - integer_bits)
+    within = (a & (quarter - 1)) - quarter
+    result = _exp_from_minus_quarter(_rescale(within, integer_bits))
+    steps = (within - a) >> (29 - integer_bits)
+    for bit, step in enumerate(_EXP_STEPS[: integer_bits + 2]):
+        result = np.where(steps >> bit & 1, multiply(result, step), result)
+    return np.where(a == 0, INT32_MAX, result)
+
+
+def _twice_over_one_plus(x: Int64Array) -> Int64Array:
+    """2 / (1 + x) with two integer bits, for x in 0…1 without: Newton's division, three steps."""
+    total = x + INT32_MAX
+    half = truncating_divide(total + np.where(total >= 0, 1, -1), 2)
+    guess = _48_OVER_17 + multiply(half, _MINUS_32_OVER_17)
+    for _ in range(3):
+        guess = guess + _rescale(multiply(guess, (1 << 29) - multiply(half, guess)), 2)
+    return guess
+
+
+def one_over_one_plus(x: Int64Array) -> Int64Array:
+    """1 / (1 + x), for x in 0…1; both without integer bits."""
+    return _rescale(_twice_over_one_plus(x), 1)
+
+
+def logistic(a: Int64Array) -> Int64Array:
+    """1 / (1 + exp(−a)) without integer bits, for a with four."""
+    positive = one_over_one_plus(exp(-np.abs(a), 4))
+    return np.where(a == 0, 1 << 30, np.where(a > 0, positive, INT32_MAX - positive))
+
+
+def tanh(a: Int64Array) -> Int64Array:
+    """Tanh of a without integer bits, for a with four."""
+    size = _rescale(_twice_over_one_plus(exp(-np.abs(a), 5)) - (1 << 29), 2)
+    return np.where(a == 0, 0, np.where(a < 0, -size, size))

@@ -1,0 +1,1 @@
+"""Stages without weights: elementwise functions, pools, moves, resizing, states."""

@@ -1,0 +1,143 @@
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one, and back.
+
+A TRANSPOSE from channels first to channels last is a SPACE_TO_DEPTH, too: its input is an image of one channel in which
+planes lie one below the other, and a window holds one pixel of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_WINDOW
+from tflite_fuse.ops.arithmetic import Int64Array
+from tflite_fuse.ops.entry import Kernels, Kind, Operand, Runs, StageCheck, Tensors, Window, pixels_of
+from tflite_fuse.ops.lowering.movement import moved
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+
+MOST_PLANES = 32
+"""That a TRANSPOSE joins: there is a pointer for each."""
+
+
+def _to_depth(size: int) -> Stage:
+    """Windows of size x size pixels, side by side."""
+    square = (size, size)
+    return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=square, stride=square)
+
+
+def _to_space(size: int) -> Stage:
+    """Windows that hold the one pixel whose square an output pixel belongs to."""
+    square, before = (size, size), (size - 1, size - 1)
+    return Stage(StageKind.DEPTH_TO_SPACE, (), -1, kernel_size=square, spread=square, padding=before)
+
+
+def _to_channels(planes: int, height: int) -> Stage:
+    """Windows of one pixel of each plane."""
+    return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=(planes, 1), dilation=(height, 1))
+
+
+def _geometry(stage: Stage) -> tuple[tuple[int, int], ...]:
+    return stage.kernel_size, stage.stride, stage.dilation, stage.spread, stage.padding
+
+
+def _check(made: Callable[[int], Stage]) -> Callable[[StageCheck], None]:
+    def check(check: StageCheck) -> None:
+        stage, source, output = check.stage, check.sources[0], check.output
+        if stage.kind is StageKind.SPACE_TO_DEPTH and _are_planes(stage, source, output):
+            return
+        same = _geometry(stage) == _geometry(made(stage.kernel_size[0]))
+        check.require(same, "has another window than squares side by side")
+        small, large = (output, source) if stage.kind is StageKind.SPACE_TO_DEPTH else (source, output)
+        check.require(_are_squares(small, large, stage.kernel_size[0]), f"reads {source.name}, which has another shape")
+
+    return check
+
+
+def _are_squares(small: BlockTensor, large: BlockTensor, size: int) -> bool:
+    """Whether each pixel of the one has the channels of size x size pixels of the other."""
+    extents = (small.height * size, small.width * size) == (large.height, large.width)
+    return extents and small.channels == large.channels * size * size
+
+
+def _are_planes(stage: Stage, source: BlockTensor, output: BlockTensor) -> bool:
+    """Whether the output has a pixel of each of the input's planes as its channels."""
+    shape = (output.height * output.channels, output.width, 1)
+    planes = (source.height, source.width, source.channels) == shape
+    return planes and _geometry(stage) == _geometry(_to_channels(output.channels, output.height))
+
+
+def _gather(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    rows, columns = np.arange(output.height) * stage.stride[0], np.arange(output.width) * stage.stride[1]
+    taps = np.ndindex(stage.kernel_size)
+    parts = [values[rows + y * stage.dilation[0]][:, columns + x * stage.dilation[1]] for y, x in taps]
+    return np.concatenate(parts, axis=2)
+
+
+def _scatter(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    size = stage.kernel_size[0]
+    squares = values.reshape(*values.shape[:2], size, size, -1).transpose(0, 2, 1, 3, 4)
+    return squares.reshape(output.height, output.width, -1)
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    values = pixels_of(runs) * tensors[stage.output].channels
+    return {"other values": values, "other outputs": values}
+
+
+def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
+    """The operator copies bytes, whatever they stand for."""
+
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.image()
+        size = view.option("block_size")
+        if not 2 <= size <= MAX_WINDOW:
+            raise BlockError(f"its option block_size is {size}")
+        stage = made(size)
+        tensors = [BlockTensor(part.name, *part.shape, 0) for part in (source, output)]
+        small, large = reversed(tensors) if stage.kind is StageKind.SPACE_TO_DEPTH else tensors
+        if not _are_squares(small, large, size):
+            raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)} by squares of {size}")
+        return Lowered(stage, (source,), output, output.shape)
+
+    return lower
+
+
+def _lower_transpose(view: OperatorView) -> Lowered:
+    """From channels first to channels last, of an input of the model; one that moves no byte only renames its input."""
+    output = view.write()
+    source, (indices,) = moved("TRANSPOSE", view, (view.output,))
+    order = indices.reshape(output.shape)
+    if np.array_equal(order.ravel(), np.arange(source.elements)):
+        return Lowered(None, (source,), output)
+    height, width, channels = output.shape
+    planes = np.arange(source.elements).reshape(channels, height, width)
+    if not np.array_equal(order, planes.transpose(1, 2, 0)) or channels > MOST_PLANES:
+        raise BlockError("it does not move channels from the first place to the last")
+    if source.index not in view.model.main.inputs:
+        raise BlockError(f"{source.name} is computed with its channels first, and blocks compute with channels last")
+    sees = (channels * height, width, 1)
+    return Lowered(_to_channels(channels, height), (source,), output, output.shape, sees=sees)
+
+
+SPACE_TO_DEPTH = Kind(
+    StageKind.SPACE_TO_DEPTH,
+    window=Window.SLIDING,
+    check=_check(_to_depth),
+    reference=_gather,
+    work=_work,
+    lowerings={"SPACE_TO_DEPTH": _lowered_to(_to_depth), "TRANSPOSE": _lower_transpose},
+)
+
+DEPTH_TO_SPACE = Kind(
+    StageKind.DEPTH_TO_SPACE,
+    window=Window.SPREAD,
+    check=_check(_to_space),
+    reference=_scatter,
+    work=_work,
+    lowerings={"DEPTH_TO_SPACE": _lowered_to(_to_space)},
+)

@@ -1,0 +1,239 @@
+"""LOOKUP: any function of one value, as a table of all 256 answers.
+
+The answers are those of TFLM's reference kernels. Every function below goes by the arithmetic of the kernel of its
+operator, on all values at once. Scales are float32; their quotients are taken in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, frexp, isfinite
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_POSITION
+from tflite_fuse.ops import fixed_point
+from tflite_fuse.ops.arithmetic import (
+    Int64Array,
+    multiply_by_quantized_multiplier,
+    rounding_divide_by_power_of_two,
+    truncating_divide,
+)
+from tflite_fuse.ops.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    parameters_of,
+    pixels_of,
+)
+from tflite_fuse.ops.lowering.operands import Activation
+from tflite_fuse.ops.lowering.requantization import RELU, RELU6, activation_range, quantize_multiplier
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value
+
+VALUES = np.arange(-128, 128, dtype=np.int64)
+"""What a table has answers for, in its order."""
+
+Function = Callable[[OperatorView, Activation, Activation], Int64Array]
+"""An operator's answers, not clamped to int8, from its view, its input and its output."""
+
+
+@dataclass(frozen=True)
+class LookupParameters:
+    """The answer to −128, −127, … 127, as int8."""
+
+    answers: bytes
+
+
+def lookup_parameters(answers: Int64Array) -> LookupParameters:
+    """The table of answers that may leave int8: those are clamped."""
+    return LookupParameters(np.clip(answers, -128, 127).astype(np.int8).tobytes())
+
+
+def answers_of(stage: Stage) -> Int64Array:
+    """The answers to VALUES."""
+    return np.frombuffer(parameters_of(stage, LookupParameters).answers, np.int8).astype(np.int64)
+
+
+def _check(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    check.require(
+        len(parameters_of(check.stage, LookupParameters).answers) == len(VALUES), "has no table of 256 answers"
+    )
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    return answers_of(stage)[values + 128]
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    return Tables(table=parameters_of(stage, LookupParameters).answers)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    return replace(stage, parameters=LookupParameters(stored.table_bytes(len(VALUES))))
+
+
+_AT_ONCE = 16
+"""Values that Helium looks up at once."""
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    channels = tensors[stage.output].channels
+    return {"looked up": pixels_of(runs) * (ceil(channels / _AT_ONCE) if kernels is Kernels.HELIUM else channels)}
+
+
+# ---- Operators ----
+
+
+def _lowered_by(function: Function) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.elementwise()
+        parameters = lookup_parameters(function(view, source, output))
+        stage = Stage(StageKind.LOOKUP, (), -1, parameters=parameters)
+        return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+    return lower
+
+
+def scaled(values: Int64Array, scale: float) -> Int64Array:
+    """Values times a scale, as the runtime's multiplier and shift give them."""
+    multiplier, shift = quantize_multiplier(scale)
+    return multiply_by_quantized_multiplier(values, multiplier, shift)
+
+
+def _quantize(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    return scaled(VALUES - source.zero_point, source.scale / output.scale) + output.zero_point
+
+
+def _lower_quantize(view: OperatorView) -> Lowered:
+    """QUANTIZE between int8 and uint8 mostly changes nothing but how a byte is read: then it is the same tensor."""
+    source, output = by_value(*view.border())
+    if source.shape != output.shape:
+        raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
+    answers = np.clip(_quantize(view, source, output), -128, 127)
+    if len(set(view.types(source, output))) > 1 and np.array_equal(answers, VALUES):
+        return Lowered(None, (source,), output)
+    stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(answers))
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+
+def _abs(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """The quotient of the scales in single precision."""
+    with np.errstate(all="ignore"):  # scales of any size: what is no multiplier is refused below
+        ratio = float(np.float32(source.scale) / np.float32(output.scale))
+    return scaled(np.abs(VALUES - source.zero_point), ratio) + output.zero_point
+
+
+def _relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    low, _ = activation_range(RELU, output.scale, output.zero_point)
+    return np.maximum(_quantize(view, source, output), low)
+
+
+def _relu6(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """Bytes clamped by the input's quantization; that of the output is ignored."""
+    return np.clip(VALUES, *activation_range(RELU6, source.scale, source.zero_point))
+
+
+def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """The runtime fills a table as well: in single precision throughout, halves rounded away from zero."""
+    real = np.float32(source.scale) * (VALUES - source.zero_point).astype(np.float32)
+    below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
+    curved = np.where(real < 0, below, real)
+    steps = curved * (np.float32(1) / np.float32(output.scale))
+    if not np.all(np.abs(steps) < MAX_POSITION):
+        raise BlockError(f"its output scale {output.scale:g} is too small for its input's range")
+    rounded = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps)
+    return rounded.astype(np.int64) + output.zero_point
+
+
+def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """A negative alpha is made positive for the product, and its sign put back."""
+    alpha = view.options.get("alpha", 0.0)
+    if not isinstance(alpha, float) or not isfinite(alpha):
+        raise BlockError(f"its alpha is {alpha}")
+    values = VALUES - source.zero_point
+    below = scaled(values, source.scale * abs(alpha) / output.scale) * (-1 if alpha < 0 else 1)
+    return np.where(values >= 0, _quantize(view, source, output), below + output.zero_point)
+
+
+def _saturating(curve: Callable[[Int64Array], Int64Array], bits: int, offset: int) -> Function:
+    """LOGISTIC or TANH: the curve of the input with four integer bits, of whose result 31 − ``bits`` bits are left."""
+
+    def function(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+        if offset and output.zero_point != offset:
+            raise BlockError(f"its output has zero point {output.zero_point}, not {offset}, which TFLM refuses")
+        multiplier, shift = frexp(source.scale * 2**27)
+        if shift < 0:
+            raise BlockError(f"its input scale {source.scale:g} is too small for the reference kernel")
+        radius = floor(15 * 2**27 / 2**shift)
+        values = VALUES - source.zero_point
+        near = np.clip(values, -radius, radius)
+        raw = multiply_by_quantized_multiplier(near, int(multiplier * 2**31), min(shift, 30))
+        answers = rounding_divide_by_power_of_two(curve(raw), bits) + offset
+        return np.where(values <= -radius, -128, np.where(values >= radius, 127, answers))
+
+    return function
+
+
+def _hard_swish(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """x times its distance from −3, over 6 and within 0…1, in 16 bits."""
+    fine = source.scale / 128
+    to_output, output_shift = _multiplier_16(fine / output.scale)
+    to_ramp, ramp_shift = _multiplier_16(fine / (3 / 32768))
+    if output_shift > 0:
+        raise BlockError("its input's scale is more than 128 times its output's, which TFLM refuses")
+    if min(output_shift, ramp_shift) < -15:
+        raise BlockError("its scales leave nothing of its input in the 16 bits of the reference kernel")
+    values = (VALUES - source.zero_point) << 7
+    ramp = _within_16(values << max(ramp_shift - 1, 0))
+    ramp = _high_mul_16(ramp, to_ramp)
+    ramp = _within_16(ramp << 1) if ramp_shift > 0 else rounding_divide_by_power_of_two(ramp, -ramp_shift)
+    product = truncating_divide(((ramp + 2**15) >> 1) * _high_mul_16(values, to_output), 2**15)
+    return rounding_divide_by_power_of_two(product, -output_shift) + output.zero_point
+
+
+def _multiplier_16(scale: float) -> tuple[int, int]:
+    multiplier, shift = quantize_multiplier(scale)
+    return min((multiplier + 2**15) >> 16, 2**15 - 1), shift
+
+
+def _within_16(values: Int64Array) -> Int64Array:
+    return np.clip(values, -(2**15), 2**15 - 1)
+
+
+def _high_mul_16(values: Int64Array, multiplier: int) -> Int64Array:
+    """High 16 bits of twice the product, rounded to the nearest integer, halves up."""
+    product = values * multiplier
+    return truncating_divide(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)), 1 << 15)
+
+
+LOOKUP = Kind(
+    StageKind.LOOKUP,
+    by_value=True,
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    work=_work,
+    counts=("looked up",),
+    lowerings={
+        "ABS": _lowered_by(_abs),
+        "ELU": _lowered_by(_elu),
+        "HARD_SWISH": _lowered_by(_hard_swish),
+        "LEAKY_RELU": _lowered_by(_leaky_relu),
+        "LOGISTIC": _lowered_by(_saturating(fixed_point.logistic, 23, -128)),
+        "QUANTIZE": _lower_quantize,
+        "RELU": _lowered_by(_relu),
+        "RELU6": _lowered_by(_relu6),
+        "TANH": _lowered_by(_saturating(fixed_point.tanh, 24, 0)),
+    },
+)

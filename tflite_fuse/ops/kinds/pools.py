@@ -1,0 +1,278 @@
+"""GLOBAL_MAX and CHANNEL_MAX: the largest value of a map in each channel, and of each pixel over its channels.
+
+REDUCE_MAX is one of them, or over rows or columns alone a MAX_POOL.
+
+AVERAGE_POOL and MAX_POOL under a window, GLOBAL_AVERAGE over the whole map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_AVERAGED
+from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
+from tflite_fuse.ops.entry import (
+    NOWHERE,
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    int32_bytes,
+    pixels_of,
+)
+from tflite_fuse.ops.lowering.movement import read_reduction
+from tflite_fuse.ops.lowering.operands import Activation
+from tflite_fuse.ops.lowering.requantization import mean_requantization
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.ops.weighted.convolution import sum_of_channels
+from tflite_fuse.ops.weighted.depthwise import sum_stage
+from tflite_fuse.ops.weighted.sums import requantize, taps
+
+
+def _check_largest(check: StageCheck) -> None:
+    check.same_channels()
+    check.one_pixel()
+
+
+def _check_channels(check: StageCheck) -> None:
+    check.same_shape(check.sources[0], channels=False)
+    check.require(check.output.channels == 1, "writes more than one channel")
+
+
+def _over_pixels(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    return np.asarray(values.max(axis=(0, 1), keepdims=True))
+
+
+def _over_channels(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    return np.asarray(values.max(axis=2, keepdims=True))
+
+
+def _work_largest(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return {"compared values": tensors[stage.inputs[0]].nbytes, "largest values": tensors[stage.output].channels}
+
+
+def _work_channels(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    pixels = pixels_of(runs)
+    return {"compared values": pixels * tensors[stage.inputs[0]].channels, "largest values": pixels}
+
+
+def _lower(view: OperatorView) -> Lowered:
+    """REDUCE_MAX over the whole map, its rows, its columns or its channels."""
+    found = read_reduction(view)
+    source, output = found.source, found.output
+    if (source.scale, source.zero_point) != (output.scale, output.zero_point):
+        raise BlockError("its input and output are quantized differently, which TFLM refuses")
+    if found.channels:
+        return Lowered(Stage(StageKind.CHANNEL_MAX, (), -1), (source,), output, found.shape, Fit.PIXELS)
+    if found.shape[:2] == (1, 1):
+        return Lowered(Stage(StageKind.GLOBAL_MAX, (), -1), (source,), output, found.shape, Fit.PIXELS)
+    return Lowered(Stage(StageKind.MAX_POOL, (), -1, kernel_size=found.window), (source,), output, found.shape)
+
+
+GLOBAL_MAX = Kind(
+    StageKind.GLOBAL_MAX,
+    sum_bytes=lambda source: 1,
+    check=_check_largest,
+    reference=_over_pixels,
+    work=_work_largest,
+    counts=("compared values", "largest values"),
+    lowerings={"REDUCE_MAX": _lower},
+)
+
+CHANNEL_MAX = Kind(
+    StageKind.CHANNEL_MAX,
+    check=_check_channels,
+    reference=_over_channels,
+    work=_work_channels,
+    counts=("compared values", "largest values"),
+)
+
+
+_SCALE_TOLERANCE = 1e-6
+_NARROW_SUMS = (2**15 - 1) // 128
+"""A global average of at most this many pixels sums in int16."""
+
+
+def _check_pool(check: StageCheck) -> None:
+    source, stage, output = check.sources[0], check.stage, check.output
+    check.same_channels()
+    check.require(stage.dilation == (1, 1), "has a dilated window")
+    sides = zip(
+        (source.height, source.width),
+        (output.height, output.width),
+        stage.kernel_size,
+        stage.stride,
+        stage.padding,
+        strict=True,
+    )
+    for length, size, kernel, stride, padding in sides:
+        inside = padding < kernel and (size - 1) * stride - padding < length
+        check.require(inside, "has a window with no pixel of its input")
+
+
+def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    total = sum(seen for _, _, seen in taps(stage, values, output, fill=0))
+    inside = np.ones((*values.shape[:2], 1), np.int64)
+    count = sum(seen for _, _, seen in taps(stage, inside, output, fill=0))
+    return rounding_divide(np.asarray(total), np.asarray(count))
+
+
+def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    return np.asarray(np.max([seen for _, _, seen in taps(stage, values, output, fill=-128)], axis=0))
+
+
+def _work_average(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    outputs = pixels_of(runs) * tensors[stage.output].channels
+    return {"averaged values": outputs * prod(stage.kernel_size), "averages": outputs}
+
+
+def _work_max(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    outputs = pixels_of(runs) * tensors[stage.output].channels
+    return {"compared values": outputs * prod(stage.kernel_size), "largest values": outputs}
+
+
+def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map becomes an accumulator."""
+
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.image()
+        difference = abs(float(np.float32(source.scale) - np.float32(output.scale)))
+        if source.zero_point != output.zero_point or difference > _SCALE_TOLERANCE:
+            raise BlockError("its input and output are quantized differently, which TFLM refuses")
+        if source.shape[2] != output.shape[2]:
+            raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
+        low, high = view.clamp(output)
+        stage = Stage(
+            kind,
+            (),
+            -1,
+            kernel_size=view.positive("filter_height", "filter_width"),
+            stride=view.positive("stride_h", "stride_w"),
+            activation_min=low,
+            activation_max=high,
+        )
+        stage = replace(stage, padding=window_padding(view, source, output, stage))
+        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and _covers(stage, source):
+            stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, activation_min=low, activation_max=high)
+            return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+        return Lowered(stage, (source,), output, output.shape, window_fit(stage))
+
+    return lower
+
+
+def _covers(stage: Stage, source: Activation) -> bool:
+    """Whether the stage's first window reaches over the whole map."""
+    sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
+    return all(extent - before >= size for extent, before, size in sides)
+
+
+# ---- The whole map ----
+
+
+def _sum_bytes(source: BlockTensor) -> int:
+    return 2 if source.pixels <= _NARROW_SUMS else 4
+
+
+def _check_global(check: StageCheck) -> None:
+    check.same_channels()
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"averages more than {MAX_AVERAGED} pixels")
+    table = check.stage.requantization
+    one = table is None or table.multiplier.shape == table.shift.shape == (1,)
+    check.require(one, "needs one multiplier and shift")
+    check.requantization()
+
+
+def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    total = values.sum(axis=(0, 1), keepdims=True)
+    pixels = values.shape[0] * values.shape[1]
+    if stage.requantization is None:
+        return rounding_divide(total, pixels)
+    return requantize(stage, total - tensor.zero_point * pixels, output)
+
+
+def _encode_global(stage: Stage, tensors: Tensors) -> Tables:
+    """One entry, or none where the sum is divided by the number of pixels."""
+    source, table = tensors[stage.inputs[0]], stage.requantization
+    if table is None:
+        return Tables()
+    return Tables(table=int32_bytes([-source.zero_point * source.pixels, *table.multiplier, *table.shift]))
+
+
+def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    if stored.table_offset == NOWHERE:
+        return stage
+    source, entry = tensors[stage.inputs[0]], stored.table(3)
+    if int(np.int64(-source.zero_point * source.pixels).astype(np.int32)) != int(entry[0]):
+        raise BlockError("A global average of the fused block has the wrong zero point in its table.")
+    return replace(stage, requantization=Requantization(entry[1:2], entry[2:3]))
+
+
+def _work_global(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return {"summed values": tensors[stage.inputs[0]].nbytes, "averages": tensors[stage.output].channels}
+
+
+def _mean(view: OperatorView) -> Lowered:
+    """MEAN over the whole map as an accumulator, over its rows, columns or channels alone as a stage of ones."""
+    found = read_reduction(view)
+    source, output = found.source, found.output
+    table = mean_requantization(source.scale, output.scale, found.count)
+    if found.channels:
+        return Lowered(sum_of_channels(source.shape[2], table), (source,), output, found.shape, Fit.PIXELS)
+    if found.shape[:2] == (1, 1):
+        stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, requantization=table)
+        return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
+    return Lowered(sum_stage(found.window, source.shape[2], table), (source,), output, found.shape)
+
+
+AVERAGE_POOL = Kind(
+    StageKind.AVERAGE_POOL,
+    window=Window.SLIDING,
+    outside=lambda stage, source: 0,
+    check=_check_pool,
+    reference=_average,
+    work=_work_average,
+    counts=("averaged values", "averages"),
+    lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
+    layers=("avgpool",),
+)
+
+MAX_POOL = Kind(
+    StageKind.MAX_POOL,
+    window=Window.SLIDING,
+    outside=lambda stage, source: -128,
+    check=_check_pool,
+    reference=_max,
+    work=_work_max,
+    counts=("compared values", "largest values"),
+    lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},
+    layers=("maxpool",),
+)
+
+GLOBAL_AVERAGE = Kind(
+    StageKind.GLOBAL_AVERAGE,
+    sum_bytes=_sum_bytes,
+    check=_check_global,
+    reference=_global_average,
+    encode_table=_encode_global,
+    decode_table=_decode_global,
+    work=_work_global,
+    counts=("summed values", "averages"),
+    lowerings={"MEAN": _mean},
+)

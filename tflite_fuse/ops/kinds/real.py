@@ -1,0 +1,304 @@
+"""Operators on float32, as parts of tables: what stands between a DEQUANTIZE and a QUANTIZE of one int8 value.
+
+They are computed as TFLM's reference kernels do, in single precision step by step. Where those call libm, the answer
+here is the true one rounded to single precision; a libm may err by a last bit, which shows only where the QUANTIZE
+behind it rounds just there.
+
+REAL_PAIR: two int8 tensors as float32, one operation on them value by value, and the QUANTIZE behind it.
+
+What stands before the operation is a function of one int8 value on either side, DEQUANTIZE mostly: a table of 256
+numbers. The operation is the one of single precision; the device does it in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_POSITION
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Values,
+    parameters_of,
+    pixels_of,
+)
+from tflite_fuse.ops.kinds.moves import (
+    QuantizeParameters,
+    answers_to,
+    check_steps,
+    decode_steps,
+    dequantize_parameters,
+    dequantized,
+    quantize_parameters,
+)
+from tflite_fuse.ops.lowering.operands import Activation, read_bytes, read_real
+from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
+from tflite_fuse.ops.lowering.view import Fit, Function, Lowered, OperatorView, by_value, check_pair
+
+Floats = npt.NDArray[np.float32]
+
+_FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
+"""Where the reference LOGISTIC is 1, and exp of its input."""
+
+
+def _part(sources: Sequence[Activation], output: Activation, function: Function) -> Lowered:
+    """A stage that exists only within a table."""
+    stage = Stage(StageKind.LOOKUP, (), -1)
+    return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function, part_alone=True)
+
+
+def _rounded_once(curve: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> Callable[[Floats], Floats]:
+    return lambda x: curve(x.astype(np.float64)).astype(np.float32)
+
+
+_exp, _tanh = _rounded_once(np.exp), _rounded_once(np.tanh)
+
+
+def _logistic(x: Floats) -> Floats:
+    one = np.float32(1)
+    inside = one / (one + _exp(-x))
+    return np.where(x > _FLAT_ABOVE, one, np.where(x < _EXP_BELOW, _exp(x), inside))
+
+
+def _hard_swish(x: Floats) -> Floats:
+    ramp = np.minimum(np.float32(6), np.maximum(np.float32(0), x + np.float32(3)))
+    return np.asarray(x * ramp / np.float32(6))
+
+
+_OF_ONE: Mapping[str, Callable[[Floats], Values]] = {
+    "ABS": np.abs,
+    "CEIL": np.ceil,
+    "COS": _rounded_once(np.cos),
+    "ELU": lambda x: np.where(x < 0, _rounded_once(np.expm1)(x), x),
+    "EXP": _exp,
+    "FLOOR": np.floor,
+    "HARD_SWISH": _hard_swish,
+    "LOG": _rounded_once(np.log),
+    "LOGISTIC": _logistic,
+    "NEG": np.negative,
+    "RELU": lambda x: np.maximum(x, np.float32(0)),
+    "RELU6": lambda x: np.clip(x, np.float32(0), np.float32(6)),
+    "ROUND": np.rint,
+    "RSQRT": lambda x: np.asarray(np.float32(1) / np.sqrt(x)),
+    "SIN": _rounded_once(np.sin),
+    "SQRT": np.sqrt,
+    "SQUARE": np.square,
+    "TANH": _tanh,
+}
+
+_OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
+    "ADD": np.add,
+    "DIV": np.divide,
+    "MAXIMUM": lambda a, b: np.where(a > b, a, b),
+    "MINIMUM": lambda a, b: np.where(a < b, a, b),
+    "MUL": np.multiply,
+    "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
+    "SUB": np.subtract,
+}
+
+REAL_OPERATORS = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
+"""Operators on float32 that are part of tables."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+_ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})
+"""What clamps its result: without an activation to finite numbers."""
+
+_ACTIVATIONS: Mapping[int, tuple[float, float]] = {
+    NO_ACTIVATION: (-_LARGEST, _LARGEST),
+    RELU: (0.0, _LARGEST),
+    RELU_N1_TO_1: (-1.0, 1.0),
+    RELU6: (0.0, 6.0),
+}
+
+
+def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = _reals(view)
+        return _part([source], output, lambda values: _OF_ONE[name](values[0]))
+
+    return lower
+
+
+def _reals(view: OperatorView) -> tuple[Activation, Activation]:
+    source, output = by_value(read_real(view.model, view.operand(0)), read_real(view.model, view.output))
+    if source.constant is not None or source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    return source, output
+
+
+def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        first, second, output = by_value(
+            *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
+        )
+        check_pair(first, second, output)
+        number = view.option("fused_activation_function", default=NO_ACTIVATION)
+        if number not in _ACTIVATIONS:
+            raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
+        low, high = (np.float32(bound) for bound in _ACTIVATIONS[number])
+        constants = [None if part.constant is None else one_value(part) for part in (first, second)]
+
+        def function(values: Sequence[Values]) -> Values:
+            given = iter(values)
+            a, b = (next(given) if constant is None else constant for constant in constants)
+            result = _OF_TWO[name](a, b)
+            return np.clip(result, low, high) if name in _ACTIVATED else result
+
+        made = _part([part for part in (first, second) if part.constant is None], output, function)
+        return replace(made, operation=(name, float(low), float(high))) if name in _ACTIVATED else made
+
+    return lower
+
+
+def one_value(part: Activation) -> Values:
+    """The value that all elements of a constant have, shape [1].
+
+    Raises:
+        BlockError: they differ.
+    """
+    values = np.unique(part.constant if part.constant is not None else [])
+    if values.size != 1:
+        raise BlockError(f"its constant {part.name} holds {values.size} different values")
+    return values
+
+
+def _leaky_relu(view: OperatorView) -> Lowered:
+    (source, output), alpha = _reals(view), view.options.get("alpha", 0.0)
+    if not isinstance(alpha, float) or not isfinite(alpha):
+        raise BlockError(f"its alpha is {alpha}")
+    slope = np.float32(alpha)
+    return _part([source], output, lambda values: np.where(values[0] > 0, values[0], values[0] * slope))
+
+
+def _cast(view: OperatorView) -> Lowered:
+    """int8 or uint8 values as they are, as float32; uint8 ones are 128 less in blocks."""
+    source, output = by_value(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
+    view.require_alone(source)
+    if source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    moved = 128 if view.types(source)[0] == TensorType.UINT8 else 0
+    return _part([source], output, lambda values: (values[0] + moved).astype(np.float32))
+
+
+def _dequantize(view: OperatorView) -> Lowered:
+    """A stage of its own where its output is wanted as float32."""
+    source, output = by_value(view.read(), read_real(view.model, view.output))
+    if source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
+    function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
+
+
+def _quantize(view: OperatorView) -> Lowered:
+    """A quotient in single precision, halves away from zero; a stage of its own where its input is float32."""
+    source, output = by_value(read_real(view.model, view.operand(0)), view.write())
+    if source.constant is not None or source.shape != output.shape:
+        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+
+    def function(values: Sequence[Values]) -> Values:
+        steps = values[0] / np.float32(output.scale)
+        if not np.all(np.abs(steps) < MAX_POSITION):
+            raise BlockError(f"its input {source.name} is no number, or too large for its output's scale")
+        away = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps).astype(np.int64)
+        return np.clip(away + output.zero_point, -128, 127)
+
+    stage = Stage(StageKind.QUANTIZE, (), -1, parameters=quantize_parameters(output.scale, output.zero_point))
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
+
+
+REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    "CAST": _cast,
+    "DEQUANTIZE": _dequantize,
+    "LEAKY_RELU": _leaky_relu,
+    "QUANTIZE": _quantize,
+    **{name: _lower_one(name) for name in _OF_ONE},
+    **{name: _lower_two(name) for name in _OF_TWO},
+}
+"""Operators that read or write float32."""
+
+
+OPERATIONS: Mapping[str, np.ufunc] = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}
+"""By their numbers in the table."""
+
+_STEPS_BYTES = 4 * 258
+_SIDE_BYTES = 4 * 256
+
+
+@dataclass(frozen=True)
+class RealPairParameters:
+    """What is done.
+
+    Attributes:
+        operation: one of OPERATIONS.
+        first, second: float32 numbers, little-endian, that the int8 values −128 … 127 of either input become.
+        quantize: what the result becomes; a fused activation is part of it.
+    """
+
+    operation: str
+    first: bytes
+    second: bytes
+    quantize: QuantizeParameters
+
+
+def _check(check: StageCheck) -> None:
+    check.pair()
+    found = parameters_of(check.stage, RealPairParameters)
+    check.require(len(found.first) == len(found.second) == _SIDE_BYTES, "has no two tables of 256 numbers")
+    check_steps(check, found.quantize)
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
+    (_, first), (_, second) = operands
+    found = parameters_of(stage, RealPairParameters)
+    sides = np.frombuffer(found.first, "<f4")[first + 128], np.frombuffer(found.second, "<f4")[second + 128]
+    with np.errstate(all="ignore"):
+        return answers_to(found.quantize, OPERATIONS[found.operation](*sides))
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    found = parameters_of(stage, RealPairParameters)
+    operation = list(OPERATIONS).index(found.operation).to_bytes(4, "little")
+    return Tables(table=found.quantize.to_bytes() + found.first + found.second + operation)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    table = stored.table_bytes(_STEPS_BYTES + 2 * _SIDE_BYTES + 4)
+    sides = table[_STEPS_BYTES : _STEPS_BYTES + _SIDE_BYTES], table[_STEPS_BYTES + _SIDE_BYTES : -4]
+    number = int.from_bytes(table[-4:], "little")
+    operation = list(OPERATIONS)[number] if number < len(OPERATIONS) else ""
+    StageCheck(stage, (), tensors[stage.output]).require(bool(operation), f"does operation {number}")
+    return replace(stage, parameters=RealPairParameters(operation, *sides, decode_steps(table[:_STEPS_BYTES])))
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """As measured for nothing: about as long as many look-ups take."""
+    return {"looked up": 20 * pixels_of(runs) * tensors[stage.output].channels}
+
+
+REAL_PAIR = Kind(
+    StageKind.REAL_PAIR,
+    inputs=(2, 2),
+    by_value=True,
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    work=_work,
+    counts=("looked up",),
+)

@@ -1,0 +1,238 @@
+"""RESIZE: an image of another number of rows and columns, its nearest pixels or values interpolated between four.
+
+Every output row (and column) lies somewhere in the input, given in 1024ths of a pixel as TFLM's int8 kernel has it; of
+the nearest pixel it is a whole number. Windows follow from these places: they step at the rate of the two sizes and
+reach as far as any place asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import gcd
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.axes import stage_windows
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_WINDOW
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
+from tflite_fuse.ops.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    int32_bytes,
+    parameters_of,
+    pixels_of,
+)
+from tflite_fuse.ops.lowering.operands import read_constant
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+
+PARTS = 1024
+"""Places count parts of a pixel."""
+
+Places = tuple[int, ...]
+Rate = tuple[int, int]
+"""Input positions per output positions."""
+
+
+@dataclass(frozen=True)
+class ResizeParameters:
+    """Where each output row and column lies in the input, in ``PARTS`` of a pixel."""
+
+    rows: Places
+    columns: Places
+
+
+def _check(check: StageCheck) -> None:
+    check.same_channels()
+    found, source, output = parameters_of(check.stage, ResizeParameters), check.sources[0], check.output
+    axes = ((found.rows, source.height, output.height), (found.columns, source.width, output.width))
+    for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
+        check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
+        low, high, at = *_between(places), np.arange(size)
+        check.require(bool(low.min() >= 0 and high.max() < length), "interpolates what lies outside its input")
+        inside = (window.first(at) <= low) & (high < window.end(at + 1))
+        check.require(bool(inside.all()), "interpolates what lies outside its windows")
+
+
+def _between(places: Places) -> tuple[Int64Array, Int64Array]:
+    """The two input positions each place lies between, the same twice where it lies on one."""
+    found = np.asarray(places, np.int64)
+    return found // PARTS, -(-found // PARTS)
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((_, values),) = operands
+    found = parameters_of(stage, ResizeParameters)
+    (above, below), (left, right) = _between(found.rows), _between(found.columns)
+    down: Int64Array = (np.asarray(found.rows, np.int64) % PARTS)[:, None, None]
+    beside: Int64Array = (np.asarray(found.columns, np.int64) % PARTS)[None, :, None]
+    rows: Int64Array = values[above] * (PARTS - down) + values[below] * down
+    sums: Int64Array = rows[:, left] * (PARTS - beside) + rows[:, right] * beside
+    return rounding_divide(sums, np.asarray(PARTS * PARTS))
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    found = parameters_of(stage, ResizeParameters)
+    return Tables(table=int32_bytes((*found.rows, *found.columns)))
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    output = tensors[stage.output]
+    places = stored.table(output.height + output.width).tolist()
+    return replace(stage, parameters=ResizeParameters(tuple(places[: output.height]), tuple(places[output.height :])))
+
+
+def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    values = pixels_of(runs) * tensors[stage.output].channels
+    return {"other values": 4 * values, "other outputs": values}
+
+
+# ---- Places, as TFLM's kernels find them ----
+
+
+def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64Array, Rate]:
+    """Of RESIZE_NEAREST_NEIGHBOR, in single precision, and the rate.
+
+    Args:
+        length, size: rows or columns of the input and of the output.
+        corners: ``align_corners``.
+        centres: ``half_pixel_centers``.
+    """
+    single = np.float32
+    meets = corners and size > 1
+    scale = single(length - 1) / single(size - 1) if meets else single(length) / single(size)
+    scaled: npt.NDArray[np.float32] = (np.arange(size).astype(np.float32) + single(0.5 if centres else 0)) * scale
+    # Halves are rounded away from zero; nothing is negative.
+    found = np.floor(scaled.astype(np.float64) + (0.5 if corners else 0)).astype(np.int64)
+    return np.minimum(found, length - 1) * PARTS, (length - 1, size - 1) if meets else (length, size)
+
+
+def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64Array, Rate]:
+    """Of RESIZE_BILINEAR, in integers. Arguments as those of ``nearest``.
+
+    Raises:
+        BlockError: TFLM refuses the options, or reads outside the input.
+    """
+    if corners and centres:
+        raise BlockError("it aligns corners and takes centres of pixels at once, which TFLM refuses")
+    meets = corners and size > 1
+    from_, to = (length - 1, size - 1) if meets else (length, size)
+    scale = (PARTS * from_ + to // 2) // to
+    found = np.maximum(np.arange(size, dtype=np.int64) * scale + (scale // 2 - PARTS // 2 if centres else 0), 0)
+    if found[-1] >= length * PARTS:
+        raise BlockError("the runtime reads outside its input")
+    return np.minimum(found, (length - 1) * PARTS), (scale, PARTS)
+
+
+def smallest_window(places: Int64Array, rate: Rate) -> tuple[int, int, int, int]:
+    """Stride, spread, padding and extent of the smallest windows of this rate that hold what places lie between."""
+    shared = gcd(max(rate[0], 1), rate[1])
+    stride, spread = max(rate[0], 1) // shared, rate[1] // shared
+    at, (low, high) = np.arange(len(places)) * stride, _between(tuple(places.tolist()))
+    padding = max(0, int((at - low * spread).max()))
+    extent = max(1, int((high * spread - at).max()) + padding + 1)
+    if max(stride, spread, padding, extent) > MAX_WINDOW:
+        raise BlockError(f"its rate of {stride} to {spread} needs larger windows than blocks have")
+    return stride, spread, padding, extent
+
+
+MOST_SKIPPED = 3
+"""Rows or columns before the first one a slice may start at: its windows reach so far back."""
+
+
+def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
+    """Every n'th of an image's rows and columns as a stage; None where windows would have to reach far.
+
+    Neighbouring ones are what a PAD that cuts leaves.
+    """
+    if all(before + 1 == after for places in (rows, columns) for before, after in pairwise(places)):
+        return Stage(StageKind.PAD, (), -1, padding=(-rows[0], -columns[0]))
+    axes = []
+    for places in (rows, columns):
+        steps = {after - before for before, after in pairwise(places)} or {1}
+        step = min(steps)
+        if len(steps) > 1 or step < 1 or places[0] > max(step - 1, MOST_SKIPPED):
+            return None
+        axes.append((np.asarray(places, np.int64) * PARTS, (step, 1)))
+    return _placed(axes)
+
+
+def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
+    """The stage that takes rows, then columns, from these places."""
+    strides, spreads, paddings, extents = zip(*(smallest_window(*each) for each in axes), strict=True)
+    return Stage(
+        StageKind.RESIZE,
+        (),
+        -1,
+        kernel_size=extents,
+        stride=strides,
+        spread=spreads,
+        padding=paddings,
+        parameters=ResizeParameters(*(tuple(each.tolist()) for each, _ in axes)),
+    )
+
+
+def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]]) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = view.image()
+        sizes = read_constant(view.model, view.operand(1), TensorType.INT32, "size").ravel().tolist()
+        if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
+            raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
+        corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
+        found = [places(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
+        return Lowered(_placed(found), (source,), output, output.shape)
+
+    return lower
+
+
+_EDGES: dict[int, Literal["reflect", "symmetric"]] = {0: "reflect", 1: "symmetric"}
+"""Numbers of the schema's ``MirrorPadMode``, as numpy calls them: without the edge itself, and with it."""
+
+
+def _lower_mirror_pad(view: OperatorView) -> Lowered:
+    """MIRROR_PAD of rows and columns: each lies at one of the image."""
+    source, output = view.read(), view.write()
+    paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
+    amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
+    mode = _EDGES.get(view.option("mode", default=0))
+    if len(amounts) < 2 or mode is None or (source.scale, source.zero_point) != (output.scale, output.zero_point):
+        raise BlockError("it does not copy its input into one of the same rank and quantization")
+    rows, columns, channels = ([0, 0], [0, 0], *amounts[1:])[-3:]
+    if any((*amounts[0], *channels)):
+        raise BlockError("it pads more than rows and columns")
+    axes, room = [], 1 if mode == "reflect" else 0
+    for length, made, pads in zip(source.shape[:2], output.shape[:2], (rows, columns), strict=True):
+        if min(pads) < 0 or max(pads) > length - room or length + sum(pads) != made:
+            raise BlockError(f"its paddings {amounts} do not lead from {list(source.dims)} to {list(output.dims)}")
+        places = np.pad(np.arange(length, dtype=np.int64), pads, mode=mode) if any(pads) else np.arange(length)
+        axes.append((places * PARTS, (1, 1)))
+    return Lowered(_placed(axes), (source,), output, output.shape)
+
+
+RESIZE = Kind(
+    StageKind.RESIZE,
+    window=Window.SPREAD,
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    work=_work,
+    lowerings={
+        "MIRROR_PAD": _lower_mirror_pad,
+        "RESIZE_BILINEAR": _lowered_by(bilinear),
+        "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest),
+    },
+)

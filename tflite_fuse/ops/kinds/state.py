@@ -1,0 +1,137 @@
+"""STATE: behind the pixels of earlier runs, those of this one. The last k time steps of a streaming model are one.
+
+A model spells this with a variable that is read, joined with the new steps along time, cut and assigned. The pass
+``rings`` finds the spellings and puts ``STATE_OPERATOR`` in their place, which no runtime knows: a block must hold it.
+To a schedule it is a PAD: pixels of earlier runs are there before anything is asked of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.arithmetic import Int64Array
+from tflite_fuse.ops.entry import (
+    NOWHERE,
+    Kind,
+    Operand,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    parameters_of,
+)
+from tflite_fuse.ops.lowering.operands import read_constant
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+from tflite_fuse.units import round_up
+
+STATE_OPERATOR = "TFLITE_FUSE_STATE"
+"""Custom code of the operator: inputs are the new steps, what a reset fills with (an int8 value, or those of one
+step), and perhaps what earlier steps hold in the first run of all; its output are earlier and new steps."""
+
+MARK_BYTES = 4
+"""In front of each ring: where its first pixel is."""
+
+
+@dataclass(frozen=True)
+class StateParameters:
+    """What the pixels of earlier runs hold when there was none.
+
+    Attributes:
+        first: int8 values of all of them, as the model's initialization has them; empty for ``Stage.pad_value``, which
+            a reset leaves.
+        step: what a reset leaves of every step; empty where all its values are ``Stage.pad_value``.
+    """
+
+    first: bytes = b""
+    step: bytes = b""
+
+
+def history_pixels(stage: Stage, output: BlockTensor) -> int:
+    """Pixels of the output that earlier runs wrote."""
+    return stage.padding[0] * output.width + stage.padding[1]
+
+
+def step_values(stage: Stage, output: BlockTensor) -> int:
+    """Values of a time step: a row's, or of an only row a pixel's."""
+    return (output.width if stage.padding[0] else 1) * output.channels
+
+
+def state_offsets(tensors: Sequence[BlockTensor]) -> tuple[dict[int, int], int]:
+    """Where the rings of a block lie in its state: offset by tensor, and bytes in all."""
+    offsets, end = {}, 0
+    for index, tensor in enumerate(tensors):
+        if tensor.storage is Storage.PERSISTENT:
+            offsets[index] = end
+            end += round_up(MARK_BYTES + tensor.nbytes, MARK_BYTES)
+    return offsets, end
+
+
+def _check(check: StageCheck) -> None:
+    source, output, (top, left) = check.sources[0], check.output, check.stage.padding
+    check.same_channels()
+    grown = source.height + top, source.width + left
+    check.require(
+        grown == (output.height, output.width), f"makes another number of pixels than {grown[0]} x {grown[1]}"
+    )
+    check.require(top + left > 0 and (left == 0 or output.height == 1), "keeps no whole pixels in order of time")
+    found = parameters_of(check.stage, StateParameters)
+    wanted = history_pixels(check.stage, output) * output.channels
+    check.require(len(found.first) in (0, wanted), f"starts with {len(found.first)} values")
+    check.require(len(found.step) in (0, step_values(check.stage, output)), f"resets steps of {len(found.step)} values")
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    """The first run of all."""
+    ((_, values),) = operands
+    found = parameters_of(stage, StateParameters)
+    count = history_pixels(stage, output) * output.channels
+    step = found.step or stage.pad_value.to_bytes(1, "little", signed=True)
+    history = np.frombuffer(found.first or step * (count // len(step)), np.int8).astype(np.int64)
+    return np.concatenate([history, values.ravel()]).reshape(output.height, output.width, output.channels)
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    found = parameters_of(stage, StateParameters)
+    return Tables(weights=found.step, table=found.first)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    output = tensors[stage.output]
+    count = history_pixels(stage, output) * output.channels
+    first = b"" if stored.table_offset == NOWHERE else stored.table_bytes(count)
+    step = b"" if stored.weights_offset == NOWHERE else stored.weights(step_values(stage, output)).tobytes()
+    return replace(stage, pad_value=stored.pad_value() or 0, parameters=StateParameters(first, step))
+
+
+def _lower(view: OperatorView) -> Lowered:
+    source, output = view.read(), view.write()
+    fill = read_constant(view.model, view.operand(1), TensorType.INT8, "value after a reset").tobytes()
+    top, left = (after - before for after, before in zip(output.shape[:2], source.shape[:2], strict=True))
+    if min(top, left) < 0 or source.shape[2] != output.shape[2] or (top and left) or (left and output.shape[0] > 1):
+        raise BlockError(f"it makes {list(output.dims)} of {list(source.dims)}")
+    has_first = view.operand(2) >= 0
+    first = read_constant(view.model, view.operand(2), TensorType.INT8, "first state").tobytes() if has_first else b""
+    alike = len(set(fill)) == 1
+    value = int.from_bytes(fill[:1], "little", signed=True) if alike else output.zero_point
+    parameters = StateParameters(first, b"" if alike else fill)
+    stage = Stage(StageKind.STATE, (), -1, padding=(top, left), pad_value=value, parameters=parameters)
+    return Lowered(stage, (source,), output, output.shape)
+
+
+STATE = Kind(
+    StageKind.STATE,
+    window=Window.SHIFTED,
+    outside=lambda stage, source: stage.pad_value,
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    lowerings={f"CUSTOM:{STATE_OPERATOR}": _lower},
+)

@@ -1,0 +1,1 @@
+"""Operators of TFLite as stages: operands, shapes, requantization."""

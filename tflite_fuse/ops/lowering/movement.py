@@ -1,0 +1,295 @@
+"""Operators that move values and compute none, as indices: which value of their input each value of an output is.
+
+    SPLIT of [1, 2, 6] into three along channels: its second output is [[[2, 3], [8, 9]]] of the input's values 0 … 11
+
+However such operators are strung together and whatever ranks the tensors between them have, indices of indices say what
+the last of them holds of the first's input; a channel shuffle is recognised by what it does and not by its spelling.
+
+What MEAN and REDUCE_MAX reduce: rows, columns, both, or channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.lowering.operands import Activation, Shape, read_activation, read_constant
+from tflite_fuse.ops.lowering.view import OperatorView
+
+Indices = npt.NDArray[np.int32]
+
+MOST_VALUES = 1 << 22
+"""Values of a tensor whose way is followed."""
+MOST_IN_ALL = 1 << 24
+"""Values of all tensors of a model whose way is followed: a thousand RESHAPEs of a large one are a small file."""
+
+
+def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activation, tuple[Indices, ...]]:
+    """What an operator moves: its input, and for each output, in its dimensions, indices into the input's values.
+
+    Args:
+        name: of the operator, a key of ``MOVES``.
+        view: the operator's tensors and options.
+        outputs: all tensors it writes.
+
+    Raises:
+        BlockError: its operands are no constants, out of range, or do not lead to its outputs' shapes; or its tensors
+            are no int8 activations of one quantization.
+    """
+    source = read_activation(view.model, view.operand(_SOURCES.get(name, 0)))
+    if source.elements > MOST_VALUES:
+        raise BlockError(f"it moves more than {MOST_VALUES:,} values")
+    values = np.arange(source.elements, dtype=np.int32).reshape(source.dims)
+    parts = MOVES[name](view, values, len(outputs))
+    if len(parts) != len(outputs):
+        raise BlockError(f"it has {len(outputs)} outputs where its operands ask for {len(parts)}")
+    for tensor, part in zip(outputs, parts, strict=True):
+        output = read_activation(view.model, tensor)
+        if part.shape != output.dims:
+            raise BlockError(
+                f"its output {output.name} has the shape {list(output.dims)} instead of {list(part.shape)}"
+            )
+        if (output.scale, output.zero_point) != (source.scale, source.zero_point):
+            raise BlockError(f"its output {output.name} is quantized differently from its input")
+    return source, tuple(parts)
+
+
+def channels_of(indices: Indices, source: Shape, output: Shape) -> tuple[int, ...] | None:
+    """The input channel of every output channel where all pixels are treated alike; None where they are not.
+
+    Args:
+        indices: into the input's values.
+        source, output: height, width and channels of both.
+    """
+    height, width, channels = source
+    if output[0] * output[1] != height * width:
+        return None
+    by_pixel = indices.reshape(-1, output[2])
+    first = by_pixel[0]
+    if first.max() >= channels or np.any(by_pixel != first + channels * np.arange(len(by_pixel))[:, None]):
+        return None
+    return tuple(first.tolist())
+
+
+def places_of(indices: Indices, source: Shape, output: Shape) -> tuple[list[int], list[int]] | None:
+    """The input row of every output row and the input column of every output column; None if values move otherwise.
+
+    Args:
+        indices: into the input's values.
+        source, output: height, width and channels of both.
+    """
+    _, width, channels = source
+    image = indices.reshape(output)
+    rows, columns = image[:, 0, 0] // (width * channels), image[0, :, 0] // channels % width
+    pixels = (rows[:, None] * width + columns[None, :])[:, :, None]
+    if output[2] != channels or np.any(image != pixels * channels + np.arange(channels)):
+        return None
+    return rows.tolist(), columns.tolist()
+
+
+# ---- Operators ----
+
+
+def _operand(view: OperatorView, position: int, what: str) -> list[int]:
+    values: list[int] = read_constant(view.model, view.operand(position), TensorType.INT32, what).ravel().tolist()
+    return values
+
+
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise BlockError(f"its axis {axis} is outside the {rank} dimensions of its input")
+    return axis % rank
+
+
+def _one_axis(view: OperatorView, position: int, rank: int) -> int:
+    listed = _operand(view, position, "axis")
+    if len(listed) != 1:
+        raise BlockError(f"its axes are {listed}")
+    return _axis(listed[0], rank)
+
+
+def _reshape(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    dims = read_activation(view.model, view.output).dims
+    if np.prod(dims) != values.size:
+        raise BlockError(f"it maps {values.size} values to the shape {list(dims)}")
+    return [values.reshape(dims)]
+
+
+def _transpose(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    order = _operand(view, 1, "permutation")
+    if sorted(order) != list(range(values.ndim)):
+        raise BlockError(f"{order} is no permutation of {values.ndim} dimensions")
+    return [values.transpose(order)]
+
+
+def _gather(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    axis = _axis(view.option("axis", default=0), values.ndim)
+    if view.option("batch_dims", default=0):
+        raise BlockError("it gathers by batches")
+    listed = read_constant(view.model, view.operand(1), TensorType.INT32, "indices")
+    if not listed.size or listed.min() < 0 or listed.max() >= values.shape[axis]:
+        raise BlockError(f"its indices are not all within the {values.shape[axis]} values of axis {axis}")
+    if values.size // values.shape[axis] * listed.size > MOST_VALUES:
+        raise BlockError(f"it gathers more than {MOST_VALUES:,} values")
+    return [np.take(values, listed, axis)]
+
+
+def _slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    begins, sizes = _operand(view, 1, "begin"), _operand(view, 2, "size")
+    if not len(begins) == len(sizes) == values.ndim:
+        raise BlockError(f"it slices {len(begins)} of {values.ndim} dimensions")
+    parts = []
+    for begin, size, length in zip(begins, sizes, values.shape, strict=True):
+        end = length if size == -1 else begin + size
+        if not 0 <= begin < end <= length:
+            raise BlockError(f"its slice from {begin} of size {size} is not within {length} values")
+        parts.append(slice(begin, end))
+    return [values[tuple(parts)]]
+
+
+def _strided_slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    begins, ends, strides = (_operand(view, 1 + place, what) for place, what in enumerate(("begin", "end", "strides")))
+    if not len(begins) == len(ends) == len(strides) == values.ndim:
+        raise BlockError(f"it slices {len(begins)} of {values.ndim} dimensions")
+    if any(view.options.get(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "offset")):
+        raise BlockError("it slices with an ellipsis, a new axis or an offset, which TFLM has not")
+    masks = [view.option(name, default=0) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
+    parts: list[slice | int] = []
+    for axis, (begin, end, stride, length) in enumerate(zip(begins, ends, strides, values.shape, strict=True)):
+        from_start, to_end, shrinks = (bool(mask >> axis & 1) for mask in masks)
+        if stride < 1 or not -length <= begin < length or not -length <= end <= length:
+            raise BlockError(f"its slice {begin}:{end}:{stride} is not within {length} values, ascending")
+        if shrinks:
+            parts.append(0 if from_start else begin)
+        else:
+            parts.append(slice(None if from_start else begin, None if to_end else end, stride))
+    found = values[tuple(parts)]
+    if not found.size:
+        raise BlockError("its slice is empty")
+    return [found]
+
+
+def _split(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    axis = _one_axis(view, 0, values.ndim)
+    if values.shape[axis] % count:
+        raise BlockError(f"it splits {values.shape[axis]} values into {count} parts")
+    return np.split(values, count, axis)
+
+
+def _split_v(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    sizes, axis = _operand(view, 1, "sizes"), _one_axis(view, 2, values.ndim)
+    length = values.shape[axis]
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = length - sum(sizes) - 1
+    if min(sizes) < 1 or sum(sizes) != length:
+        raise BlockError(f"it splits {length} values into parts of {sizes}")
+    return np.split(values, np.cumsum(sizes)[:-1], axis)
+
+
+def _tile(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    times = _operand(view, 1, "multiples")
+    if len(times) != values.ndim or min(times) < 1 or values.size * prod(times) > MOST_VALUES:
+        raise BlockError(f"it repeats {list(values.shape)} {times} times")
+    return [np.tile(values, times)]
+
+
+def _unpack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    axis = _axis(view.option("axis", default=0), values.ndim)
+    if values.shape[axis] != count:
+        raise BlockError(f"it has {count} outputs for {values.shape[axis]} parts")
+    return [np.take(values, place, axis) for place in range(values.shape[axis])]
+
+
+_SOURCES = {"SPLIT": 1}
+"""Which operand is moved, where it is not the first."""
+
+MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
+    "EXPAND_DIMS": _reshape,
+    "GATHER": _gather,
+    "RESHAPE": _reshape,
+    "SLICE": _slice,
+    "SPLIT": _split,
+    "SPLIT_V": _split_v,
+    "SQUEEZE": _reshape,
+    "STRIDED_SLICE": _strided_slice,
+    "TILE": _tile,
+    "TRANSPOSE": _transpose,
+    "UNPACK": _unpack,
+}
+"""The operators that are followed, by their names in TFLite's schema."""
+
+
+def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indices], ...]]]:
+    """Of each operator of a model's first subgraph that moves values: from where, and what to which tensor.
+
+    Those behind the first ``MOST_IN_ALL`` values are left out.
+    """
+    followed = 0
+    for operator in model.main.operators:
+        name, outputs = operator_name(model, operator), operator.outputs or ()
+        if name not in MOVES or not outputs:
+            continue
+        view = OperatorView(model, operator.inputs or (), outputs[0], get_options(operator))
+        try:
+            source, parts = moved(name, view, outputs)
+        except BlockError:
+            continue
+        followed += sum(part.size for part in parts)
+        if followed > MOST_IN_ALL:
+            return
+        yield source, tuple(zip(outputs, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An operator that makes one value of many.
+
+    Attributes:
+        source, output: what it reads and writes.
+        window: rows and columns of the source that become one, both 1 where channels do.
+        channels: whether all channels of a pixel become one.
+        shape: of the output as an image.
+    """
+
+    source: Activation
+    output: Activation
+    window: tuple[int, int]
+    channels: bool
+    shape: Shape
+
+    @property
+    def count(self) -> int:
+        """Values that become one."""
+        return self.source.shape[2] if self.channels else self.window[0] * self.window[1]
+
+
+def read_reduction(view: OperatorView) -> Reduction:
+    """The axes of a reduction.
+
+    Raises:
+        BlockError: they are no constant, out of range, or channels together with rows or columns.
+    """
+    source, output = view.read(), view.write()
+    rank = len(source.dims)
+    listed = read_constant(view.model, view.operand(1), TensorType.INT32, "axes").ravel().tolist()
+    if not all(-rank <= axis < rank for axis in listed):
+        raise BlockError(f"its axes {listed} are outside the {rank} dimensions of its input")
+    axes = {axis % rank for axis in listed}
+    height, width, channels = source.shape
+    rows = height if rank == 4 and 1 in axes else 1
+    columns = width if rank >= 3 and rank - 2 in axes else 1
+    over_channels = rank - 1 in axes and channels > 1
+    if over_channels and rows * columns > 1:
+        raise BlockError("it reduces channels together with rows or columns")
+    shape = (height // rows, width // columns, 1 if over_channels else channels)
+    if output.elements != shape[0] * shape[1] * shape[2]:
+        raise BlockError(f"its output {output.name} has the shape {list(output.dims)} after axes {sorted(axes)}")
+    return Reduction(source, output, (rows, columns), over_channels, shape)

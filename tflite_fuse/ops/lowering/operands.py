@@ -1,0 +1,287 @@
+"""What an operator of a block may read and write: int8 activations of one image, and constants stored in the file.
+
+Every check that fails raises ``BlockError`` whose text is a clause without the operator's name: the reason why not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.enums import ElementType
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+
+Shape = tuple[int, int, int]
+"""Height, width, channels."""
+
+_DTYPES: dict[TensorType, npt.DTypeLike] = {
+    TensorType.INT8: np.int8,
+    TensorType.INT32: np.dtype("<i4"),
+    TensorType.FLOAT32: np.dtype("<f4"),
+}
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is float32, exactly.
+
+    Attributes:
+        index, name, dims: of the model's tensor.
+        scale, zero_point: 1 and 0 where the values are no int8.
+        type: INT8 in all that blocks compute; FLOAT32 before a QUANTIZE, behind a DEQUANTIZE, and between operators
+            that become one table.
+        constant: its values, where it is an operand stored in the file.
+        by_value: whether who reads or writes it minds its values and their order alone.
+    """
+
+    index: int
+    name: str
+    dims: tuple[int, ...]
+    scale: float
+    zero_point: int
+    type: TensorType = TensorType.INT8
+    constant: npt.NDArray[Any] | None = field(default=None, compare=False)
+    by_value: bool = field(default=False, compare=False)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is float32."""
+        return self.type == TensorType.FLOAT32
+
+    @property
+    def element_type(self) -> ElementType:
+        """What a block's tensor of it has, uint8 not told from int8: that is its storage's matter."""
+        return ElementType.FLOAT32 if self.type == TensorType.FLOAT32 else ElementType.INT8
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.dims)
+
+    @property
+    def shape(self) -> Shape:
+        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel; by value, batches as more pixels.
+
+        Raises:
+            BlockError: a batch of more than one, or more than four dimensions, and not by value.
+        """
+        if self.by_value and len(self.dims) > 1 and (len(self.dims) > 4 or self.dims[0] != 1):
+            return math.prod(self.dims[:-2]), self.dims[-2], self.dims[-1]
+        if len(self.dims) > 4:
+            raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions")
+        if len(self.dims) > 1 and self.dims[0] != 1:
+            raise BlockError(f"tensor {self.name} has a batch of {self.dims[0]}")
+        image = self.dims[1:] if len(self.dims) > 1 else self.dims
+        height, width, channels = (1, 1, 1, *image)[-3:]
+        return height, width, channels
+
+    @property
+    def flattened(self) -> Shape:
+        """Its image, or all its values as one pixel where it is none: for readers that mind only the bytes' order."""
+        if len(self.dims) > 4 or (len(self.dims) > 1 and self.dims[0] != 1):
+            return 1, 1, self.elements
+        return self.shape
+
+
+def tensor_name(model: Model, index: int) -> str:
+    """The tensor's name, or its number where the file gives it none."""
+    return model.main.tensors[index].name or f"tensor {index}"
+
+
+def read_border(model: Model, index: int) -> Activation:
+    """An int8 activation, or a uint8 one as the int8 values of 128 less that blocks make of it.
+
+    Raises:
+        BlockError: as ``read_activation``.
+    """
+    is_unsigned = index >= 0 and model.main.tensors[index].type == TensorType.UINT8
+    return read_activation(model, index, TensorType.UINT8 if is_unsigned else TensorType.INT8)
+
+
+def read_bytes(model: Model, index: int) -> Activation:
+    """Int8 or uint8 values as they are, whatever they stand for; those of uint8 less 128.
+
+    Raises:
+        BlockError: as ``read_activation``, but that it is not quantized.
+    """
+    is_unsigned = index >= 0 and model.main.tensors[index].type == TensorType.UINT8
+    type_ = TensorType.UINT8 if is_unsigned else TensorType.INT8
+    quantization = _checked(model, index, type_).quantization
+    if quantization is not None and quantization.scale:
+        return read_activation(model, index, type_)
+    name, dims = tensor_name(model, index), model.main.tensors[index].dims
+    return Activation(index, name, dims, 1.0, -128 if is_unsigned else 0)
+
+
+def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT8) -> Activation:
+    """Check that a tensor is an activation of this type, int8 or uint8, a block can hold.
+
+    Raises:
+        BlockError: it is absent, constant, variable, of another type, of dynamic shape, or not quantized per tensor.
+    """
+    tensor = _checked(model, index, type_)
+    affine = _read_affine(model, index, "an activation", type_)
+    return Activation(index, tensor_name(model, index), tensor.dims, *affine)
+
+
+def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
+    """A tensor of this type that is computed anew in every inference."""
+    if index < 0:
+        raise BlockError("one of its inputs is left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if tensor.type != type_:
+        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8")
+    if model.buffers[tensor.buffer].data:
+        raise BlockError(f"tensor {name} is a constant where blocks read an activation")
+    if tensor.is_variable:
+        raise BlockError(f"tensor {name} keeps its value between inferences")
+    if _is_dynamic(tensor):
+        raise BlockError(f"tensor {name} has a dynamic shape")
+    return tensor
+
+
+def _read_affine(model: Model, index: int, what: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:
+    """Scale and zero point of an int8 tensor with one of each, or of a uint8 one as int8 values of 128 less."""
+    scales, zero_points = read_quantization(model, index)
+    name = tensor_name(model, index)
+    if len(scales) != 1 or len(zero_points) != 1:
+        raise BlockError(f"tensor {name} is {what} with per-channel quantization")
+    zero_point = zero_points[0] - (128 if type_ == TensorType.UINT8 else 0)
+    if not -128 <= zero_point <= 127:
+        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside {type_name(type_)}")
+    if scales[0] <= 0:
+        raise BlockError(f"tensor {name} has scale {scales[0]:g}")
+    return scales[0], zero_point
+
+
+def read_operand(model: Model, index: int) -> Activation:
+    """An int8 activation, or an int8 constant in its place: then ``constant`` has its values.
+
+    Raises:
+        BlockError: as ``read_activation`` and ``read_constant``.
+    """
+    if not is_constant(model, index):
+        return read_activation(model, index)
+    values = read_constant(model, index, TensorType.INT8, "constant")
+    quantization = _read_affine(model, index, "a constant")
+    return Activation(index, tensor_name(model, index), values.shape, *quantization, constant=values)
+
+
+def read_real(model: Model, index: int) -> Activation:
+    """A float32 tensor that is computed, or a constant one: then ``constant`` has its values.
+
+    Raises:
+        BlockError: it is absent, variable, of another type or of dynamic shape.
+    """
+    if index < 0:
+        raise BlockError("one of its inputs is left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if tensor.type != TensorType.FLOAT32 or tensor.is_variable or _is_dynamic(tensor):
+        raise BlockError(f"tensor {name} is no float32 tensor of known shape")
+    stored = read_constant(model, index, TensorType.FLOAT32, "constant") if is_constant(model, index) else None
+    return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
+
+
+def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
+    """The values of a constant that is the same for all pixels, int64 [channels].
+
+    Raises:
+        BlockError: it differs from pixel to pixel.
+    """
+    values = np.zeros(0) if part.constant is None else part.constant
+    if values.size != channels or values.shape[-1:] != (channels,):
+        raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
+    return values.ravel().astype(np.int64)
+
+
+def is_constant(model: Model, index: int) -> bool:
+    """Whether the file holds values of a tensor."""
+    return index >= 0 and bool(model.buffers[model.main.tensors[index].buffer].data)
+
+
+def read_filter(
+    model: Model, index: int, channel_axis: int, rank: int
+) -> tuple[npt.NDArray[np.int8], tuple[float, ...]]:
+    """Constant int8 weights in the model's layout, and their scales: one, or one per slice of ``channel_axis``.
+
+    Scales may be 0 or negative: converters that fold batch normalization leave such channels in public models.
+
+    Raises:
+        BlockError: they are not constant, not int8, not symmetric, or quantized along another axis.
+    """
+    values = read_constant(model, index, TensorType.INT8, "weights")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    if len(tensor.dims) != rank:
+        raise BlockError(f"its weights {name} have {len(tensor.dims)} dimensions, not {rank}")
+    scales, zero_points = read_quantization(model, index)
+    if any(zero_points):
+        raise BlockError(f"its weights {name} have zero points other than 0")
+    axis = tensor.quantization.quantized_dimension if tensor.quantization else 0
+    if len(scales) > 1 and (axis != channel_axis or len(scales) != tensor.dims[channel_axis]):
+        raise BlockError(f"its weights {name} have {len(scales)} scales along dimension {axis}")
+    return values, scales
+
+
+def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] | None:
+    """The int32 bias of an operator with weights, or None where it is left out.
+
+    Raises:
+        BlockError: it is not a constant of ``channels`` int32 values.
+    """
+    if index < 0:
+        return None
+    values = read_constant(model, index, TensorType.INT32, "bias")
+    if values.size != channels:
+        raise BlockError(f"its bias has {values.size} values for {channels} output channels")
+    return values.ravel()
+
+
+def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt.NDArray[Any]:
+    """A constant's values in its own shape.
+
+    Raises:
+        BlockError: it is absent, computed at run time, a variable, of another type, sparse, compressed or cut short.
+    """
+    if index < 0:
+        raise BlockError(f"its {what} are left out")
+    tensor, name = model.main.tensors[index], tensor_name(model, index)
+    data = model.buffers[tensor.buffer].data
+    if not data:
+        raise BlockError(f"its {what} {name} are not a constant in the file")
+    if tensor.is_variable:
+        # The runtime gives a variable memory of its own and looks at no bytes the file has for it.
+        raise BlockError(f"its {what} {name} are a variable")
+    if tensor.type != type_:
+        raise BlockError(f"its {what} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
+    if tensor.sparsity is not None:
+        raise BlockError(f"its {what} {name} are sparse")
+    if _is_dynamic(tensor) or len(data) != tensor_nbytes(tensor):
+        raise BlockError(f"its {what} {name} are not stored plainly: {len(data)} bytes for shape {list(tensor.dims)}")
+    return np.frombuffer(data, _DTYPES[type_]).reshape(tensor.dims)
+
+
+def _is_dynamic(tensor: Tensor) -> bool:
+    # Converters leave the batch open in the signature while the shape says 1; TFLM goes by the shape.
+    return any(dim < 1 for dim in tensor.dims) or any(dim < 0 for dim in (tensor.shape_signature or ())[1:])
+
+
+def read_quantization(model: Model, index: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """A tensor's scales, exactly as float32, and zero points.
+
+    Raises:
+        BlockError: it has none, they are not affine, or a scale is not a number.
+    """
+    quantization, name = model.main.tensors[index].quantization, tensor_name(model, index)
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        raise BlockError(f"tensor {name} is not quantized")
+    if quantization.details is not None:
+        raise BlockError(f"tensor {name} has a quantization of its own kind")
+    scales = tuple(float(np.float32(scale)) for scale in quantization.scale)
+    if not all(map(math.isfinite, scales)):
+        raise BlockError(f"tensor {name} has a scale that is not a number")
+    return scales, quantization.zero_point

@@ -1,0 +1,150 @@
+"""From the scales in a model file to the integers the kernels compute with, exactly as TFLM's Prepare functions do it.
+
+Scales are stored as float32. Whether TFLM multiplies or divides them in single precision or in double shows in the last
+bit, so every function says which it is; it differs between versions, and what counts is the oracle's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import Requantization
+
+NO_ACTIVATION, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
+"""Numbers of ``ActivationFunctionType`` in the TensorFlow Lite schema."""
+
+MAX_LEFT_SHIFT = 30
+"""Largest left shift of a requantization: one more and 32-bit accumulators hold nothing but their lowest bit."""
+
+_MIN_SHIFT = -31
+_INT32_LIMIT = float(2**31)
+_FULLY_CONNECTED_BIAS_TOLERANCE = 0.02
+
+
+def quantize_multiplier(scale: float) -> tuple[int, int]:
+    """Split a scale into (multiplier, shift): ``scale ≈ multiplier · 2^(shift − 31)``, |multiplier| in 2³⁰…2³¹−1.
+
+    The sign of the scale is the multiplier's. Scales below 2⁻³² become (0, 0), as TFLM flushes them.
+    ``QuantizeMultiplier`` in its double precision form.
+
+    Raises:
+        BlockError: the scale is not finite, 2³⁰ and more, or one of the negative ones that TFLM rounds to −2³¹.
+    """
+    if not math.isfinite(scale):
+        raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
+    fraction, shift = math.frexp(scale)
+    multiplier = _round_half_away(fraction * 2**31)
+    if multiplier == 2**31:
+        multiplier //= 2
+        shift += 1
+    if scale == 0 or shift < _MIN_SHIFT:
+        return 0, 0
+    if multiplier == -(2**31):
+        # TFLM halves +2³¹ alone, and a product with −2³¹ may saturate, which the executor does not do.
+        raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")
+    if shift > MAX_LEFT_SHIFT:
+        raise BlockError(f"a scale ratio of {scale:g} is too large for 32-bit arithmetic")
+    return multiplier, shift
+
+
+def quantize_multiplier_below_one(scale: float) -> tuple[int, int]:
+    """As ``quantize_multiplier``, for the places where TFLM aborts unless 0 < scale < 1 and shift ≤ 0.
+
+    Raises:
+        BlockError: the scale, or what it rounds to, is outside that range.
+    """
+    multiplier, shift = quantize_multiplier(scale)
+    if not 0 < scale < 1 or shift > 0:
+        raise BlockError(f"a scale ratio of {scale:g} is outside 0…1, where the reference kernel stops")
+    return multiplier, shift
+
+
+def convolution_requantization(
+    input_scale: float, filter_scales: Sequence[float], output_scale: float, channels: int
+) -> Requantization:
+    """Tables of CONV_2D, DEPTHWISE_CONV_2D and per-channel FULLY_CONNECTED, one entry per output channel.
+
+    Products and quotients in double precision; a single filter scale serves all channels.
+    """
+    scales = list(filter_scales) * channels if len(filter_scales) == 1 else list(filter_scales)
+    if len(scales) != channels:
+        raise BlockError(f"its filter has {len(scales)} scales for {channels} output channels")
+    return _table([float(input_scale) * float(scale) / float(output_scale) for scale in scales])
+
+
+def fully_connected_requantization(
+    input_scale: float, filter_scale: float, bias_scale: float | None, output_scale: float, channels: int
+) -> Requantization:
+    """Table of a per-tensor FULLY_CONNECTED, all in double precision.
+
+    ``bias_scale`` is None without a bias, 0 for a bias that has no scale.
+
+    Raises:
+        BlockError: the bias scale is not that product, or the product is negative; TFLM refuses both.
+    """
+    if bias_scale is not None:
+        difference = abs(float(input_scale) * float(filter_scale) - float(bias_scale))
+        if difference / float(output_scale) > _FULLY_CONNECTED_BIAS_TOLERANCE:
+            raise BlockError("its bias scale is not the product of its input and filter scales, which TFLM refuses")
+    if filter_scale < 0:
+        raise BlockError(f"its weights have the negative scale {filter_scale:g}, which TFLM refuses")
+    return _table([float(input_scale) * float(filter_scale) / float(output_scale)] * channels)
+
+
+def mean_requantization(input_scale: float, output_scale: float, count: int) -> Requantization:
+    """One entry for MEAN over ``count`` values: the sum's multiplier with the division folded in, truncated.
+
+    The quotient of the scales in double precision.
+    """
+    multiplier, shift = quantize_multiplier(float(input_scale) / float(output_scale))
+    up = min(count.bit_length() - 1, 32, shift - _MIN_SHIFT)
+    return Requantization(
+        np.array([(multiplier << up) // count], np.int32),
+        np.array([shift - up], np.int32),
+    )
+
+
+def rescale_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:
+    """Table of QUANTIZE from int8 to int8: the quotient in double precision."""
+    return _table([float(input_scale) / float(output_scale)] * channels)
+
+
+def activation_range(activation: int, scale: float, zero_point: int) -> tuple[int, int]:
+    """The int8 range (lowest, highest) a fused activation leaves, bounds rounded from single precision quotients.
+
+    Raises:
+        BlockError: the activation is none of NONE, RELU, RELU_N1_TO_1, RELU6, or a bound leaves 32 bits.
+    """
+    real = {NO_ACTIVATION: (None, None), RELU: (0.0, None), RELU_N1_TO_1: (-1.0, 1.0), RELU6: (0.0, 6.0)}
+    if activation not in real:
+        raise BlockError(f"its fused activation (number {activation}) is none of RELU, RELU_N1_TO_1, RELU6")
+    low, high = real[activation]
+    return (
+        -128 if low is None else max(-128, _quantize(low, scale, zero_point)),
+        127 if high is None else min(127, _quantize(high, scale, zero_point)),
+    )
+
+
+def _quantize(value: float, scale: float, zero_point: int) -> int:
+    with np.errstate(over="ignore"):
+        quotient = float(np.float32(value) / np.float32(scale))
+    if abs(quotient) >= _INT32_LIMIT:
+        raise BlockError(f"its output scale {scale:g} is too small for its activation's range")
+    return zero_point + _round_half_away(quotient)
+
+
+def _round_half_away(value: float) -> int:
+    """C's ``round``. Exact for doubles below 2⁵¹ and all the quotients of single precision numbers used here."""
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+def _table(scales: Sequence[float]) -> Requantization:
+    entries = [quantize_multiplier(scale) for scale in scales]
+    return Requantization(
+        np.array([multiplier for multiplier, _ in entries], np.int32),
+        np.array([shift for _, shift in entries], np.int32),
+    )

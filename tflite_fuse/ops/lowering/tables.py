@@ -1,0 +1,153 @@
+"""Operators that together are a function of one int8 value: one table.
+
+    x ── LOGISTIC ─┐            x ── DEQUANTIZE ── ADD 3 ── RELU6 ── MUL 1/6 ── QUANTIZE
+    └──────────── MUL  (SiLU)
+
+Every operator by value whose inputs all are functions of one tensor's value is one, too. Such a table goes back as far
+as it may, but not beyond a tensor that is kept anyway. Whatever is computed on the way, int8 or float32, is gone then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.kinds.lookup import VALUES, LookupParameters, lookup_parameters
+from tflite_fuse.ops.lowering.operands import Activation
+from tflite_fuse.ops.lowering.view import Fit, Function, Lowered, Values
+from tflite_fuse.ops.table import KINDS
+
+
+@dataclass(frozen=True)
+class Table:
+    """What several operators compute.
+
+    Attributes:
+        lowered: as one stage; reads the tensor they all start from and writes what the last of them writes.
+        operators: those it takes the place of, ascending.
+        passed_over: those between that are computed all the same, because others read what they write. Without them in
+            a block nobody knows there that the result follows from what the table reads.
+    """
+
+    lowered: Lowered
+    operators: tuple[int, ...]
+    passed_over: tuple[int, ...] = ()
+
+
+Chains = dict[int, tuple[Activation, ...]]
+"""For an operator the tensors of which each alone determines its output, the farthest first."""
+
+
+def find_tables(
+    lowered: Mapping[int, Lowered], readers: Mapping[int, Collection[int]], leaves: Callable[[int], bool]
+) -> dict[int, Table]:
+    """The tables among some operators, by the operator that writes their output; those of one LOOKUP are left out.
+
+    Args:
+        lowered: the operators, in an order they can run in.
+        readers: for each tensor, the operators of the model that read it.
+        leaves: whether a tensor is read by something else than these operators.
+    """
+    functions = {index: function for index, each in lowered.items() if (function := function_of(each)) is not None}
+    while True:
+        chains = _chains(lowered, functions)
+        kept = {
+            lowered[index].output.index
+            for index in chains
+            if leaves(lowered[index].output.index)
+            or any(reader not in chains for reader in readers.get(lowered[index].output.index, ()))
+        }
+        refused = [i for i in chains if lowered[i].output.index in kept and not _is_int8(lowered[i].output)]
+        tables: dict[int, Table] = {}
+        if not refused:
+            tables, refused = _tables(lowered, functions, chains, kept)
+        if not refused:
+            return tables
+        for index in refused:
+            del functions[index]
+
+
+def function_of(lowered: Lowered) -> Function | None:
+    """What an operator by value computes, None for any other."""
+    stage = lowered.stage
+    if lowered.function is not None or stage is None or not KINDS[stage.kind].by_value:
+        return lowered.function
+
+    def function(values: Sequence[Values]) -> Values:
+        operands = [(_one_row(part), each.reshape(1, 1, -1)) for part, each in zip(lowered.inputs, values, strict=True)]
+        answers = KINDS[stage.kind].reference(stage, operands, _one_row(lowered.output)).ravel()
+        return np.clip(answers, stage.activation_min, stage.activation_max)
+
+    return function
+
+
+def _one_row(activation: Activation) -> BlockTensor:
+    """A tensor of one pixel that holds every value once."""
+    return BlockTensor(activation.name, 1, 1, len(VALUES), activation.zero_point)
+
+
+def _is_int8(activation: Activation) -> bool:
+    return activation.type == TensorType.INT8
+
+
+def _chains(lowered: Mapping[int, Lowered], functions: Mapping[int, Function]) -> Chains:
+    chains: Chains = {}
+    written: dict[int, int] = {}
+    for index, each in lowered.items():
+        if index in functions:
+            starts = [
+                (*chains.get(written.get(part.index, -1), ()), *((part,) if _is_int8(part) else ()))
+                for part in each.inputs
+            ]
+            common = set.intersection(*({start.index for start in some} for some in starts)) if starts else set()
+            if common:
+                chains[index] = tuple(start for start in starts[0] if start.index in common)
+        written[each.output.index] = index
+    return chains
+
+
+def _tables(
+    lowered: Mapping[int, Lowered], functions: Mapping[int, Function], chains: Chains, kept: Collection[int]
+) -> tuple[dict[int, Table], list[int]]:
+    """The tables that write kept tensors, and the operators that have no answer to some values."""
+    writer = {lowered[index].output.index: index for index in chains}
+    found: dict[int, Table] = {}
+    for index, chain in chains.items():
+        if lowered[index].output.index not in kept:
+            continue
+        # The nearest that is there anyway: one that is kept, or that is no function of something else.
+        start = next(each for each in reversed(chain) if each.index in kept or each.index not in writer)
+        operators = _between(lowered, writer, index, start.index)
+        values: dict[int, Values] = {start.index: VALUES}
+        for each in operators:
+            try:
+                with np.errstate(all="ignore"):
+                    answers = functions[each]([values[part.index] for part in lowered[each].inputs])
+            except BlockError:
+                return {}, [each]
+            values[lowered[each].output.index] = answers
+        stage, output = lowered[index].stage, lowered[index].output
+        if len(operators) > 1 or not isinstance(stage.parameters if stage else None, LookupParameters):
+            table = lookup_parameters(values[output.index])
+            made = Stage(StageKind.LOOKUP, (start.index,), output.index, index, parameters=table)
+            gone = tuple(each for each in operators if each == index or lowered[each].output.index not in kept)
+            passed_over = tuple(each for each in operators if each not in gone)
+            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), gone, passed_over)
+    return found, []
+
+
+def _between(lowered: Mapping[int, Lowered], writer: Mapping[int, int], last: int, start: int) -> tuple[int, ...]:
+    """The operators by which ``last`` depends on the tensor ``start``."""
+    found, waiting = {last}, [last]
+    while waiting:
+        for part in lowered[waiting.pop()].inputs:
+            if part.index != start and writer[part.index] not in found:
+                found.add(writer[part.index])
+                waiting.append(writer[part.index])
+    order = {index: place for place, index in enumerate(lowered)}
+    return tuple(sorted(found, key=order.__getitem__))

@@ -1,0 +1,105 @@
+"""The table of stage kinds: whoever must know something of a kind asks its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+from tflite_fuse.ir.axes import SPOT, Windows, stage_windows
+from tflite_fuse.ir.block import Stage, StageKind
+from tflite_fuse.ops.entry import Kind, Tensors
+from tflite_fuse.ops.kinds.add import ADD, MAXIMUM, MINIMUM
+from tflite_fuse.ops.kinds.blocks import DEPTH_TO_SPACE, SPACE_TO_DEPTH
+from tflite_fuse.ops.kinds.lookup import LOOKUP
+from tflite_fuse.ops.kinds.moves import CHANNELS, CONCATENATION, DEQUANTIZE, PAD, QUANTIZE, SOURCE
+from tflite_fuse.ops.kinds.multiply import MULTIPLY
+from tflite_fuse.ops.kinds.offset import OFFSET
+from tflite_fuse.ops.kinds.pools import AVERAGE_POOL, CHANNEL_MAX, GLOBAL_AVERAGE, GLOBAL_MAX, MAX_POOL
+from tflite_fuse.ops.kinds.real import REAL_PAIR
+from tflite_fuse.ops.kinds.resize import RESIZE
+from tflite_fuse.ops.kinds.scale import SCALE
+from tflite_fuse.ops.kinds.softmax import SOFTMAX
+from tflite_fuse.ops.kinds.squared_difference import SQUARED_DIFFERENCE
+from tflite_fuse.ops.kinds.state import STATE
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
+from tflite_fuse.ops.weighted.convolution import CONV
+from tflite_fuse.ops.weighted.depthwise import DEPTHWISE
+from tflite_fuse.ops.weighted.fully_connected import FULLY_CONNECTED
+from tflite_fuse.ops.weighted.lstm import LSTM
+from tflite_fuse.ops.weighted.sums import ADD_SUMS, CONV_SUMS
+from tflite_fuse.ops.weighted.transposed import TRANSPOSE_CONV
+
+KINDS: Mapping[StageKind, Kind] = {
+    kind.number: kind
+    for kind in (
+        CONV,
+        DEPTHWISE,
+        ADD,
+        PAD,
+        AVERAGE_POOL,
+        MAX_POOL,
+        GLOBAL_AVERAGE,
+        FULLY_CONNECTED,
+        CONCATENATION,
+        SOURCE,
+        LOOKUP,
+        MULTIPLY,
+        SQUARED_DIFFERENCE,
+        CHANNELS,
+        SCALE,
+        OFFSET,
+        RESIZE,
+        TRANSPOSE_CONV,
+        QUANTIZE,
+        DEQUANTIZE,
+        MAXIMUM,
+        MINIMUM,
+        STATE,
+        REAL_PAIR,
+        SPACE_TO_DEPTH,
+        DEPTH_TO_SPACE,
+        SOFTMAX,
+        LSTM,
+        CONV_SUMS,
+        ADD_SUMS,
+        GLOBAL_MAX,
+        CHANNEL_MAX,
+    )
+}
+
+LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), rename),
+    **dict(chain.from_iterable(kind.lowerings.items() for kind in KINDS.values())),
+}
+"""How each operator a block can hold becomes a stage, by its name in TFLite's schema."""
+
+COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.counts for kind in KINDS.values())))
+"""What kinds count of their work."""
+
+
+def input_windows(stage: Stage, tensors: Tensors) -> tuple[Windows, ...]:
+    """How a stage looks at the rows and columns of each of its inputs."""
+    kind, usual = KINDS[stage.kind], stage_windows(stage)
+    output = tensors[stage.output]
+    return tuple((SPOT, SPOT) if kind.repeats(tensors[index], output) else usual for index in stage.inputs)
+
+
+def remembers(stage: Stage, tensors: Tensors) -> bool:
+    """Whether its last input is the memory it keeps."""
+    return KINDS[stage.kind].memory_bytes(tensors[stage.output]) > 0
+
+
+def accumulates(stage: Stage, tensors: Tensors) -> bool:
+    """Whether a stage sums over its whole input before it writes its one pixel."""
+    return sum_bytes(stage, tensors) > 0
+
+
+def sum_bytes(stage: Stage, tensors: Tensors) -> int:
+    """Bytes of the sums a stage keeps, 0 if it keeps none."""
+    each = KINDS[stage.kind].sum_bytes(tensors[stage.inputs[0]]) if stage.inputs else 0
+    return each * tensors[stage.output].channels
+
+
+def macs_per_pixel(stage: Stage, tensors: Tensors) -> int:
+    """Multiply-accumulates per output pixel, taps on padding counted; additions, pools and copies have none."""
+    return KINDS[stage.kind].macs(stage, tensors)

@@ -1,0 +1,1 @@
+"""Stages with weights: convolutions, fully connected layers, LSTM."""

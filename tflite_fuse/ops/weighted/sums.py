@@ -1,0 +1,373 @@
+"""What kinds with weights share: their checks, their table of biases and multipliers, and what comes after the sums.
+
+CONV_SUMS and ADD_SUMS: a convolution cut by input channels, whose parts' sums are added before anything is rounded.
+
+A sum is int32, little-endian, and lies in four int8 channels. Parts have neither bias nor zero point: the last ADD_SUMS
+has the convolution's table, whose biases have the input's zero point times all weights taken off. So what the parts sum
+is, added in any order, the one sum the whole convolution has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Int8Array, Requantization, Stage, StageKind, WeightForm
+from tflite_fuse.ir.limits import STACK_POINTERS
+from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
+from tflite_fuse.ops.entry import (
+    NOWHERE,
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    int32_bytes,
+    pixels_of,
+    required,
+)
+from tflite_fuse.ops.lowering.operands import read_bias
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.ops.packing import (
+    WeightLayout,
+    can_pack,
+    can_pair,
+    double_biases,
+    down_table,
+    from_int16,
+    from_paired,
+    halve_biases,
+    pack_weights,
+    packed_size,
+    packs_as_conv,
+    pair_biases,
+    split_biases,
+    to_int16,
+    to_paired,
+    undo_down_table,
+    unpack_weights,
+)
+
+# ---- Checks ----
+
+
+def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
+    """Weights of this shape, a bias or none, and a table entry, for each output channel."""
+    weights, bias, table, channels = (
+        check.stage.weights,
+        check.stage.bias,
+        check.stage.requantization,
+        check.output.channels,
+    )
+    check.require(
+        weights is not None and weights.shape == shape and weights.dtype == np.int8,
+        f"needs int8 weights of shape {list(shape)}",
+    )
+    check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
+    check.require(
+        table is not None and table.multiplier.shape == table.shift.shape == (channels,),
+        f"needs {channels} multipliers and shifts",
+    )
+    check.requantization()
+
+
+# ---- Tables ----
+
+
+def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
+    """The bias for sums over raw int8 values: the input's zero point times all weights is taken off beforehand."""
+    weights = required(stage.weights, stage, "weights").astype(np.int64)
+    bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
+    axes = (0, 1) if stage.kind is StageKind.DEPTHWISE else tuple(range(1, weights.ndim))
+    return np.asarray(bias - source.zero_point * weights.sum(axis=axes), np.int64)
+
+
+def only_adds(stage: Stage) -> bool:
+    """Whether all weights are 1, which multiply nothing: what a MEAN becomes."""
+    return stage.weights is not None and bool((stage.weights == 1).all())
+
+
+def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
+    """Weights and table in the fastest layout the stage can have."""
+    source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
+    bias = folded_bias(stage, source)
+    entries = np.stack([bias, table.multiplier, table.shift], axis=1)
+    if not can_pack(stage, source, STACK_POINTERS):
+        return Tables(WeightLayout.PLAIN, required(stage.weights, stage, "weights").tobytes(), int32_bytes(entries))
+    down = down_table(stage, bias)
+    packed = pack_weights(stage, source)
+    layout, weights = WeightLayout.PACKED, packed.tobytes()
+    if down is not None:
+        layout, entries = WeightLayout.PACKED_DOWN, down
+    if down is not None and packs_as_conv(stage.kind, source):
+        if stage.weight_form is WeightForm.SIXTEEN:
+            layout, entries = WeightLayout.INT16_DOWN, double_biases(down)
+            weights = to_int16(packed).astype("<i2").tobytes()
+        few = down_table(stage, bias, few_bits=True) if stage.weight_form is WeightForm.PAIRED else None
+        if few is not None and can_pair(stage, packed, few):
+            layout, entries = WeightLayout.PAIRED_DOWN, pair_biases(few)
+            weights = to_paired(packed).astype("<i2").tobytes()
+    return Tables(
+        layout,
+        weights,
+        int32_bytes(np.pad(entries, ((0, len(entries) % 2), (0, 0)))),
+        looks_outside=not packs_as_conv(stage.kind, source),
+    )
+
+
+def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape: tuple[int, ...]) -> Stage:
+    """The stage with weights of this shape, its table, and its bias without the input's zero point."""
+    source, channels = tensors[stage.inputs[0]], tensors[stage.output].channels
+    if min(shape) < 1:
+        raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+    size, entries = packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
+    if stored.layout is WeightLayout.PLAIN:
+        weights = stored.weights(math.prod(shape)).reshape(shape)
+    elif stored.layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
+        if not packs_as_conv(stage.kind, source):
+            raise BlockError(f"A {stage.kind.name} stage of the fused block has weights in halfwords.")
+        if stored.layout is WeightLayout.INT16_DOWN:
+            packed, entries = from_int16(stored.weights(2 * size).view("<i2")), halve_biases(entries)
+            stage = replace(stage, weight_form=WeightForm.SIXTEEN)
+        else:
+            packed, entries = from_paired(stored.weights(size).view("<i2")), split_biases(entries)
+            stage = replace(stage, weight_form=WeightForm.PAIRED)
+        weights = unpack_weights(packed, stage.kind, shape, source)
+    else:
+        weights = unpack_weights(stored.weights(size), stage.kind, shape, source)
+    if stored.layout not in (WeightLayout.PLAIN, WeightLayout.PACKED):
+        entries = undo_down_table(entries)
+    stage = replace(stage, weights=weights, requantization=Requantization(entries[:, 1].copy(), entries[:, 2].copy()))
+    bias = entries[:, 0].astype(np.int64) - folded_bias(stage, source)
+    return replace(stage, bias=bias.astype(np.uint32).astype(np.int32))
+
+
+# ---- Reference ----
+
+
+def taps(stage: Stage, source: Int64Array, output: BlockTensor, fill: int) -> Iterator[tuple[int, int, Int64Array]]:
+    """Each tap (ky, kx) of a window stage and what it sees: int64 [Hout, Wout, Cin], ``fill`` outside the input."""
+    (stride_y, stride_x), (cut_y, cut_x) = stage.stride, (max(-before, 0) for before in stage.padding)
+    source, (top, left) = source[cut_y:, cut_x:], (max(before, 0) for before in stage.padding)
+    last_row, last_column = (output.height - 1) * stride_y, (output.width - 1) * stride_x
+    bottom = max(0, last_row + stage.extent[0] - top - source.shape[0])
+    right = max(0, last_column + stage.extent[1] - left - source.shape[1])
+    padded = np.pad(source, ((top, bottom), (left, right), (0, 0)), constant_values=fill)
+    for ky in range(stage.kernel_size[0]):
+        for kx in range(stage.kernel_size[1]):
+            y, x = ky * stage.dilation[0], kx * stage.dilation[1]
+            yield ky, kx, padded[y : y + last_row + 1 : stride_y, x : x + last_column + 1 : stride_x]
+
+
+def matmul(values: Int64Array, weights: Int8Array) -> Int64Array:
+    """Sum over the last axis of both: [..., K] with [Cout, K] to [..., Cout].
+
+    Doubles make this a fast library call and stay exact: every partial sum is an integer below 2⁵³.
+    """
+    return (values.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
+
+
+def add_bias(stage: Stage, sums: Int64Array) -> Int64Array:
+    """The sums, [..., Cout], with the stage's bias if it has one."""
+    return sums if stage.bias is None else sums + stage.bias.astype(np.int64)
+
+
+def requantize(stage: Stage, accumulator: Int64Array, output: BlockTensor) -> Int64Array:
+    """From int32 accumulators [..., Cout] to output values before the clamp."""
+    table = required(stage.requantization, stage, "requantization table")
+    scaled = multiply_by_quantized_multiplier(
+        wrap_int32(accumulator), table.multiplier.astype(np.int64), table.shift.astype(np.int64)
+    )
+    return wrap_int32(scaled + output.zero_point)
+
+
+# ---- Lowering ----
+
+
+def window_stage(
+    view: OperatorView,
+    kind: StageKind,
+    weights: Int8Array,
+    table: Requantization,
+    kernel: tuple[int, int],
+    multiplier: int = 1,
+) -> Lowered:
+    """A convolution of either kind from its operator's options; ``weights`` and ``kernel`` as in ``Stage``."""
+    source, output = view.image()
+    channels = len(table.multiplier)
+    if output.shape[2] != channels:
+        raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
+    low, high = view.clamp(output)
+    stage = Stage(
+        kind,
+        (),
+        -1,
+        kernel_size=kernel,
+        stride=view.positive("stride_h", "stride_w"),
+        dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
+        depth_multiplier=multiplier,
+        activation_min=low,
+        activation_max=high,
+        weights=np.ascontiguousarray(weights),
+        bias=read_bias(view.model, view.operand(2), channels),
+        requantization=table,
+    )
+    stage = replace(stage, padding=window_padding(view, source, output, stage))
+    return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=True)
+
+
+SUM_BYTES = 4
+
+OF_SUMS = (StageKind.CONV_SUMS, StageKind.ADD_SUMS)
+"""Kinds whose kernels are linked only where a program asks for them."""
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """Which part of an input a CONV_SUMS of a network sums over; a block's stage reads a tensor that is this part.
+
+    Attributes:
+        channels: half-open.
+        image: whether the window is all of the input, as that of a fully connected layer.
+    """
+
+    channels: tuple[int, int]
+    image: bool = False
+
+
+# ---- CONV_SUMS ----
+
+
+def _check_part(check: StageCheck) -> None:
+    stage, channels = check.stage, check.output.channels
+    check.require(channels % SUM_BYTES == 0, "writes channels that are no whole sums")
+    shape = (channels // SUM_BYTES, *stage.kernel_size, check.sources[0].channels)
+    sound = stage.weights is not None and stage.weights.shape == shape and stage.weights.dtype == np.int8
+    check.require(sound, f"needs int8 weights of shape {list(shape)}")
+
+
+def _sum_part(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = np.zeros((output.height, output.width, weights.shape[0]), np.int64)
+    for ky, kx, seen in taps(stage, values, output, fill=tensor.zero_point):
+        sums += matmul(seen, weights[:, ky, kx, :])
+    return _as_bytes(sums)
+
+
+def _encode_part(stage: Stage, tensors: Tensors) -> Tables:
+    return Tables(weights=required(stage.weights, stage, "weights").tobytes())
+
+
+def _decode_part(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    shape = (tensors[stage.output].channels // SUM_BYTES, *stage.kernel_size, tensors[stage.inputs[0]].channels)
+    if min(shape) < 1:
+        raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+    return replace(stage, weights=stored.weights(prod(shape)).reshape(shape))
+
+
+def _macs(stage: Stage, tensors: Tensors) -> int:
+    channels = tensors[stage.inputs[0]].channels * tensors[stage.output].channels // SUM_BYTES
+    return prod(stage.kernel_size) * channels
+
+
+def _part_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """The inner loop is that of a FULLY_CONNECTED over several pixels; each of a sum's bytes is written for itself."""
+    pixels = pixels_of(runs)
+    return {"dense macs": pixels * _macs(stage, tensors), "other outputs": pixels * tensors[stage.output].channels}
+
+
+CONV_SUMS = Kind(
+    StageKind.CONV_SUMS,
+    window=Window.SLIDING,
+    cuts=True,
+    check=_check_part,
+    reference=_sum_part,
+    encode_table=_encode_part,
+    decode_table=_decode_part,
+    macs=_macs,
+    work=_part_work,
+    counts=("dense macs", "other outputs"),
+)
+
+
+# ---- ADD_SUMS ----
+
+
+def _is_last(stage: Stage) -> bool:
+    return stage.requantization is not None
+
+
+def _check_addition(check: StageCheck) -> None:
+    table, channels = check.stage.requantization, check.output.channels
+    wanted = channels * SUM_BYTES if table is not None else channels
+    for source in check.sources:
+        check.same_shape(source, channels=False)
+        check.require(source.channels == wanted and wanted % SUM_BYTES == 0, f"reads {source.name}: no sums of its own")
+    if table is not None:
+        whole = table.multiplier.shape == table.shift.shape == (channels,)
+        check.require(whole, f"needs {channels} multipliers and shifts")
+        check.requantization()
+
+
+def _add(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    (_, first), (_, second) = operands
+    sums = _from_bytes(first) + _from_bytes(second)
+    return requantize(stage, add_bias(stage, sums), output) if _is_last(stage) else _as_bytes(sums)
+
+
+def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
+    table = stage.requantization
+    if table is None:
+        return Tables()
+    bias = np.zeros(len(table.shift), np.int64) if stage.bias is None else stage.bias.astype(np.int64)
+    return Tables(table=int32_bytes(np.stack([bias, table.multiplier, table.shift], axis=1)))
+
+
+def _decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    if stored.table_offset == NOWHERE:
+        return stage
+    entries = stored.table(3 * tensors[stage.output].channels).reshape(-1, 3)
+    table = Requantization(entries[:, 1].copy(), entries[:, 2].copy())
+    return replace(stage, requantization=table, bias=entries[:, 0].copy())
+
+
+def _addition_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """Bytes are read one by one; a requantization takes what that of a plain convolution does."""
+    pixels, channels = pixels_of(runs), tensors[stage.output].channels
+    read = pixels * sum(tensors[source].channels for source in stage.inputs)
+    written = {"plain outputs": pixels * channels} if _is_last(stage) else {"other outputs": pixels * channels}
+    return {"other values": read, **written}
+
+
+ADD_SUMS = Kind(
+    StageKind.ADD_SUMS,
+    inputs=(2, 2),
+    check=_check_addition,
+    reference=_add,
+    encode_table=_encode_addition,
+    decode_table=_decode_addition,
+    work=_addition_work,
+    counts=("other values", "other outputs", "plain outputs"),
+)
+
+
+def _as_bytes(sums: Int64Array) -> Int64Array:
+    """int32 that wraps, [H, W, C], as values of int8, [H, W, 4 C]."""
+    whole = np.ascontiguousarray(sums.astype(np.uint64).astype(np.uint32).astype("<u4"))
+    return whole.view(np.int8).reshape(*sums.shape[:2], -1).astype(np.int64)
+
+
+def _from_bytes(values: Int64Array) -> Int64Array:
+    """Back."""
+    whole = np.ascontiguousarray(values.astype(np.int8)).view("<i4")
+    return np.asarray(whole.astype(np.int64))

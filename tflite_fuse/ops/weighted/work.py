@@ -1,0 +1,234 @@
+"""What kernels with weights do in runs of given lengths, as the device library's kernels do it on each family of cores.
+
+Multiply-accumulates are those that are computed, fillings of packed weights and pixels computed for nobody included.
+``groups`` are pixels computed together, ``values`` what is brought into the form the inner loops read, ``taps`` the
+pieces it is brought in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil, prod
+
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, WeightForm
+from tflite_fuse.ir.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES, STACK_POINTERS
+from tflite_fuse.ops.entry import Kernels, Runs, Tensors, pixels_of
+from tflite_fuse.ops.packing import can_pack, packs_as_conv
+from tflite_fuse.units import round_up
+
+PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")
+CONV_COUNTS = (
+    *(f"conv {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
+    *(f"conv {what}" for what in ("four macs", "four outputs")),
+    *(f"conv {what}" for what in ("groups", "values", "taps", "quads")),
+    *(f"int16 {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
+    *(f"paired {what}" for what in ("macs", "single macs", "four macs")),
+    "slow outputs",
+)
+DEPTHWISE_COUNTS = (
+    *(f"depthwise {what}" for what in ("macs", "apart macs", "outputs", "pair outputs", "single outputs", "groups")),
+    *CONV_COUNTS,
+)
+
+WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
+"""Of the convolution with Helium: bytes for what is copied, pixels computed together at most, values of a vector."""
+
+_WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
+"""Words a quad of one pixel's values takes; two pixels' take four."""
+
+_ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 288}
+"""Words of windows that are widened whole."""
+
+_PART = {Kernels.DSP: (128, 64), Kernels.PLAIN: (128, 64), Kernels.ROOMY: (160, 128)}
+"""Words and sums of a part of a window that is not."""
+
+_BY_FOUR = (Kernels.DSP, Kernels.ROOMY)
+"""Where four pixels are computed together, by two channels."""
+
+_OWN_KERNEL = 3
+"""Width of the window for which few pixels left over have kernels of their own."""
+
+
+def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, macs: int) -> dict[str, int]:
+    """Of any convolution, or a fully connected layer of one pixel.
+
+    Args:
+        macs: multiply-accumulates of a pixel.
+    """
+    source, output = tensors[stage.inputs[0]], tensors[stage.output]
+    if not can_pack(stage, source, STACK_POINTERS):
+        outputs = pixels_of(runs) * output.channels
+        taps = pixels_of(runs) * prod(stage.kernel_size)
+        return {"plain macs": pixels_of(runs) * macs, "plain outputs": outputs, "plain taps": taps}
+    as_conv, is_helium = packs_as_conv(stage.kind, source), kernels is Kernels.HELIUM
+    if as_conv and stage.weight_form is not WeightForm.EIGHT and kernels is not Kernels.DSP:
+        return _int16_alone(stage, source, output, runs)
+    if is_helium:
+        return (_helium_conv if as_conv else _helium_depthwise)(stage, source, output, runs)
+    found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs, kernels)
+    if as_conv and stage.weight_form is WeightForm.SIXTEEN:
+        found = _in_int16(found)
+    if as_conv and stage.weight_form is WeightForm.PAIRED:
+        found = Counter({name.replace("conv", "paired") if "macs" in name else name: n for name, n in found.items()})
+    if (stage.activation_min, stage.activation_max) != (-128, 127):
+        found["slow outputs"] = pixels_of(runs) * output.channels
+    return found
+
+
+# ---- DSP instructions and plain C ----
+
+
+def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
+    """Two pixels at a time, or the one that is left over; before them four at a time where their windows are small."""
+    found = Counter[str]()
+    most = _most_pixels(stage, source, kernels)
+    groups = Counter[int]()
+    for length, times in runs.items():
+        left = length % most if most > 2 else length
+        groups.update({most: (length - left) // most * times})
+        groups.update({2: left // 2 * times})
+        groups.update({1: left % 2 * times})
+    for pixels, number in groups.items():
+        if number:
+            found += _conv_groups(stage, source, output, pixels, number, kernels)
+    return found
+
+
+def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
+    """Pixels that are computed together at most."""
+    return 4 if kernels in _BY_FOUR and _values(stage, source) <= _ROOM[kernels] // 2 else 2
+
+
+def _values(stage: Stage, source: BlockTensor) -> int:
+    """Values of a window, fillings included."""
+    rows, columns = _window(stage)
+    return rows * round_up(columns * source.channels, 4)
+
+
+_WAYS = {1: "conv single", 2: "conv", 4: "conv four"}
+
+
+def _conv_groups(
+    stage: Stage, source: BlockTensor, output: BlockTensor, pixels: int, groups: int, kernels: Kernels
+) -> Counter[str]:
+    """So many groups of one, two or four pixels. Windows too large to be widened at once are so part by part."""
+    rows, columns = _window(stage)
+    values, channels = _values(stage, source), output.channels
+    in_word = 4 // _WORDS[kernels] if pixels == 1 else 1
+    room, (words, sums) = _ROOM[kernels] * in_word, _PART[kernels]
+    again = 1 if values <= room else ceil(channels / (sums // min(pixels, 2)))
+    by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
+    pieces = rows * columns if by_tap else rows
+    together = 2 if pixels == 4 or kernels is Kernels.DSP else 4
+    found = {
+        f"{_WAYS[pixels]} macs": pixels * values * round_up(channels, together),
+        f"{_WAYS[pixels]} outputs": pixels * channels,
+        "conv groups": 1,
+        "conv values": pixels * values * again,
+        "conv taps": pieces * again * ceil(pixels / 2),
+        "conv part outputs": 0 if values <= room else pixels * channels * ceil(values / (words * in_word)),
+    }
+    return Counter({name: groups * count for name, count in found.items()})
+
+
+def _in_int16(found: Counter[str]) -> Counter[str]:
+    """The same with weights of 16 bits, which make no difference between two pixels and four."""
+    renamed = Counter[str]()
+    for name, count in found.items():
+        own = name.replace("conv four", "int16").replace("conv", "int16")
+        renamed[own if own in CONV_COUNTS else name] += count
+    return renamed
+
+
+def _int16_alone(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
+    """Pixel by pixel, two channels at a time, where there are no DSP instructions."""
+    pixels, channels = pixels_of(runs), output.channels
+    values, copied = _values(stage, source), source.channels % 4 != 0
+    found = {"macs": values * round_up(channels, 2), "outputs": channels}
+    counted = Counter({f"int16 {name}": pixels * count for name, count in found.items()})
+    rows, columns = _window(stage)
+    pieces = 1 if copied else rows * columns
+    counted["conv values"], counted["conv taps"] = copied * pixels * values, pixels * pieces * ceil(channels / 2)
+    return counted
+
+
+def _window(stage: Stage) -> tuple[int, int]:
+    return (1, 1) if stage.kind is StageKind.FULLY_CONNECTED else stage.kernel_size
+
+
+def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
+    """Pixels that a group lacks take as long as those it has. Where there are registers for kernels of one and of two
+    pixels, these take about as long as one more in a group: they share less of what is loaded.
+    """
+    found = Counter[str]()
+    (_, width), (_, stride), channels = stage.kernel_size, stage.stride, output.channels
+    for length, times in runs.items():
+        left_over = length % DEPTHWISE_PIXELS
+        few = width == _OWN_KERNEL and 0 < left_over <= 3 - stride
+        has_own = kernels is Kernels.ROOMY and width > _OWN_KERNEL and left_over <= 2
+        in_group = 0 if few or not left_over else left_over + 1 if has_own else DEPTHWISE_PIXELS
+        computed = (length - left_over + in_group) * times
+        found["depthwise macs" if stride == 1 else "depthwise apart macs"] += computed * width**2 * channels
+        found["depthwise outputs"] += computed * channels
+        found["depthwise groups"] += ceil(length / DEPTHWISE_PIXELS) * times
+        if few:
+            found[f"depthwise {'single' if left_over == 1 else 'pair'} outputs"] += left_over * times * channels
+    return found
+
+
+# ---- Helium ----
+
+
+def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
+    """Groups of up to eight pixels by four channels; windows are read in pieces, whose last values are no whole vector.
+
+    ``single outputs`` are vectors of rows that reach over an edge and are copied; what reaches over a ring's end is not
+    counted.
+    """
+    rows, columns = _window(stage)
+    row = columns * source.channels
+    is_copied = columns > 1 and row < LANES
+    pieces, length = (1, rows * round_up(row, 4)) if is_copied else (rows, row)
+    most = min(WINDOW_BYTES // length if is_copied else MAX_LISTED_TAPS // rows, MOST_PIXELS)
+    pixels, groups = pixels_of(runs), sum(ceil(run / most) * times for run, times in runs.items())
+    outputs = pixels * round_up(output.channels, 4)
+    return Counter(
+        {
+            "conv macs": outputs * pieces * round_up(length, LANES),
+            "conv outputs": outputs,
+            "conv part outputs": outputs * pieces if length % LANES else 0,
+            "conv values": outputs * (pieces - 1),
+            "conv quads": groups * ceil(output.channels / 4),
+            "conv taps": pixels * rows if is_copied or columns == 1 else groups * rows,
+            "conv groups": groups,
+            "conv single outputs": 0 if is_copied or columns == 1 else _edge_vectors(stage, source, output, runs, most),
+        }
+    )
+
+
+def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, most: int) -> int:
+    """Vectors of rows that are copied because windows reach over the left or right edge: in two groups of a row."""
+    found = 0.0
+    for length, times in runs.items():
+        together = min(length, most)
+        in_row = ceil(output.width / together)
+        columns = (together - 1) * stage.stride[1] + stage.kernel_size[1]
+        vectors = stage.kernel_size[0] * (1 + ceil(columns * source.channels / LANES))
+        found += times * ceil(length / most) * vectors * (min(2, in_row) / in_row if any(stage.padding) else 0)
+    return round(found)
+
+
+def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
+    """Two pixels by eight channels, whose weights are brought together once for a run, or a pixel without that."""
+    taps, vectors = prod(stage.kernel_size), ceil(output.channels / 8)
+    pairs = sum(ceil(length / 2) * times for length, times in runs.items() if length > 1)
+    alone = runs.get(1, 0)
+    return Counter(
+        {
+            "depthwise macs": 2 * pairs * 8 * vectors * taps,
+            "depthwise outputs": (2 * pairs + alone) * 8 * vectors,
+            "depthwise groups": sum(runs.values()) * vectors,
+            "depthwise pair outputs": (sum(runs.values()) - alone) * vectors * taps,
+            "depthwise single outputs": alone * vectors * taps,
+        }
+    )

@@ -1,1 +1,0 @@
-"""A fused block, read again: its options, its constants, its schedule."""

@@ -1,1 +1,0 @@
-"""The original model as values, and what its operators ask for."""

@@ -1,0 +1,161 @@
+"""What other options would bring: arenas worked out in the same run, by the same passes, neither proven nor run.
+
+The passes are those of a rewrite with the option, orders of operators among them, so that it leads to the arena told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.emit.in_model import KnownBlocks
+from tflite_fuse.emit.outside import inputs_to_move
+from tflite_fuse.errors import BudgetError, LimitError
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.checker import why_untouchable
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.base import run_passes
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.int8_borders import Int8Borders
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import make_passes
+from tflite_fuse.report.report import Report
+from tflite_fuse.rewriting.figures import arena_in_file, memory_table
+from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
+
+MOST_OPERATORS = 120
+"""Of a model about which such questions are asked: beyond that the answers take too long."""
+
+_WORTHWHILE = 0.95
+"""Of today's arena, what an option must stay below to be worth a line."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An option of ``rewrite``, as it is typed, and the arena it leads to."""
+
+    option: str
+    arena_bytes: int
+
+
+def rewrite_with_advice(
+    model: Model,
+    data: bytes,
+    options: FuseOptions,
+    verify: bool | None,
+    inputs: int,
+    seed: int | None,
+    progress: Counter | None,
+) -> tuple[bytes, Report]:
+    """``rewrite_model``, its report with advice; a limit that is out of reach with what would keep it."""
+    try:
+        output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
+    except LimitError as error:
+        raise LimitError(f"{error}{way_out(model, options)}") from error
+    return output, replace(report, advice=advice(model, load_model(output), options, report))
+
+
+def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report) -> tuple[str, ...]:
+    """At most three sentences about a rewrite, each with figures of this run.
+
+    Args:
+        model: as it was.
+        rewritten: what came of it.
+        options: of the rewrite.
+        report: about it.
+    """
+    if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
+        return ()
+    worth = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
+    told = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, worth))
+    return (*told, *_about_operators(rewritten, report))[:3]
+
+
+def way_out(model: Model, options: FuseOptions) -> str:
+    """How a limit on RAM that was refused could be kept, or what comes nearest to it; nothing if no option is left."""
+    limit = options.goal.max_ram
+    if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
+        return ""
+    if options.stream is not None:
+        return ""
+    reached = next(iter(_ways(model, options)), None)
+    if reached is not None:
+        return f"; {reached.option} would: {reached.arena_bytes:,} bytes"
+    least = replace(options, goal=Goal(least_ram=True))
+    nearest = min(_ways(model, least), key=lambda each: each.arena_bytes, default=None)
+    return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
+
+
+def _ways(model: Model, options: FuseOptions) -> Iterator[Offer]:
+    """What each option leads to, and two of them together."""
+    yield from offers(model, options)
+    both = replace(options, int8_io=True, input_mode=InputMode.STREAMED)
+    if options.input_mode is InputMode.RESIDENT and not options.int8_io and Int8Borders().run(model).changed:
+        yield from _offer("--int8-io --input streamed", model, both)
+
+
+def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
+    """What options that ask something of the application lead to, those that change nothing left out."""
+    bare = Int8Borders().run(model)
+    if bare.changed and not options.int8_io:
+        yield from _offer("--int8-io", model, replace(options, int8_io=True))
+    if options.input_mode is not InputMode.RESIDENT or "fuse" not in options.passes:
+        return
+    for mode in (InputMode.STREAMED, InputMode.EXTERNAL):
+        try:
+            inputs_to_move(bare.model if options.int8_io else model, mode)
+        except LimitError:
+            continue
+        found = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
+        yield from found
+        if found:
+            return
+
+
+def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
+    known = KnownBlocks()
+    try:
+        changed, _ = run_passes(model, make_passes(options, None, Budget(), known))
+    except (LimitError, BudgetError):
+        return
+    yield Offer(option, arena_in_file(changed, serialize_model(changed), known).total)
+
+
+def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:
+    """That inputs outside the arena save none of it: where they lie in it a block's output may come over them, and what
+    is read from a source needs line buffers."""
+    if options.input_mode is InputMode.RESIDENT:
+        return
+    for found in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
+        if found.arena_bytes <= report.after.arena_bytes:
+            yield f"--input {options.input_mode.value} saves nothing: {found.option} needs {found.arena_bytes:,} B"
+
+
+def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> Iterator[str]:
+    if not worth:
+        return
+    kept = sum(tensor_nbytes(rewritten.main.tensors[tensor]) for tensor in rewritten.main.inputs)
+    told = "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in worth)
+    if kept and report.after.head_bytes < kept / _WORTHWHILE:
+        yield f"{kept:,} B of the head of {report.after.head_bytes:,} B are the input; {told}"
+    else:
+        yield told
+
+
+def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:
+    """Operators outside blocks that need as much as anything does."""
+    rows = [row for row in memory_table(rewritten)[0] if row.blocked is not None and "TFLITE_FUSE" not in row.name]
+    most = max((row.working_set_bytes for row in rows), default=0)
+    if most < _WORTHWHILE * report.after.head_bytes:
+        return
+    kinds: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row.working_set_bytes >= _WORTHWHILE * most:
+            kind = row.name.rpartition("_")[0], row.blocked or ""
+            kinds[kind] = kinds.get(kind, 0) + 1
+    for (name, why), count in list(kinds.items())[:2]:
+        holds = "holds" if count == 1 else "hold"
+        yield f"{count} {name} in no block {holds} {most:,} B: {why}"

@@ -1,0 +1,161 @@
+"""A model's memory and compute figures, and its memory table."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
+from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps, blocks_in, executed_macs, outside_reads
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
+from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
+from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
+from tflite_fuse.memory.checker import plan_fault
+from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
+from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.model.schema import Model
+from tflite_fuse.ops.lowering.extract import fusability
+from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.report.inspection import Inspection, OperatorRow
+from tflite_fuse.report.report import Figures, outside_notes
+from tflite_fuse.run import tflm
+from tflite_fuse.search.from_model import graph_from_model
+
+
+def measured_head(data: bytes) -> int | None:
+    """Head bytes that a real TFLM uses for a model; None where it is not installed or cannot load the model."""
+    if not tflm.available():
+        return None
+    try:
+        return tflm.measure(data).head_bytes
+    except (ModelError, RuntimeUnavailableError):
+        return None
+
+
+def refusal(data: bytes) -> str | None:
+    """Why a real TFLM cannot load a model, in its words; None where it can, or is not installed."""
+    if not tflm.available():
+        return None
+    try:
+        tflm.measure(data)
+    except ModelError as error:
+        return str(error)
+    except RuntimeUnavailableError:
+        return None
+    return None
+
+
+def arena_in_file(model: Model, data: bytes, known: KnownBlocks | None = None) -> Arena:
+    """What a model as its file ``data`` has it needs, measured where a runtime is installed.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        known: its blocks as far as they need not be decoded.
+    """
+    return as_it_stands(model, block_overlaps(model, known), ArenaOptions(measure=lambda _: measured_head(data)))
+
+
+def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None = None) -> Figures:
+    """Figures of a model.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        arena: what it needs.
+        known: its blocks as far as they need not be decoded.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape or elements without a size.
+    """
+    return Figures(
+        peak_bytes=max(bytes_before_start(memory_graph(model)), *_live_bytes(model), 0),
+        lower_bound_bytes=arena.proof.bound_bytes,
+        head_bytes=arena.head,
+        head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
+        tail_bytes=arena.tail,
+        arena_bytes=arena.total,
+        macs=sum(executed_macs(model, known)),
+        operators=len(model.main.operators),
+        file_bytes=len(data),
+    )
+
+
+def _live_bytes(model: Model) -> list[int]:
+    """Bytes live while each operator runs; where a plan lays one tensor over another, as it does."""
+    graph = memory_graph(model)
+    with suppress(PlanError):
+        offsets = read_plan(model)
+        return working_sets(graph) if offsets is None else covered_bytes(graph, offsets)
+    return working_sets(graph)
+
+
+def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
+    """One row per operator of the main subgraph, and notes about what the table leaves out.
+
+    Args:
+        model: a model as loaded.
+        known: its blocks as far as they need not be decoded.
+
+    Raises:
+        ModelError: a block, or what the file says about inputs outside the arena, is damaged.
+    """
+    graph, reasons = memory_graph(model), fusability(model)
+    sets, macs = _live_bytes(model), executed_macs(model, known)
+    highest = max(bytes_before_start(graph), *sets, 0)
+    rows = []
+    for index, operator in enumerate(model.main.operators):
+        output = model.main.tensors[operator.outputs[0]] if operator.outputs else None
+        rows.append(
+            OperatorRow(
+                index=index,
+                name=graph.ops[index].name,
+                output=(output.name or "") if output else "",
+                shape=output.dims if output else (),
+                working_set_bytes=sets[index],
+                macs=macs[index],
+                bottleneck=sets[index] == highest,
+                blocked=None if graph.ops[index].name.startswith("TFLITE_FUSE") else reasons[index],
+            )
+        )
+    notes = list(outside_notes(outside_inputs(model), outside_reads(model, known)))
+    fault = plan_fault(model, block_overlaps(model, known))
+    if fault is not None:
+        notes.append(f"the offline memory plan in the file is unsound, what the model computes is chance: {fault}")
+    if len(model.subgraphs) > 1:
+        notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
+    return tuple(rows), tuple(notes)
+
+
+def without_replaced(model: Model, found: Inspection) -> Inspection:
+    """What was found of a model, with nothing called blocked that a rewrite replaces before it makes blocks.
+
+    A shuffle of channels by way of five dimensions becomes a GATHER, variables of a stream become rings. What blocks
+    cannot hold of the model that is left then is known by the names of its outputs; operators without one, or without a
+    name for it, stay blocked as long as one of these does.
+    """
+    if not any(row.blocked for row in found.operators):
+        return found
+    try:
+        left = prepared(model, states=True)
+    except TfliteFuseError:  # a budget: nothing is replaced then
+        return found
+    tensors, operators = left.main.tensors, left.main.operators
+    names = [(tensors[each.outputs[0]].name or "") if each.outputs else "" for each in operators]
+    blocked = {name for name, reason in zip(names, fusability(left), strict=True) if reason is not None}
+    rows = (row if row.output in blocked else replace(row, blocked=None) for row in found.operators)
+    return replace(found, operators=tuple(rows))
+
+
+def expected_instructions(model: Model, target: Target, known: KnownBlocks | None = None) -> int:
+    """Predicted for one inference: of blocks as they are, of other operators as if the device library ran them.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape, or a block is damaged.
+    """
+    bare = remove_plan(model)
+    blocks = blocks_in(bare, known)
+    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare, known)), target, LONGEST).layers
+    alone = sum(layer.work for index, layer in enumerate(layers) if index not in blocks)
+    return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)

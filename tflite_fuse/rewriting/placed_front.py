@@ -1,0 +1,105 @@
+"""Every trade of RAM for compute worth having, each point placed as a rewrite would place it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tflite_fuse.claim import Claim
+from tflite_fuse.emit.insert_blocks import BlockMaker
+from tflite_fuse.errors import LimitError
+from tflite_fuse.model.schema import Model
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.fuse import Fuse, Start, tried
+from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import prepared
+
+FACTORS = (1.0, 1.1, 1.3, 1.5)
+"""Compute factors whose least arena is looked for."""
+
+SPREAD = 8
+"""Points placed beside those that meet a goal, evenly from the front of the best order."""
+
+
+@dataclass(frozen=True)
+class PlacedPoint:
+    """A candidate, and the model it was made of, in the order of operators its blocks were found in."""
+
+    model: Model
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class PlacedFront:
+    """Points nothing placed beats, arena ascending, compute descending.
+
+    Attributes:
+        unfused: the model as it is, its inputs resident.
+        claim: what is proven about the point of the least arena.
+    """
+
+    points: tuple[PlacedPoint, ...]
+    unfused: Candidate
+    claim: Claim
+
+
+def placed_front(model: Model, options: FuseOptions) -> PlacedFront:
+    """What the usual goals reach, and what was placed on the way there.
+
+    Args:
+        model: without an offline plan.
+        options: how to fuse it; their goal is of no importance.
+
+    Raises:
+        LimitError: no input can leave the arena.
+        BudgetError: the model is too large to be searched.
+        ModelError: an arena tensor has a dynamic shape or elements without a size.
+    """
+    starts = Fuse(replace(options, goal=Goal(least_ram=True))).starts(model)
+    best = min(tried(starts, Goal(least_ram=True)), key=lambda found: found.chosen.arena).start
+    for factor in FACTORS:
+        with suppress(LimitError):
+            tried(starts, Goal(max_compute=factor))
+    for limit in common_limits([point.candidate.arena for point in _unbeaten(starts)]):
+        with suppress(LimitError):
+            tried(starts, Goal(max_ram=limit))
+    for point in best.front.points[:: max(1, len(best.front.points) // SPREAD)]:
+        best.site.realise(point)
+    points = tuple(_unbeaten(starts))
+    least = next(start.site for start in starts if start.site.maker.model is points[0].model)
+    claim = fusion_claim(least, points[0].candidate, options)
+    resident = replace(best.site, maker=BlockMaker(best.site.maker.model), fronts={}, placed={})
+    return PlacedFront(points, resident.realise(best.front.unfused), claim)
+
+
+def keeps_states(front: PlacedFront) -> bool:
+    """Whether its blocks remember something from run to run: then the model they were made of runs in no other form."""
+    return any(block.plan.block.keeps_state for point in front.points for block in point.candidate.blocks)
+
+
+def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
+    """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
+    model = prepared(model)
+    plain = replace(options, goal=Goal(least_ram=True), stream=None)
+    start = Fuse(plain).starts(model)[0]
+    return start.site.arena(model).total, start.site.unfused_compute
+
+
+def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:
+    """RAM limits people have (powers of two from 8 KiB on) that lie within a front's range."""
+    sizes = (1024 * 2**power for power in range(3, 12))
+    return tuple(size for size in sizes if arenas and min(arenas) <= size < max(arenas))
+
+
+def _unbeaten(starts: Sequence[Start]) -> Iterator[PlacedPoint]:
+    """Of all that was placed in any order what nothing beats in both."""
+    placed = [PlacedPoint(start.site.maker.model, found) for start in starts for found in start.site.placed.values()]
+    placed.sort(key=lambda point: (point.candidate.arena, point.candidate.compute))
+    least: int | None = None
+    for point in placed:
+        if least is None or point.candidate.compute < least:
+            least = point.candidate.compute
+            yield point

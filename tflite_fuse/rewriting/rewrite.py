@@ -1,0 +1,338 @@
+"""A rewrite from a model and options to a file and a report: run the passes, prove the result, say what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from tflite_fuse.check import Certificate, validate
+from tflite_fuse.claim import Claim
+from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps, outside_reads
+from tflite_fuse.emit.insert_blocks import InsertedBlock
+from tflite_fuse.emit.structs import VERSION
+from tflite_fuse.errors import LimitError, ModelError, VerificationError
+from tflite_fuse.memory.arena import Arena
+from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.checker import plan_fault, why_untouchable
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.outside import InputMode, outside_inputs
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.ops.kinds.state import STATE_OPERATOR
+from tflite_fuse.passes.base import PassResult, run_passes
+from tflite_fuse.passes.fusing.fuse import FuseResult
+from tflite_fuse.passes.options import FuseOptions, Hop
+from tflite_fuse.passes.pipeline import make_passes
+from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.passes.preparing.dilate import Dilate
+from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified, outside_notes
+from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
+from tflite_fuse.run.comparing.comparison import Comparison, Testimony, unheard
+
+if TYPE_CHECKING:
+    from tflite_fuse.passes.sliding.stream import Streamed
+
+
+Counter = Callable[[int, int], None]
+"""Told of every input compared: (done, in all)."""
+
+
+def rewrite_model(
+    model: Model,
+    data: bytes,
+    options: FuseOptions,
+    verify: bool | None,
+    inputs: int,
+    seed: int | None,
+    progress: Counter | None,
+) -> tuple[bytes, Report]:
+    """The file of a rewritten model, and what to tell about it.
+
+    Args:
+        model: a model as loaded.
+        data: its file.
+        options: how.
+        verify: whether to run both in TFLM; None where it is installed and runs the original.
+        inputs: on how many inputs.
+        seed: of the random ones; None for one that the file gives, so that the same file has the same report.
+        progress: told of every one.
+
+    Raises: as ``api.rewrite``.
+    """
+    budget, known = Budget(seconds=options.time_limit), KnownBlocks()
+    before = figures(model, data, arena_in_file(model, data, known), known)
+    untouchable = why_untouchable(model)
+    if untouchable is not None:
+        return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
+    mended = Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
+    if mended.changed:
+        # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
+        model = mended.model
+    made = _made(model, options, budget, known)
+    _keep_limit(made.after, options)
+    sound = plan_fault(model, block_overlaps(model, known)) is None
+    if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
+        needs = f"an arena of {made.after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
+        return _as_it_was(model, data, before, options, f"rewritten, it would need {needs}")
+    files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
+    seed = crc32(data) if seed is None else seed
+    over = None if made.streamed is None else made.streamed.time
+    heard = unheard(verify)
+    if heard is None:
+        from tflite_fuse.run.comparing.witnesses import hear
+
+        models = model, made.model
+        heard = hear(models, files, known, bool(verify), inputs, seed, progress, made.certificate, over)
+    if mended.changed:
+        heard = _beside_what_it_means(heard, mended, verify)
+    reads = outside_notes(outside_inputs(made.model), outside_reads(made.model, known))
+    spent = (*_about_arena(made.arena), *_about_budget(budget, options))
+    notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
+    report = _report(made, before, heard, mended.notes)
+    return made.file, replace(report, notes=notes, reproducible=not budget.braked)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A rewritten model, proven to be what the original asks for.
+
+    Attributes:
+        model: it.
+        file: its bytes.
+        streamed: how the original became a stream, if that was asked for.
+        results: of the passes.
+        certificate: of the proof.
+        arena: its plan, and what it needs beyond.
+        after: its figures.
+    """
+
+    model: Model
+    file: bytes
+    streamed: Streamed | None
+    results: tuple[PassResult, ...]
+    certificate: Certificate
+    arena: Arena
+    after: Figures
+
+    @property
+    def fused(self) -> FuseResult | None:
+        return next((result for result in self.results if isinstance(result, FuseResult)), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        streamed = () if self.streamed is None else self.streamed.notes
+        return (*streamed, *(note for result in self.results for note in result.notes))
+
+
+_Accepts = Callable[[Model, Model], bool]
+"""Whether channels may be left out, from the model with and without them."""
+
+
+def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks) -> _Made:
+    """Runs the passes and proves what they made.
+
+    Where that cannot be proven they run once more, and no channel is left out without a proof of its own: one before
+    the other proof would take as long for every model, and hardly any needs it.
+
+    Raises:
+        LimitError: of a stream, the search gave up before all states were in blocks.
+        ModelError, VerificationError: as ``_proven``.
+    """
+    try:
+        return _attempt(model, options, budget, known, lambda before, after: True)
+    except VerificationError:
+        return _attempt(model, options, budget, known, lambda before, after: validate(before, after).proven)
+
+
+def _attempt(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts) -> _Made:
+    streamed = None if options.stream is None else _streamed(model, options.stream)
+    meant = model if streamed is None else streamed.model
+    rewritten, results = _passed(meant, options, budget, known, accepts, states=True)
+    if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
+        # A search that gave up has left states outside of blocks, where nothing runs them.
+        if streamed is not None:
+            raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
+        rewritten, results = _passed(model, options, budget, known, accepts, states=False)
+    output = serialize_model(rewritten)
+    certificate = _proven(
+        meant, output, [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
+    )
+    planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
+    arena = arena_in_file(rewritten, output, known) if planned is None else planned
+    after = figures(rewritten, output, arena, known)
+    return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
+
+
+def _streamed(model: Model, hop: Hop) -> Streamed:
+    from tflite_fuse.passes.sliding.stream import to_stream
+
+    return to_stream(model, hop)
+
+
+def _keep_limit(after: Figures, options: FuseOptions) -> None:
+    limit = options.goal.max_ram
+    if limit is not None and after.arena_bytes > limit:
+        raise LimitError(
+            f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
+            f"the rewritten model needs {after.arena_bytes:,} bytes"
+        )
+
+
+def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[str]) -> Report:
+    """What there is to tell of a rewrite, notes aside.
+
+    Args:
+        mended: what was mended before anything was compared: part of what is proven.
+    """
+    fused, after, certificate = made.fused, made.after, made.certificate
+    return Report(
+        before=before,
+        after=after,
+        estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
+        compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
+        optimal=_claims(made.results),
+        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, (*certificate.notes, *mended)),
+        verified=_verified(heard.oracle),
+        unverified=heard.why_not,
+        second_witness=_verified(heard.second),
+        notes=(),
+        blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
+        outside=outside_inputs(made.model),
+        prediction=None if fused is None else fused.prediction,
+        stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
+    )
+
+
+def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, reason: str) -> tuple[bytes, Report]:
+    """The file unchanged.
+
+    Raises:
+        LimitError: other inputs or outputs, or less RAM, were asked for.
+    """
+    limit = options.goal.max_ram
+    if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
+        raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
+    if limit is not None and before.arena_bytes > limit:
+        raise LimitError(f"{reason}; an arena of {limit:,} bytes cannot be reached")
+    proven = Proven(0, len(model.main.operators), {}, ())
+    outside = outside_inputs(model)
+    report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
+    return data, report
+
+
+def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | None) -> Testimony:
+    """What was run tells nothing of the file: it was compared with what the file stands for.
+
+    Raises:
+        VerificationError: the file was to be verified.
+    """
+    why = f"the runtime leaves bytes of the original undefined. {mended.notes[0]}"
+    if wanted:
+        raise VerificationError(
+            f"it cannot be verified: {why}; nothing was written (without --verify it is proven and written)"
+        )
+    if heard.oracle is None:
+        return heard
+    inputs = heard.oracle.inputs
+    run = f"{heard.oracle.runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs"
+    return replace(heard, oracle=None, why_not=why, notes=(run, *heard.notes))
+
+
+def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:
+    state = sum(tensor_nbytes(tensor) for tensor in rewritten.main.tensors if tensor.is_variable)
+    return StreamReport(
+        hop=streamed.time.hop,
+        window=streamed.time.window,
+        valid_after=streamed.time.calls,
+        state_bytes=state,
+        scratch_bytes=after.head_bytes,
+        tail_bytes=after.arena_bytes - after.head_bytes - state,
+        macs_of_window=before.macs,
+        macs_of_call=after.macs,
+    )
+
+
+def _verified(found: Comparison | None) -> Verified | None:
+    return None if found is None else Verified(found.runtime, found.version, found.inputs, found.bit_exact)
+
+
+def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
+    """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
+    ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
+    return {result.proves: result.claim for result in [*results, *ordered] if result.claim is not None}
+
+
+def _about_arena(arena: Arena) -> Iterator[str]:
+    """What small models need beyond head and tail."""
+    if arena.while_loading > arena.total:
+        yield (
+            f"while it loads, the runtime needs {arena.while_loading:,} bytes for a moment: allocate so many, not "
+            f"{arena.total:,}"
+        )
+
+
+def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[str]:
+    if budget.braked:
+        yield f"the time limit of {options.time_limit:g} s ended a search: with more time the arena may be smaller"
+    elif budget.is_over():
+        yield "the searches have used up the work they may do: what was tried last was placed without them"
+
+
+def _passed(
+    model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts, *, states: bool
+) -> tuple[Model, list[PassResult]]:
+    def measure(each: Model) -> int | None:
+        return measured_head(serialize_model(each))
+
+    return run_passes(model, make_passes(options, measure, budget, known, states=states, accepts=accepts))
+
+
+def _block_report(inserted: InsertedBlock) -> BlockReport:
+    choice = inserted.choice
+    return BlockReport(
+        operators=inserted.labels,
+        input=inserted.input,
+        output=inserted.output,
+        scheme=choice.scheme,
+        strip_width=choice.config.tile_width,
+        band_height=choice.config.tile_height,
+        scratch_bytes=inserted.plan.schedule.scratch_bytes,
+        macs=inserted.plan.schedule.macs,
+        extra_macs=inserted.extra_macs,
+    )
+
+
+def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """Version, tile and runs a block is to be written with, a run for every stage, and the stages that run ahead."""
+    config, stages = inserted.plan.schedule.config, len(inserted.plan.block.stages)
+    runs = (*config.longest_runs, *[0] * (stages - len(config.longest_runs)))
+    return VERSION, config.tile_height, config.tile_width, config.chunk, runs, tuple(sorted(config.ahead))
+
+
+def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> Certificate:
+    """Decodes what will be written and compares it with the original.
+
+    Raises:
+        ModelError: the original cannot be followed, not even beside itself.
+        VerificationError: it is not what the original asks for, or its blocks do not run as was chosen.
+    """
+    certificate = validate(model, output)
+    if not certificate.proven and not (own := validate(model, model)).proven:
+        raise ModelError(f"the model does not say soundly what it computes: {own.findings[0]}; nothing was written")
+    if not certificate.proven:
+        raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
+    chosen = sorted(map(_as_chosen, inserted))
+    found = sorted(
+        (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs, each.ahead)
+        for each in certificate.blocks
+    )
+    if chosen != found:
+        raise VerificationError(
+            f"blocks are written as (version, tile height, tile width, run, runs of stages, those ahead) {found} "
+            f"instead of {chosen}; nothing was written"
+        )
+    return certificate

@@ -1,0 +1,87 @@
+"""A model's trades of RAM for compute, with the usual questions answered."""
+
+from __future__ import annotations
+
+from tflite_fuse.cost.instructions import Target, prediction_error
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.int8_borders import Int8Borders
+from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.passes.sliding.stream import to_stream
+from tflite_fuse.report.front import FrontReport, FrontRow
+from tflite_fuse.rewriting.placed_front import (
+    FACTORS,
+    PlacedFront,
+    PlacedPoint,
+    as_it_was,
+    common_limits,
+    keeps_states,
+    placed_front,
+)
+from tflite_fuse.search.schemes import Scheme
+
+
+def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
+    """The front of a model as loaded. Raises: as ``api.pareto``.
+
+    Args:
+        options: how to fuse it; their goal is of no importance.
+        name: of the model.
+    """
+    model = remove_plan(model)
+    model = Int8Borders().run(model).model if options.int8_io else model
+    meant = model if options.stream is None else to_stream(model, options.stream).model
+    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options)
+    as_it_is = as_it_was(model, options) if keeps_states(found) else None
+    return front_report(name, found, options.counted, as_it_is)
+
+
+def front_report(
+    name: str, front: PlacedFront, target: Target | None = None, as_it_is: tuple[int, int] | None = None
+) -> FrontReport:
+    """A front with the points marked that answer the usual questions.
+
+    Args:
+        name: of the model.
+        front: what was found.
+        target: the core whose instructions are counted.
+        as_it_is: arena and compute of the model, where what was searched is not it but what keeps its states.
+    """
+    marks: dict[int, list[str]] = {0: ["least RAM"]}
+    ram, whole = as_it_is or (front.unfused.arena, front.unfused.compute)
+    for factor in reversed(FACTORS) if as_it_is is None else ():
+        text = "no recompute" if factor == 1.0 and target is None else f"F <= {factor:g}"
+        allowed = [at for at, point in enumerate(front.points) if point.candidate.compute <= factor * whole]
+        # Under a scheme that always recomputes, no point may be so cheap.
+        if allowed:
+            marks.setdefault(allowed[0], []).insert(0, text)
+    for limit in common_limits([point.candidate.arena for point in front.points]):
+        fitting = [at for at, point in enumerate(front.points) if point.candidate.arena <= limit]
+        marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
+    rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
+    core, error = (None, None) if target is None else (target.value, prediction_error(target))
+    state = sum(tensor_nbytes(t) for t in front.points[0].candidate.draft.main.tensors if t.is_variable)
+    return FrontReport(name, ram, whole, rows, front.claim, core, error, state)
+
+
+def _rounded_up(factor: float) -> float:
+    """A compute factor of six digits that, as a limit, allows the exact one."""
+    short = round(factor, 6)
+    return short if short >= factor else round(short + 1e-6, 6)
+
+
+def _front_row(point: PlacedPoint, unfused: int, marks: tuple[str, ...]) -> FrontRow:
+    blocks = tuple(
+        (
+            operator_label(point.model, block.operators[0]),
+            operator_label(point.model, block.operators[-1]),
+            len(block.operators),
+            block.config.tile_width,
+        )
+        for block in point.candidate.point.blocks
+    )
+    factor = point.candidate.compute / unfused if unfused else 1.0
+    return FrontRow(point.candidate.arena, point.candidate.compute, _rounded_up(factor), blocks, marks)

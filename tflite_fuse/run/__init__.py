@@ -1,0 +1,1 @@
+"""Models executed on this machine, in confined processes, and their outputs compared."""

@@ -1,0 +1,1 @@
+"""Inputs, the witnesses that run them, and where outputs differ."""

@@ -1,0 +1,147 @@
+"""Copies of two models that give, beside their outputs, what is between operators, and inside blocks.
+
+A block keeps its inner tensors in rings, a few rows of each at a time. In the copy it is *open*: its own stages with
+its own constants, run over the whole map, with every inner tensor that the original has as an output. So each stage's
+kernel and constants are compared by themselves; the schedule is that of the model as it is, whose outputs are compared
+as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tflite_fuse.check.certificate import Certificate
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.errors import BlockError, ModelError
+from tflite_fuse.ir.block import Block, BlockConfig, Storage
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_buffer, add_tensor, replace_main, replace_operators
+from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes
+
+_MOST_BYTES = 1 << 27
+_MOST_OPERANDS = 16
+"""Of a block; the runtime's glue takes no more."""
+_TYPES = (TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT32, TensorType.FLOAT32)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What can be compared beside the outputs.
+
+    Attributes:
+        first: tensors of the original.
+        opened: the rewritten model with open blocks.
+        second: the same tensors in it.
+    """
+
+    first: tuple[int, ...]
+    opened: Model
+    second: tuple[int, ...]
+
+
+def watched(models: tuple[Model, Model], certificate: Certificate | None) -> Watched:
+    """Tensors at and in the blocks of a rewritten model; none where they are more than memory may hold.
+
+    Args:
+        models: an original, and what was made of it.
+        certificate: says which tensors of the two belong together.
+    """
+    nothing = Watched((), models[1], ())
+    if certificate is None:
+        return nothing
+    found = dict(_at_borders(models, certificate))
+    opened = remove_plan(models[1])
+    with suppress(ModelError):
+        opened, inner = _opened(models[0], opened, certificate)
+        found = {**dict(inner), **found}
+    if sum(tensor_nbytes(models[0].main.tensors[tensor]) for tensor in found) > _MOST_BYTES:
+        return nothing
+    return Watched(tuple(found), opened, tuple(found.values()))
+
+
+def exposed(model: Model, tensors: Sequence[int]) -> bytes:
+    """The model with more outputs. It has no arena plan: with one, others would have overwritten them by the end."""
+    model = remove_plan(model)
+    return serialize_model(replace_main(model, replace(model.main, outputs=(*model.main.outputs, *tensors))))
+
+
+def _at_borders(models: tuple[Model, Model], certificate: Certificate) -> Iterable[tuple[int, int]]:
+    """Tensors that blocks read or write, and that are outputs of neither model."""
+    blocks = [each for each in models[1].main.operators if operator_name(models[1], each) == FUSED_OPERATOR]
+    at_blocks = {t for each in blocks for t in (*(each.inputs or ())[:-1], *(each.outputs or ())[:-1])}
+    inside = [_between(model) for model in models]
+    for pair in certificate.same:
+        a, b = (model.main.tensors[t] for model, t in zip(models, pair, strict=True))
+        alike = a.type == b.type and a.type in _TYPES and tensor_nbytes(a) == tensor_nbytes(b)
+        if pair[1] in at_blocks and alike and all(t in each for t, each in zip(pair, inside, strict=True)):
+            yield pair
+
+
+def _between(model: Model) -> set[int]:
+    """What operators write and the model does not give anyway."""
+    return {t for each in model.main.operators for t in each.outputs or ()} - set(model.main.outputs)
+
+
+def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Model, list[tuple[int, int]]]:
+    """The model with open blocks, and which tensors of the original their further outputs are."""
+    proofs = {proof.operator: dict(proof.values) for proof in certificate.blocks}
+    between, pairs = _between(original), list[tuple[int, int]]()
+    operators = list(model.main.operators)
+    for index, plan in blocks_in(model).items():
+        values = {
+            t: a
+            for t, a in proofs.get(operator_label(model, index), {}).items()
+            if a in between and _is_inner(plan.block, t, original.main.tensors[a])
+        }
+        room = _MOST_OPERANDS - len(operators[index].inputs or ()) - len(operators[index].outputs or ())
+        values = dict(list(values.items())[-room:] if room > 0 else [])
+        open_plan = _open_plan(plan, list(values))
+        if open_plan is None:
+            continue
+        encoded, old = open_plan.encoded, operators[index]
+        added = []
+        for tensor in values.values():
+            named = replace(original.main.tensors[tensor], buffer=0)
+            model, new = add_tensor(model, named)
+            added.append(new)
+            pairs.append((tensor, new))
+        model, buffer = add_buffer(model, encoded.constants)
+        model, constants = add_tensor(model, _bytes(len(encoded.constants), buffer))
+        model, scratch = add_tensor(model, _bytes(encoded.scratch_bytes, 0))
+        operators[index] = replace(
+            old,
+            inputs=(*(old.inputs or ())[:-1], constants),
+            outputs=(*(old.outputs or ())[:-1], *added, scratch),
+            custom_options=encoded.options,
+        )
+    return replace_operators(model, operators), pairs
+
+
+def _is_inner(block: Block, tensor: int, named: Tensor) -> bool:
+    found = block.tensors[tensor]
+    kept = found.storage is Storage.SCRATCH and tensor not in block.sourced
+    return kept and named.type == TensorType.INT8 and found.nbytes == tensor_nbytes(named)
+
+
+def _open_plan(plan: BlockPlan, inner: list[int]) -> BlockPlan | None:
+    """The block with inner tensors as outputs, run whole; None where it cannot be run so."""
+    block = plan.block
+    tensors = [replace(t, storage=Storage.OUTPUT) if i in inner else t for i, t in enumerate(block.tensors)]
+    opened = replace(block, tensors=tuple(tensors), outputs=(*block.outputs, *inner))
+    whole = BlockConfig(max(t.height for t in tensors), max(t.width for t in tensors), plan.config.chunk)
+    found = BlockPlan(opened, whole, plan.outside)
+    try:
+        return found if inner and found.encoded else None
+    except BlockError:
+        return None
+
+
+def _bytes(count: int, buffer: int) -> Tensor:
+    return Tensor(shape=(count,), type=TensorType.INT8, buffer=buffer)

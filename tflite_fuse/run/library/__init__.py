@@ -1,0 +1,1 @@
+"""The device library compiled for this machine."""

@@ -1,1 +1,0 @@
-"""Run models on this machine and compare what they compute."""

@@ -1,1 +1,0 @@
-"""Runtimes in processes of their own."""

@@ -1,1 +1,0 @@
-"""The slow, clear reference of a block in numpy."""

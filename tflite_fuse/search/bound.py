@@ -1,0 +1,249 @@
+"""What no choice of blocks goes below: a lower bound of the arena for a given order of operators.
+
+Whatever blocks are made, the model runs as a sequence of steps: a step is one operator as it is, or one block, that is
+some operators next to each other. While a step runs, these bytes are live at once, whatever its tiles, its runs of
+pixels and its place in the arena:
+
+- tensors from before that are needed after it, whole;
+- the tensors it reads for the last time, whole, and what it writes for others, whole. Where outputs may lie over inputs
+  it is the larger of the two sums, since inputs lie beside each other when it begins, and outputs when it ends;
+- of a block, beside what it writes, for every tensor that does not leave it the pixels one window of its reader looks
+  at: they are in its ring together, because a kernel gets them all at once. Of a tensor several stages read, the
+  largest window counts. Then the cursor of every stage, and the sums of a folded tail: these are needed from the start,
+  so that they count beside what it reads as well, which rings may lie over.
+
+So every sequence of steps has a peak and a tail (what the runtime keeps for every operator and tensor), and the least
+sum of both over all sequences bounds every arena. No tiling is left out, however much it computes twice, and more
+sequences are counted than there are (a range may be no block after all): both make the bound lower, never too high.
+
+Beside the estimates of ``cut_graph``, which are never below what a block needs, these are never above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tflite_fuse.cost.estimate.block_costs import find_tail
+from tflite_fuse.cost.estimate.least_work import computed_whole
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.schedule.tile_order import SCRATCH_ALIGNMENT, accumulator_bytes
+from tflite_fuse.ir.axes import AxisWindow, IntArray, stage_windows
+from tflite_fuse.ir.block import Stage
+from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES
+from tflite_fuse.search.cut_graph import Residency
+from tflite_fuse.units import round_up
+
+
+@dataclass(frozen=True)
+class BoundRules:
+    """What steps may do.
+
+    Attributes:
+        moved: network inputs that have no memory in the arena.
+        streamed: whether blocks pull those through a ring; else they lie whole outside the arena.
+        overlap: whether a block's outputs may lie over what it reads for the last time.
+        in_place: whether the same holds for operators as they are.
+        alignment: every tensor takes a multiple of this many bytes.
+    """
+
+    moved: frozenset[int] = frozenset()
+    streamed: bool = False
+    overlap: bool = True
+    in_place: bool = False
+    alignment: int = 16
+
+
+class _Label(NamedTuple):
+    """A sequence of steps up to a cut: its largest step so far, and its share of the tail."""
+
+    peak: int
+    tail: int
+
+
+def least_arena(graph: LayerGraph, rules: BoundRules = BoundRules()) -> int:
+    """Bytes that no way to run the operators in their order goes below, ``graph.tail`` included.
+
+    For a bound of the real arena, the tail's shares must be lower bounds themselves.
+
+    Args:
+        graph: operators in the order they run, as they are, without any blocks.
+        rules: what steps may do.
+    """
+    sizes = tuple(0 if index in rules.moved else size for index, size in enumerate(graph.sizes))
+    graph = replace(graph, sizes=sizes)
+    steps = _Steps(graph, rules)
+    labels: list[list[_Label]] = [[_Label(steps.residency.start, graph.tail.fixed)]]
+    for last in range(len(graph.layers)):
+        found: list[_Label] = []
+        for first, peak, tail in steps.ending_at(last):
+            found += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
+        labels.append(_unbeaten(found))
+    return min(label.peak + label.tail for label in labels[-1]) if labels[-1] else 0
+
+
+def _unbeaten(labels: Sequence[_Label]) -> list[_Label]:
+    kept: list[_Label] = []
+    for label in sorted(labels):
+        if not kept or label.tail < kept[-1].tail:
+            kept.append(label)
+    return kept
+
+
+class _Steps:
+    """The steps that end at a layer, with the least bytes live while each runs."""
+
+    def __init__(self, graph: LayerGraph, rules: BoundRules) -> None:
+        self.graph, self.rules = graph, rules
+        self.residency = Residency(graph, rules.alignment)
+        self._dying = _within(graph, [round_up(size, rules.alignment) for size in graph.sizes], inner=False)
+        self._rings = _within(graph, _least_rings(graph, rules), inner=True)
+        self._cursors = [CURSOR_BYTES * _has_cursor(graph, index) for index in range(len(graph.layers))]
+        self._sums = [_sums(graph, index) for index in range(len(graph.layers))]
+
+    def ending_at(self, last: int) -> Iterator[tuple[int, int, int]]:
+        """(first layer, bytes of the head, bytes of the tail) of every step that ends at a layer."""
+        graph, tail = self.graph, self.graph.tail
+        if self.rules.moved.isdisjoint(graph.layers[last].inputs):
+            yield last, self._live(last, last, self.rules.in_place), tail.of_operator(last)
+        folded, cursors, sums = find_tail(graph, last) if graph.layers[last].fusable else None, 0, 0
+        for first in range(last, -1, -1):
+            if not self._may_hold(first, last, folded):
+                break
+            cursors, sums = cursors + self._cursors[first], sums + self._sums[first]
+            from_the_start = round_up(cursors, POINTER_BYTES) + sums
+            scratch = round_up(from_the_start + self._rings[first][last], self.rules.alignment)
+            head = self._live_in_block(first, last, round_up(from_the_start, self.rules.alignment), scratch)
+            yield first, head, tail.of_block(self.residency.results(first, last))
+
+    def _may_hold(self, index: int, last: int, folded: int | None) -> bool:
+        """Whether a block that ends at ``last`` might hold a layer: some range that is none may pass."""
+        layer = self.graph.layers[index]
+        if not layer.fusable or (self.graph.accumulates(index) and index != folded):
+            return False
+        readers = self.graph.consumers[layer.outputs[0]]
+        return index == last or (bool(readers) and readers[0] <= last)
+
+    def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
+        """Bytes live while a block runs: where it may write over what it reads last, when it begins or when it ends."""
+        dying, left = self._dying[first][last], self.residency.left(first, last)
+        if not self.rules.overlap:
+            return self.residency.held(first) + left + scratch
+        return self.residency.held(first) - dying + max(dying + from_the_start, left + scratch)
+
+    def _live(self, first: int, last: int, shares: bool) -> int:
+        """Bytes live while an operator runs as it is."""
+        dying, left = self._dying[first][last], self.residency.left(first, last)
+        return self.residency.held(first) - (min(dying, left) if shares else 0) + left
+
+
+def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
+    """Sums of tensors' weights for every range of layers, [first, last].
+
+    Args:
+        graph: the tensors'.
+        weights: one per tensor.
+        inner: of the tensors that the range alone knows: it writes them (or is handed them by a stream) and holds all
+            their readers. Else of those that come from before and that it reads last.
+    """
+    count = len(graph.layers)
+    sums = np.zeros((count, count), dtype=np.int64)
+    for tensor, weight in enumerate(weights):
+        readers, producer = graph.consumers[tensor], graph.producer[tensor]
+        if not weight or not readers or tensor in graph.outputs:
+            continue
+        if inner:
+            sums[: (producer if producer >= 0 else readers[0]) + 1, readers[-1] :] += weight
+        else:
+            sums[producer + 1 : readers[-1] + 1, readers[-1] :] += weight
+    found: list[list[int]] = sums.tolist()
+    return found
+
+
+def _has_cursor(graph: LayerGraph, index: int) -> bool:
+    """Whether a layer is a stage of every block that holds it, and none of the single pixels of a folded tail."""
+    layer = graph.layers[index]
+    return layer.stage is not None and not layer.absorbed and graph.tensors[layer.outputs[0]].pixels > 1
+
+
+def _sums(graph: LayerGraph, index: int) -> int:
+    """Bytes of the sums a layer keeps in a block."""
+    layer = graph.layers[index]
+    if layer.stage is None or not graph.accumulates(index):
+        return 0
+    source = graph.through_views(layer.inputs[0])
+    return round_up(accumulator_bytes(replace(layer.stage, inputs=(source,)), graph.tensors), SCRATCH_ALIGNMENT)
+
+
+def _least_rings(graph: LayerGraph, rules: BoundRules) -> list[int]:
+    """For each tensor the fewest bytes of its ring in a block; 0 where it might have none."""
+    complete = computed_whole(graph)
+    return [_least_ring(graph, tensor, complete, rules) for tensor in range(len(graph.tensors))]
+
+
+def _least_ring(graph: LayerGraph, tensor: int, complete: Sequence[bool], rules: BoundRules) -> int:
+    producer, extent = graph.producer[tensor], graph.tensors[tensor]
+    if producer < 0:
+        if not (rules.streamed and tensor in rules.moved):
+            return 0
+    elif graph.layers[producer].view or graph.layers[producer].absorbed or extent.pixels == 1:
+        return 0  # Nothing is stored of a view; a single pixel may belong to a folded tail.
+    pixels = 0
+    for reader, padding in _through_padding(graph, tensor):
+        if graph.accumulates(reader):
+            return 0  # The driven tensor of a folded tail is summed up, not stored.
+        stage = graph.layers[reader].stage
+        if stage is None:
+            return 0
+        result = graph.layers[reader].outputs[0]
+        pixels = max(pixels, _window_pixels(graph, tensor, stage, padding, result, complete[result]))
+    return round_up(max(pixels, 1) * extent.pixel_bytes, SCRATCH_ALIGNMENT)
+
+
+def _through_padding(graph: LayerGraph, tensor: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """The layers that read a tensor in a block, and how much padding absorbed PADs add to theirs."""
+    for reader in graph.consumers[tensor]:
+        layer = graph.layers[reader]
+        if layer.absorbed and layer.stage is not None:
+            for behind in graph.consumers[layer.outputs[0]]:
+                yield behind, layer.stage.padding
+        else:
+            yield reader, (0, 0)
+
+
+def _window_pixels(
+    graph: LayerGraph, tensor: int, stage: Stage, padding: tuple[int, int], result: int, complete: bool
+) -> int:
+    """Pixels of a tensor that one window of a stage looks at, at least in one of the windows a block computes.
+
+    A block that computes all of the stage's result has its largest window; else any window may be the only one.
+    """
+    source, written = graph.tensors[tensor], graph.tensors[result]
+    total = 1
+    for window, more, taps, dilation, length, count in zip(
+        stage_windows(stage),
+        padding,
+        stage.kernel_size,
+        stage.dilation,
+        (source.height, source.width),
+        (written.height, written.width),
+        strict=True,
+    ):
+        if window.spread > 1:
+            continue  # Windows on an input spread out may see nothing.
+        moved = window.padded(more)
+        seen = _taps_inside(moved, taps, dilation, length, count)
+        total *= int(seen.max() if complete else seen.min())
+    return total
+
+
+def _taps_inside(window: AxisWindow, taps: int, dilation: int, length: int, count: int) -> IntArray:
+    """How many taps of each of ``count`` windows lie inside an axis of ``length`` positions."""
+    starts = np.arange(count, dtype=np.int64) * window.stride - window.padding
+    first = np.maximum(-(starts // dilation), 0)
+    behind = np.minimum((length - 1 - starts) // dilation + 1, taps)
+    inside: IntArray = np.maximum(behind - first, 0)
+    return inside

@@ -1,0 +1,103 @@
+"""A model as fusion costs see it: its first subgraph's operators and arena tensors, indices those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.emit.in_model import executed_macs
+from tflite_fuse.ir.block import BlockTensor, StageKind
+from tflite_fuse.ir.memory_graph import MemoryGraph, memory_graph
+from tflite_fuse.ir.tail_shares import TailShares
+from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
+from tflite_fuse.model.schema import Model
+from tflite_fuse.ops.kinds.state import MARK_BYTES
+from tflite_fuse.ops.lowering.lower import Lowerings, absorb, lower_model
+from tflite_fuse.ops.lowering.operands import Activation, Shape
+from tflite_fuse.ops.lowering.view import Lowered
+from tflite_fuse.units import round_up
+
+
+def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None) -> LayerGraph:
+    """The layer graph of a model.
+
+    Args:
+        model: any model.
+        lowered, macs: ``lower_model`` and ``executed_macs`` of it, where they are known already.
+
+    Raises:
+        ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
+    """
+    memory = memory_graph(model)
+    lowered = lower_model(model) if lowered is None else lowered
+    macs = executed_macs(model) if macs is None else macs
+    layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.ops)))
+    return LayerGraph(
+        tensors=_extents(memory, lowered),
+        sizes=memory.sizes,
+        layers=layers,
+        inputs=(*memory.inputs, *memory.resident),
+        outputs=(*memory.outputs, *memory.resident),
+        tail=_with_states(tail_shares(model), lowered),
+    )
+
+
+def _with_states(tail: TailShares, lowered: Sequence[Lowered | str]) -> TailShares:
+    """What outlives a run lies in the arena whatever blocks hold it."""
+    stages = ((each.stage, each.output_shape) for each in lowered if not isinstance(each, str))
+    kept = [prod(shape) for stage, shape in stages if stage is not None and stage.kind is StageKind.STATE]
+    return replace(tail, fixed=tail.fixed + sum(round_up(MARK_BYTES + nbytes, MARK_BYTES) for nbytes in kept))
+
+
+MOST_PIXELS = 1 << 20
+"""Rows times columns of a map that blocks are searched for: what is simulated pixel by pixel has to end. A camera image
+of 640 x 480 has a third of it."""
+
+
+def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
+    operator, result = memory.ops[index], lowered[index]
+    if isinstance(result, str):
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
+    shapes = (_written(result), *map(result.seen, result.inputs))
+    if any(height * width > MOST_PIXELS for height, width, _ in shapes):
+        reason = f"it works on a map of more than {MOST_PIXELS:,} pixels"
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=reason)
+    if result.stage is None:
+        return Layer(operator.name, operator.inputs, operator.outputs, macs, view=True)
+    absorbed = result.inner or _is_absorbed(memory, lowered, result)
+    unit = (result.unit[0], result.unit[-1]) if result.unit else None
+    stage = result.table or result.stage
+    ends = operator.inputs, operator.outputs
+    return Layer(operator.name, *ends, macs, stage, absorbed=absorbed, unit=unit, in_one_tile=result.passed_over)
+
+
+def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], result: Lowered) -> bool:
+    """Whether all readers of an operator's output can do its work themselves."""
+    tensor = result.output.index
+    readers = [reader for reader, op in zip(lowered, memory.ops, strict=True) if tensor in op.inputs]
+    absorbing = [not isinstance(reader, str) and absorb(result, reader) is not None for reader in readers]
+    return bool(absorbing) and all(absorbing) and tensor not in memory.outputs
+
+
+def _extents(memory: MemoryGraph, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
+    """Height, width and channels of every tensor; one pixel of all values where no block will hold it."""
+    tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
+    for result in lowered:
+        if isinstance(result, str):
+            continue
+        for source in result.inputs:
+            tensors[source.index] = _extent(source, result.seen(source))
+    for result in lowered:
+        if not isinstance(result, str):
+            tensors[result.output.index] = _extent(result.output, _written(result))
+    return tuple(tensors)
+
+
+def _written(result: Lowered) -> Shape:
+    return result.output.flattened if result.stage is None else result.output_shape
+
+
+def _extent(activation: Activation, shape: Shape) -> BlockTensor:
+    return BlockTensor(activation.name, *shape, zero_point=0, element_type=activation.element_type)

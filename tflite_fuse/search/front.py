@@ -1,0 +1,112 @@
+"""The Pareto front of a model: every (RAM, multiply-accumulates) pair worth having, and what users ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.errors import LimitError
+from tflite_fuse.ir.block import BlockChoice
+
+
+@dataclass(frozen=True)
+class Point:
+    """One way to run the model that nothing beats in both RAM and multiply-accumulates.
+
+    Here and in blocks these are predicted instructions if a target was searched for.
+
+    Attributes:
+        ram_bytes: largest working set, everything live counted, and the arena's tail if the search counts it.
+        work: in the graph's unit.
+        compute_factor: ``work`` over that of the unfused model.
+        blocks: the fused blocks in execution order; all other operators run as they are.
+        largest: the operators (one, or those of a block) whose working set is the largest.
+        tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 where the search does not count it.
+    """
+
+    ram_bytes: int
+    work: int
+    compute_factor: float
+    blocks: tuple[BlockChoice, ...]
+    largest: tuple[int, ...]
+    tail_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Front:
+    """All points of a model, RAM ascending, multiply-accumulates descending.
+
+    Attributes:
+        points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
+            unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
+        unfused: the model as it is, for comparison (it need not be on the front).
+        graph: what was searched.
+    """
+
+    points: tuple[Point, ...]
+    unfused: Point
+    graph: LayerGraph
+
+    def least_ram(self, max_compute: float | None = None) -> Point:
+        """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
+
+        Raises:
+            LimitError: no point needs so little compute; the message names the least.
+        """
+        for point in self.points:
+            if max_compute is None or point.work <= max_compute * self.unfused.work:
+                return point
+        raise LimitError(
+            f"a compute factor of at most {max_compute:g} cannot be reached: the least is "
+            f"{self.points[-1].compute_factor:.3f}"
+        )
+
+    def least_compute(self, max_ram: int) -> Point:
+        """The point of fewest multiply-accumulates whose RAM is at most ``max_ram`` bytes. Problem P2.
+
+        Raises:
+            LimitError: no point needs so little; the message names the nearest one and what keeps it up.
+        """
+        for point in reversed(self.points):
+            if point.ram_bytes <= max_ram:
+                return point
+        nearest = self.points[0]
+        raise LimitError(
+            f"{max_ram:,} bytes cannot be reached: the least is {nearest.ram_bytes:,} bytes at a compute factor of "
+            f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
+        )
+
+    def zero_recompute(self) -> Point:
+        """The point of least RAM that executes no more multiply-accumulates than the unfused model."""
+        return self.least_ram(1.0)
+
+    def explain(self, point: Point, max_ram: int | None = None) -> tuple[str, ...]:
+        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
+
+        Args:
+            point: what was chosen.
+            max_ram: the bytes it was to stay within, and does. If it has no blocks, that is the reason.
+        """
+        if max_ram is not None and not point.blocks:
+            return (f"nothing fused: the model fits into {max_ram:,} bytes as it is",)
+        fused = {operator for block in point.blocks for operator in block.operators}
+        reasons = (
+            None if index in fused else layer.reason or "fusing does not pay at this point of the front"
+            for index, layer in enumerate(self.graph.layers)
+        )
+        runs = [
+            (reason, [index for index, _ in run]) for reason, run in groupby(enumerate(reasons), lambda item: item[1])
+        ]
+        return tuple(f"{_range(self.graph, run)} not fused: {reason}" for reason, run in runs if reason is not None)
+
+
+def _range(graph: LayerGraph, operators: Sequence[int]) -> str:
+    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
+    return first if len(operators) == 1 else f"{first} to {last}"
+
+
+def _named(graph: LayerGraph, operators: tuple[int, ...]) -> str:
+    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
+    return first if len(operators) == 1 else f"the block from {first} to {last}"

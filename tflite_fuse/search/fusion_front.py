@@ -1,0 +1,169 @@
+"""Which blocks: the whole Pareto front of a model, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
+from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Shapes
+from tflite_fuse.cost.instructions import Target, in_instructions
+from tflite_fuse.cost.layer_graph import LayerGraph, WorkUnit
+from tflite_fuse.errors import UsageError
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
+from tflite_fuse.model.schema import Model
+from tflite_fuse.search.cut_graph import Cuts, Edge, Residency, Rules, cut_graph
+from tflite_fuse.search.from_model import graph_from_model
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.paths import Path, search_paths
+from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
+
+LEAST_GAIN = 1 / 1000
+"""Share of predicted instructions that a point with more RAM must save to be on the front."""
+
+
+@dataclass(frozen=True)
+class SearchOptions(Rules):
+    """What to search: the rules of the cut graph, and what is chosen from.
+
+    Contradictions raise UsageError.
+
+    Attributes:
+        scheme: which blocks and tiles to allow.
+        tiles: number of tiles along height and width of the scheme inverted-residual, None for its default.
+        tile_size: their height and width in pixels instead, None where their number counts.
+        chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and changes no
+            arithmetic. Where MACs count, the search takes the smallest; a block below the peak then gets the largest
+            that keeps it there.
+        strips: whether the scheme auto may run a block in strips that compute some columns twice.
+        bands: whether strips may run in bands, which share memory where ``overlap`` allows it. Shared memory wanders
+            from block to block: the more there is, the more often an arena outgrows its largest working set.
+        target: the core whose predicted instructions count wherever points speak of MACs, those that gain less than a
+            thousandth left out; None counts MACs.
+        most_compute: the front ends at so many times the work of the unfused model, or of the cheapest point if that
+            takes more; None for the whole front.
+    """
+
+    scheme: Scheme = Scheme.AUTO
+    tiles: tuple[int, int] | None = None
+    tile_size: tuple[int, int] | None = None
+    chunks: tuple[int, ...] = (1, 2, 4, 8)
+    strips: bool = True
+    bands: bool = False
+    target: Target | None = None
+    most_compute: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.chunks or min(self.chunks) < 1 or self.alignment < 1:
+            raise UsageError("chunks and alignment count pixels and bytes; give numbers of at least 1")
+        refuse_contradictions(self.scheme, self.tiles, self.tile_size, self.strips)
+
+
+def fusion_front(
+    model: Model | LayerGraph, options: SearchOptions = SearchOptions(), shapes: Shapes = NOTHING_KNOWN
+) -> Front:
+    """The Pareto front of a model over all blocks and configurations a scheme allows.
+
+    Args:
+        model: a model (its first subgraph, operators in their order) or its geometry, counted in instructions of the
+            target perhaps.
+        options: what to search.
+        shapes: what is known from other searches of the same graph, and is grown on here.
+
+    Raises:
+        LimitError: no block of the scheme can read an input that is to be streamed or external.
+    """
+    graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
+    if options.target is not None and graph.unit is not WorkUnit.INSTRUCTIONS:
+        graph = in_instructions(graph, options.target, max(options.chunks))
+    priced = replace(options, every_block=False)
+    if options.target is None:
+        priced = replace(priced, chunks=(min(options.chunks),))
+    if options.most_compute is not None:
+        priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
+    allowed = replace(_restriction(graph, options), prices=partial(block_costs, shapes=shapes))
+    cuts = cut_graph(graph, allowed, priced)
+    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else (), shapes)
+    points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
+    if options.target is not None:
+        points = tuple(_worth_having(points))
+    return Front(points, unfused_point(graph, options), graph)
+
+
+def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
+    """The points that take clearly less than the one before: predictions are not so exact."""
+    last = None
+    for point in points:
+        if last is None or point.work < (1 - LEAST_GAIN) * last.work:
+            yield (last := point)
+
+
+def _restriction(graph: LayerGraph, options: SearchOptions) -> Restriction:
+    bands = options.bands and options.overlap
+    return restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips, bands)
+
+
+def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
+    """The model as it is, its inputs resident."""
+    residency = Residency(graph, options.alignment)
+    sets = [residency.outside(index, index) for index in range(len(graph.layers))]
+    peak = max([residency.start, *sets])
+    largest = (sets.index(peak),) if peak in sets else ()
+    tail = graph.tail.total if options.count_tail else 0
+    return Point(peak + tail, graph.work, 1.0, (), largest, tail)
+
+
+class _PointBuilder:
+    """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
+
+    def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int], shapes: Shapes) -> None:
+        """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
+        self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
+        self.unfused = graph.work
+        self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
+        self.made: dict[tuple[Edge, int, int | None], BlockChoice] = {}
+
+    def point(self, path: Path) -> Point:
+        blocks: list[BlockChoice] = []
+        largest: tuple[int, ...] = ()
+        for leg in path.legs:
+            edge = leg.edge
+            if int(edge.options.ram[leg.option]) == path.peak and not largest:
+                largest = tuple(range(edge.source, edge.target))
+            if edge.fused:
+                key = edge, leg.option, path.peak if self.chunks else None
+                if key not in self.made:
+                    self.made[key] = self._block(edge, leg.option, path.peak)
+                blocks.append(self.made[key])
+        factor = path.work / self.unfused if self.unfused else 1.0
+        return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail)
+
+    def _block(self, edge: Edge, option: int, peak: int) -> BlockChoice:
+        operators, options = tuple(range(edge.source, edge.target)), edge.options
+        tile = int(options.tile_height[option]), int(options.tile_width[option])
+        chunk = int(options.chunk[option])
+        config, scratch = BlockConfig(*tile, chunk), int(options.scratch[option])
+        for larger in (each for each in self.chunks if each > chunk):
+            wider = BlockConfig(*tile, larger)
+            ram, needed = self._price(edge.source, edge.target - 1, wider)
+            if ram > peak:
+                break
+            config, scratch = wider, needed
+        work = int(options.work[option])
+        extra = work - sum(self.graph.layers[index].work for index in operators)
+        return BlockChoice(operators, config, scratch, work, extra, self._scheme(operators, config))
+
+    def _price(self, first: int, last: int, config: BlockConfig) -> tuple[int, int]:
+        """RAM while the block runs, and its scratch."""
+        key = (first, last, config)
+        if key not in self.priced:
+            costs = price_block(self.cuts.graph, first, last, config, self.cuts.pricing, self.shapes)
+            self.priced[key] = int(self.cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
+        return self.priced[key]
+
+    def _scheme(self, operators: tuple[int, ...], config: BlockConfig) -> str:
+        driven = self.graph.tensors[driven_tensor(self.graph, operators[0], operators[-1])]
+        if config.tile_height < driven.height:
+            return "tiles"
+        return "strips" if config.tile_width < driven.width else "line-buffers"

@@ -1,0 +1,268 @@
+"""The exact search: every path through the cut graph, as a Pareto front of (RAM, multiply-accumulates).
+
+A label at a cut says how a path got there: the largest working set so far, what it adds to the arena's tail (if that
+counts), the multiply-accumulates so far. RAM is the first two together.
+Extending all labels by all edges and dropping those another label at the same cut beats gives, at the last cut, the
+front of the whole model: a label that is beaten cannot become part of a better path.
+
+Two bounds keep the labels few without losing a point. No path has a peak below the bottleneck shortest path's, so
+smaller peaks are equal to it. And a path with more RAM than the best one of the fewest multiply-accumulates is not on
+the front, so labels that can only become such paths are left out.
+
+Of paths with equal RAM and equal multiply-accumulates, where tails do not count, the one that fuses the fewest
+operators is taken, of those the one with the fewest blocks: what need not change does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tflite_fuse.ir.axes import IntArray
+from tflite_fuse.search.cut_graph import NEVER, CutGraph, Edge, least_ram, pareto
+
+_DEAREST = (1 << 63) - 1
+"""What costs can be at all."""
+_AT_ONCE = 1024
+"""Labels looked at one by one before those that are beaten by then are left out, all at once."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One edge of a path, under one of its options."""
+
+    edge: Edge
+    option: int
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way through the cut graph.
+
+    Attributes:
+        peak: bytes, the largest RAM of its edges.
+        tail: bytes, the sum over its edges and the graph's own.
+        work: the sum over its edges.
+        legs: the edges from first to last.
+    """
+
+    peak: int
+    tail: int
+    work: int
+    legs: tuple[Leg, ...]
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What no label can help beyond.
+
+    Attributes:
+        floor: no path has a smaller peak.
+        ceiling: no path with more RAM is on the front.
+        tail_ahead, work_ahead: for each cut, the least tail and the fewest multiply-accumulates from there to the end.
+        most_work: paths with more multiply-accumulates do not count.
+        tails: whether edges differ in their tail.
+    """
+
+    floor: int
+    ceiling: int
+    tail_ahead: list[int]
+    work_ahead: list[int]
+    most_work: int
+    tails: bool
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The labels at one cut, one array entry each.
+
+    ``cost`` counts multiply-accumulates first, then fused operators and blocks. ``edge``, ``label`` and ``option`` say
+    where a label came from: which of the edges into this cut, which label at its start, which of its options.
+    """
+
+    peak: IntArray
+    tail: IntArray
+    cost: IntArray
+    edge: IntArray
+    label: IntArray
+    option: IntArray
+
+
+def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None) -> tuple[Path, ...]:
+    """All paths that no other beats in RAM and multiply-accumulates.
+
+    RAM is peak + tail; paths come in its order.
+
+    Args:
+        cuts: the edges.
+        most_work: multiply-accumulates beyond which paths are left out, but for those of the fewest; None for no limit.
+        most_ram: bytes beyond which paths are left out; None for no limit.
+    """
+    start, edges = cuts.start, [list(into) for into in cuts.into]
+    tails = any(edge.tail for into in edges for edge in into)
+    bounds = _Bounds(
+        _least_peak(edges, start), NEVER, _ahead(edges, lambda edge: edge.tail), _ahead(edges, _fewest), NEVER, tails
+    )
+    if most_work is not None:
+        bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
+    if most_ram is None:
+        tight = _cheapest_edges(edges)
+        enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # Of one of these paths, not yet of the best.
+        cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
+        ceiling = int((cheapest.peak + cheapest.tail).min())
+    else:
+        ceiling = most_ram - cuts.tail
+    labels = _labels(edges, replace(bounds, ceiling=ceiling))
+    end = labels[-1]
+    paths: list[Path] = []
+    for index in pareto(end.peak + end.tail, end.cost):
+        work = int(end.cost[index]) // len(edges) ** 2
+        if not paths or work < paths[-1].work:
+            legs, peak = _trace(edges, labels, int(index))
+            paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
+    return tuple(paths)
+
+
+def _least_peak(edges: list[list[Edge]], start: int) -> int:
+    """The least peak of any path."""
+    least = [start]
+    for into in edges[1:]:
+        least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=NEVER))
+    return least[-1]
+
+
+def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
+    """For each cut, the least sum of ``cost`` over the edges of any path from it to the end."""
+    least = [NEVER] * (len(edges) - 1) + [0]
+    for into in reversed(edges):
+        for edge in into:
+            least[edge.source] = min(least[edge.source], least[edge.target] + cost(edge))
+    return least
+
+
+def _fewest(edge: Edge) -> int:
+    """Multiply-accumulates of its cheapest option."""
+    return int(edge.options.work[-1])
+
+
+def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
+    """The edges on paths of fewest multiply-accumulates, each with its cheapest option alone."""
+    least, kept = [0], [edges[0]]
+    for into in edges[1:]:
+        least.append(min((least[edge.source] + _fewest(edge) for edge in into), default=NEVER))
+        tight = [edge for edge in into if least[edge.source] + _fewest(edge) == least[-1] < NEVER]
+        kept.append([_cheapest(edge) for edge in tight])
+    return kept
+
+
+def _cheapest(edge: Edge) -> Edge:
+    """An edge with its cheapest option alone."""
+    return edge if len(edge.options) == 1 else replace(edge, options=edge.options.pick(np.array([-1])))
+
+
+def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
+    """The labels at every cut. ``edges`` loses those that can lead to none."""
+    nothing = np.zeros(1, dtype=np.int64)
+    labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
+    for cut in range(1, len(edges)):
+        edges[cut] = [
+            edge
+            for edge in edges[cut]
+            if int(edge.options.ram[0]) <= bounds.ceiling and len(labels[edge.source].peak) > 0
+        ]
+        labels.append(_extend(edges[cut], cut, labels, bounds, len(edges)))
+    return labels
+
+
+class _Line(NamedTuple):
+    """One edge under one of its options: what it adds to every label at its start.
+
+    Attributes:
+        edge: which of those into the cut.
+        option: which of the edge's.
+        ram, tail, cost: as of a label, the RAM no less than the bounds' floor.
+    """
+
+    edge: int
+    option: int
+    ram: int
+    tail: int
+    cost: int
+
+
+def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
+    """Extends all labels along all edges into one cut and keeps those nothing beats."""
+    lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds, places)]
+    if not lines:
+        return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
+    sources = [labels[edges[line.edge].source] for line in lines]
+    counts = np.array([len(source.peak) for source in sources])
+    of_edge, of_option, ram, more_tail, more_cost = np.array(lines, dtype=np.int64).T
+    peak = np.maximum(np.concatenate([source.peak for source in sources]), ram.repeat(counts))
+    tail = np.concatenate([source.tail for source in sources]) + more_tail.repeat(counts)
+    cost = np.concatenate([source.cost for source in sources]) + more_cost.repeat(counts)
+    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * places**2 - 1
+    within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
+    hopeful = np.flatnonzero(within_limits)
+    best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
+    ends = np.cumsum(counts)
+    line = np.searchsorted(ends, best, side="right")
+    return _Labels(peak[best], tail[best], cost[best], of_edge[line], best - (ends - counts)[line], of_option[line])
+
+
+def _lines(number: int, edge: Edge, bounds: _Bounds, places: int) -> Iterator[_Line]:
+    """An edge under all of its options, but for those the bounds rule out."""
+    options = edge.options
+    first = max(int(options.ram.searchsorted(bounds.floor, side="right")) - 1, 0)
+    end = int(options.ram.searchsorted(bounds.ceiling, side="right"))
+    changes = (edge.target - edge.source) * places + 1 if edge.fused and not bounds.tails else 0
+    rows = zip(options.ram[first:end].tolist(), options.work[first:end].tolist(), strict=True)
+    for option, (ram, work) in enumerate(rows, start=first):
+        yield _Line(number, option, max(ram, bounds.floor), edge.tail, work * places**2 + changes)
+
+
+def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
+    """Indices of the triples no other triple is below in all three; of equal triples one.
+
+    ``ram`` is peak + tail. A label with less of both and less cost stays ahead whatever follows: a larger working set
+    later on lifts both peaks to the same height, and then the tails decide.
+    """
+    if not tail.any():
+        return pareto(ram, cost)
+    left = cost.argsort(kind="stable")  # A few ascending runs, one an edge, which are merged.
+    kept: dict[int, int] = {}
+    tails, least, best = [-1], [NEVER], [-1]  # the least RAM of all so far with a tail of at most so much, and whose
+    while len(left):
+        now, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        rows = now.tolist(), tail[now].tolist(), ram[now].tolist(), cost[now].tolist()
+        for index, own_tail, own_ram, own_cost in zip(*rows, strict=True):
+            if least[bisect_right(tails, own_tail) - 1] <= own_ram:
+                continue
+            first = end = bisect_left(tails, own_tail)
+            while end < len(least) and least[end] >= own_ram:
+                if kept[best[end]] == own_cost:  # It came first, but costs no less.
+                    del kept[best[end]]
+                end += 1
+            kept[index] = own_cost
+            tails[first:end], least[first:end], best[first:end] = [own_tail], [own_ram], [index]
+        left = left[np.array(least)[np.searchsorted(tails, tail[left], side="right") - 1] > ram[left]]
+    found = np.array([*kept], dtype=np.int64)
+    ordered: IntArray = found[np.lexsort((ram[found], tail[found], cost[found]))]
+    return ordered
+
+
+def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
+    """The legs that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
+    legs: list[Leg] = []
+    peak, cut = 0, len(labels) - 1
+    while cut > 0:
+        at = labels[cut]
+        edge, option = edges[cut][int(at.edge[index])], int(at.option[index])
+        legs.append(Leg(edge, option))
+        peak = max(peak, int(edge.options.ram[option]))
+        cut, index = edge.source, int(at.label[index])
+    return tuple(reversed(legs)), peak

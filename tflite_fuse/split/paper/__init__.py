@@ -1,1 +1,0 @@
-"""Split CNN inference on networked microcontrollers, as published: the baseline."""

@@ -1,6 +1,0 @@
-"""Int8 models made on the spot: a builder that needs no TensorFlow, and the networks of benchmarks and tests."""
-
-from tflite_fuse.zoo.builder import ModelBuilder
-from tflite_fuse.zoo.recording import Ref
-
-__all__ = ["ModelBuilder", "Ref"]
