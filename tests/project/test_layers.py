@@ -17,6 +17,7 @@ ORDER = (
     "errors",
     "units",
     "claim",
+    "tuning",
     "files",
     "model",
     "data",
