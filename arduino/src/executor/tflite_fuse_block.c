@@ -336,11 +336,3 @@ tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tfl
   }
   return TFLITE_FUSE_OK;
 }
-
-tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
-  const tflite_fuse_status status = tflite_fuse_attempt(block, io);
-  if (status == TFLITE_FUSE_OK) {
-    tflite_fuse_commit(block, io->state);
-  }
-  return status;
-}

@@ -99,9 +99,6 @@ static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_st
   return tflite_fuse_kinds[stage->kind];
 }
 
-/* The `keep` of rings. */
-void tflite_fuse_keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
-
 /* The convolutions with weights in halfwords, from layout INT16_DOWN on; NULL for what a library is without: blocks that
  * have such are refused. */
 extern void (*const tflite_fuse_halfword_convs[3])(const tflite_fuse_call* call);

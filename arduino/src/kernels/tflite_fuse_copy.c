@@ -74,6 +74,36 @@ static bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_
          room >= (int64_t)tflite_fuse_history(stage, output) * output->channels;
 }
 
+/* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
+ * the new. */
+static void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+  const tflite_fuse_tensor* output = &block->tensors[stage->output];
+  uint32_t* const ring = tflite_fuse_mark_of(state, output);
+  const uint32_t mark = *ring;
+  if (is_done) {
+    uint32_t oldest =
+        tflite_fuse_start_of(state, output) + (uint32_t)(output->capacity - tflite_fuse_history(stage, output));
+    oldest -= oldest >= (uint32_t)output->capacity ? (uint32_t)output->capacity : 0;
+    *ring = oldest + 1;
+  } else if (mark == TFLITE_FUSE_NEVER_USED || mark == TFLITE_FUSE_WAS_RESET) {
+    const size_t channels = (size_t)output->channels, bytes = (size_t)tflite_fuse_history(stage, output) * channels;
+    int8_t* const pixels = (int8_t*)(ring + 1);
+    int32_t from = stage->pad_offset;
+    size_t each = channels;
+    if (mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !block->zeros_mean_reset) {
+      from = stage->table_offset;
+      each = bytes;
+    } else if (stage->weights_offset != TFLITE_FUSE_NONE) {
+      from = stage->weights_offset;
+      each = (size_t)tflite_fuse_step_bytes(stage, output);
+    }
+    for (size_t i = 0; i < bytes; i += each) {
+      memcpy(pixels + i, block->constants + from, each);
+    }
+    *ring = TFLITE_FUSE_FILLED;
+  }
+}
+
 const tflite_fuse_entry tflite_fuse_kind_state = {
     .min_inputs = 1,
     .max_inputs = 1,
@@ -84,5 +114,5 @@ const tflite_fuse_entry tflite_fuse_kind_state = {
     .weight_bytes = reset_bytes,
     .table_is_sound = first_history_is_sound,
     .compute = copy,
-    .keep = tflite_fuse_keep_ring,
+    .keep = keep_ring,
 };
