@@ -35,8 +35,8 @@ from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes.streaming.rings import find_variables
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 

@@ -37,8 +37,8 @@ from tflite_fuse.export.arena import runtime_for
 from tflite_fuse.export.package import FORMATS
 from tflite_fuse.model import load_model
 from tflite_fuse.model.outside import outside_inputs
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 PAGE = README.parent / "arduino" / "README.md"
 CHANGES = 200

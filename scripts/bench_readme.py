@@ -17,7 +17,7 @@ from scripts.readme import write_part
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import LimitError
 from tflite_fuse.report.report import Report
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = (

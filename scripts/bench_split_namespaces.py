@@ -29,8 +29,8 @@ from scripts.bench_split_tcp import deployed, worker_program
 from scripts.zoo.architectures import build_architecture_file
 from tests.split.cluster.cases import as_bytes
 from tflite_fuse.model import serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator

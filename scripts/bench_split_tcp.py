@@ -25,9 +25,9 @@ from tests.split.cluster.cases import as_bytes
 from tests.split.cluster.shaping import Proxy
 from tests.split.cluster.test_c_worker import processes
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
-from tflite_fuse.run.library.sources import library_directory, library_sources
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator

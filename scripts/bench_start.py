@@ -21,7 +21,7 @@ from tests.device.program import fusable_core, program_of
 from tests.device.targets import TARGETS, Report, Target, build, execute
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime.inputs import generate_inputs
 
 SHARED_MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 MODELS = ("mlperf_tiny_vww96_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_dscnn_kws_int8")

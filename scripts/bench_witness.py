@@ -20,11 +20,11 @@ from tflite_fuse import api
 from tflite_fuse.check import validate
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
-from tflite_fuse.run.comparing.comparison import MutationScore
-from tflite_fuse.run.comparing.mutation import mutation_score
-from tflite_fuse.run.comparing.watched import watched
-from tflite_fuse.run.directed import directed
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime.comparing.comparison import MutationScore
+from tflite_fuse.runtime.comparing.mutation import mutation_score
+from tflite_fuse.runtime.comparing.watched import watched
+from tflite_fuse.runtime.directed import directed
+from tflite_fuse.runtime.inputs import generate_inputs
 
 
 def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, MutationScore]:

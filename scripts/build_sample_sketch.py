@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tflite_fuse
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.export import export_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "arduino" / "examples" / "SampleModel"
 

@@ -13,7 +13,7 @@ from rich.console import Console
 import tflite_fuse
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.report.tables import report_table
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 PICTURES = 120
 

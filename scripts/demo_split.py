@@ -27,8 +27,8 @@ from tests.device.split.boards import FLASH, RAM, board, started, wait_for
 from tests.split.networks import large_model
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 NAMES = ("left", "middle", "right")
 INPUTS = 4

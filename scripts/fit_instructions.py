@@ -32,7 +32,7 @@ from scripts.bench_device import SHARED_MODELS, chosen_targets
 from scripts.zoo import networks
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import Target, build, execute
-from tests.run.fused_models import fuse
+from tests.runtime.fused_models import fuse
 from tflite_fuse import Goal
 from tflite_fuse.cost.instructions import (
     COSTS_FILE,
@@ -49,7 +49,7 @@ from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime.inputs import generate_inputs
 
 _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 

@@ -17,7 +17,7 @@ from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.cli import app
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, save_model, serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -141,7 +141,7 @@ LONG = {"two hundred copies of 32 KiB": lambda: reshapes(200), "a thousand": lam
 BOUNDED = """
 import resource, sys
 import tflite_fuse, tflite_fuse.api
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 tflm.available = lambda: False
 limit, seconds = 1 << 30, 60
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -13,7 +13,7 @@ from scripts.zoo.networks import gated_network, inverted_residual_network
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.file import Model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

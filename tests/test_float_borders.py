@@ -27,7 +27,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.outside import with_inputs_inside
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

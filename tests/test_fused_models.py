@@ -20,8 +20,8 @@ from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.plan import Plan
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 

@@ -38,6 +38,13 @@ def test_a_rewrite_without_verification_loads_nothing_that_compares(tmp_path: Pa
     path.write_bytes(serialize_model(inverted_residual_network(size=24, blocks=2)))
     loaded = loaded_by(f"from tflite_fuse import rewrite; assert rewrite({str(path)!r}, verify=False).report.blocks")
     assert "tflite_fuse.check" in loaded
-    idle = ("run.comparing.witnesses", "run.inputs", "passes.sliding.stream", "rewriting.advice", "pipelines", "pages")
+    idle = (
+        "runtime.comparing.witnesses",
+        "runtime.inputs",
+        "passes.sliding.stream",
+        "rewriting.advice",
+        "pipelines",
+        "pages",
+    )
     assert not loaded.intersection(f"tflite_fuse.{name}" for name in idle)
     assert not loaded.intersection({"numpy.random", "numpy.ma", "importlib.metadata", "html", "tomllib", "secrets"})

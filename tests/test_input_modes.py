@@ -27,8 +27,8 @@ from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -10,7 +10,7 @@ import tflite_fuse
 from tests.builders.mixed import mixed_models
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.model.file import Model, serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -25,7 +25,7 @@ from tflite_fuse.model.schema import OperatorCode
 from tflite_fuse.model.types import CUSTOM
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.rewriting import rewrite as rewriting
-from tflite_fuse.run import litert, tflm
+from tflite_fuse.runtime import litert, tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")

@@ -26,7 +26,7 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import add_buffer, replace_main, replace_operators
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -21,9 +21,9 @@ from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting.figures import arena_in_file, figures, memory_table, refusal, without_replaced
 from tflite_fuse.rewriting.rewrite import rewrite_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.comparing.comparison import Comparison
-from tflite_fuse.run.streams import Array, PixelSource, make_feed
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 from tflite_fuse.search.schemes import Scheme
 
 Progress = Callable[[str, int, int], None]

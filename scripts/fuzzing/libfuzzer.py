@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflite_fuse.run.library.sources import library_directory, library_sources
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 _DONE = re.compile(r"Done (\d+) runs")
 _MEGABYTES = 1024

@@ -16,7 +16,7 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import BUILTIN_CODES
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.rewriting.figures import measured_head
-from tflite_fuse.run.comparing.compare import compare
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import InputSpec, input_specs
-from tflite_fuse.run.processes.worker import Worker
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import InputSpec, input_specs
+from tflite_fuse.runtime.processes.worker import Worker
 
 Array = npt.NDArray[Any]
 

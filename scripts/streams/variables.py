@@ -18,7 +18,7 @@ from tests.device.targets import Target
 from tests.passes.streaming.ring_contents import Ring, with_rings, with_variables
 from tflite_fuse.model import load_model
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 CMSIS_NN = {(6, 3472): 193_518, (11, 8024): 337_032}
 """Instructions a step of unfused models with CMSIS-NN, counted once in a real runtime on the emulated Cortex-M7, by the

@@ -18,8 +18,8 @@ from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.model import load_model
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run.comparing.over_time import compare_over_time
-from tflite_fuse.run.inputs import input_specs
+from tflite_fuse.runtime.comparing.over_time import compare_over_time
+from tflite_fuse.runtime.inputs import input_specs
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 

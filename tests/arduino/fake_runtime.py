@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tflite_fuse.run.library.sources import library_directory, library_sources
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
 GLUE = library_directory() / "tflm" / "tflite_fuse_tflm.cpp"

@@ -13,8 +13,8 @@ import pytest
 
 from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_objects, workshop
 from tflite_fuse.model import Model, serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMED = ROOT / "arduino" / "examples" / "StreamedInput"

@@ -21,7 +21,7 @@ from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import STACK_POINTERS
-from tflite_fuse.run.library.host import HostLibrary, host_library, load_library, run_block
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library, run_block
 
 WHOLE = BlockConfig(65535, 65535)
 

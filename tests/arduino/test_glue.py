@@ -28,10 +28,10 @@ from tests.arduino.fake_runtime import (
 from tests.drawing.random_blocks import random_block, random_operands
 from tests.drawing.random_configs import random_config
 from tests.drawing.witness import Operands, plan, reference
-from tests.run.fused_models import with_version
+from tests.runtime.fused_models import with_version
 from tflite_fuse.emit.encode import encode, outside_tensors
 from tflite_fuse.ir.block import Block, StageKind, Storage
-from tflite_fuse.run.library.sources import library_directory, shim_directory
+from tflite_fuse.runtime.library.sources import library_directory, shim_directory
 
 NEWEST = max(GENERATIONS)
 

@@ -16,7 +16,7 @@ import yaml
 
 import tflite_fuse
 from tests.arduino.fake_runtime import build, compiler
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "arduino"

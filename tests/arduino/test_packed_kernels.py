@@ -20,7 +20,7 @@ from tflite_fuse.emit.encode import encode
 from tflite_fuse.emit.options import read_options
 from tflite_fuse.ir.block import Int8Array, StageKind
 from tflite_fuse.ir.enums import WeightLayout
-from tflite_fuse.run.library.host import HostLibrary, host_library, load_library
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 builds = pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)
 

@@ -13,7 +13,7 @@ from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.witness import random_operands
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind
-from tflite_fuse.run.reference import run_block_tensors
+from tflite_fuse.runtime.reference import run_block_tensors
 
 POISON = 1000
 """Added to what is written, so that no byte of output can pass for a byte of input."""

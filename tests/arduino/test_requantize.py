@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier, rounding_divide
-from tflite_fuse.run.library.compiler import build_library
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.compiler import build_library
+from tflite_fuse.runtime.library.sources import library_directory
 
 EDGES = [0, 1, 2, 3, 2**15, 2**30 - 1, 2**30, 2**30 + 1, 2**31 - 2, 2**31 - 1]
 

@@ -15,7 +15,7 @@ from tflite_fuse.emit.encode import encode
 from tflite_fuse.export.text import byte_array
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.ops.lowering.extract import extract
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 PROGRAM = Path(__file__).with_name("row_kernels.c")
 

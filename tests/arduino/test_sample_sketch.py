@@ -17,8 +17,8 @@ from tests.arduino.fake_runtime import GLUE, HERE, SANITIZERS, build, compiler, 
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
 from tflite_fuse.model import load_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "arduino" / "examples" / "SampleModel"

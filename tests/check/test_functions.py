@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.drawing import raw_elementwise
 from tests.drawing.raw_models import RawModel
-from tests.run.fused_models import fuse
+from tests.runtime.fused_models import fuse
 from tflite_fuse import api
 from tflite_fuse.check import validate
 from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
 

@@ -17,7 +17,7 @@ from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.rewriting import rewrite as rewriting
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
 

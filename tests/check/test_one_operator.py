@@ -9,7 +9,7 @@ from tests.drawing import raw_elementwise
 from tests.drawing import raw_models as raw
 from tests.drawing.steps.gates import gates_in_every_position
 from tests.drawing.steps.recurrent import lstms
-from tests.run.fused_models import fuse
+from tests.runtime.fused_models import fuse
 from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.file import load_model, serialize_model

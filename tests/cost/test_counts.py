@@ -20,7 +20,7 @@ from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.ops.packing import can_pack
 from tflite_fuse.ops.table import macs_per_pixel
 from tflite_fuse.ops.weighted.work import LANES, MOST_PIXELS, WINDOW_BYTES
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 
 def some_blocks(count: int) -> list[tuple[Block, BlockConfig]]:

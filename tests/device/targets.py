@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.library import flat_sources, with_kinds
 from tflite_fuse.ir.block import StageKind
-from tflite_fuse.run.library.sources import library_directory, library_sources
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
 

@@ -15,8 +15,8 @@ from tests.device.targets import OF_HALFWORDS, TARGETS, Target, build, execute, 
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES
 
 THUMB_LIMIT = 35 * 1024

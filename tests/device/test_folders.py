@@ -16,8 +16,8 @@ from tests.device.test_emulated import targets
 from tflite_fuse.export import export_model
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import outside_inputs
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -27,8 +27,8 @@ from tflite_fuse.emit.options import read_options, sealed
 from tflite_fuse.emit.structs import TensorDesc
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, ElementType, StageKind, Storage
-from tflite_fuse.run.library.host import HostLibrary, load_library
-from tflite_fuse.run.streams import PixelSource
+from tflite_fuse.runtime.library.host import HostLibrary, load_library
+from tflite_fuse.runtime.streams import PixelSource
 
 MOST_BYTES = 1 << 22
 """A block that asks for more memory than this is not run: no caller would have it."""

@@ -13,9 +13,9 @@ from tflite_fuse.cost.schedule.schedule import Schedule, schedule
 from tflite_fuse.emit.encode import EncodedBlock, encode
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, StageKind, Storage
-from tflite_fuse.run.library.host import HostLibrary
-from tflite_fuse.run.reference import run_block_tensors
-from tflite_fuse.run.streams import PixelSource
+from tflite_fuse.runtime.library.host import HostLibrary
+from tflite_fuse.runtime.reference import run_block_tensors
+from tflite_fuse.runtime.streams import PixelSource
 
 Operands = tuple[list[Int8Array], list[Int8Array], list[Int8Array]]
 

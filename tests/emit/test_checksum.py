@@ -23,7 +23,7 @@ from tflite_fuse.emit.options import has_checksum, sealed
 from tflite_fuse.emit.structs import FIELDS
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model import load_model
-from tflite_fuse.run.library.host import HostLibrary, host_library, load_library
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 BLOCKS = [encoded(random_block(random.Random(seed), largest=6)) for seed in range(20)]
 

@@ -21,9 +21,9 @@ from tflite_fuse.emit.structs import ALIGNMENT, VERSION
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Int8Array, Requantization, Stage, StageKind, Storage
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
-from tflite_fuse.run.library.host import run_block
+from tflite_fuse.runtime.library.host import run_block
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def small_block(**changes: object) -> Block:

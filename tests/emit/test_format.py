@@ -16,9 +16,9 @@ from tflite_fuse.emit.options import read_options, sealed, write_options
 from tflite_fuse.emit.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.enums import StageKind, Storage
-from tflite_fuse.run.library.host import host_library, load_library
+from tflite_fuse.runtime.library.host import host_library, load_library
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(shutil.which("flatc") is None, reason="flatc is not installed")

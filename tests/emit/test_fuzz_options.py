@@ -18,10 +18,10 @@ from tflite_fuse.emit.encode import encode
 from tflite_fuse.emit.options import Options, read_options, write_options
 from tflite_fuse.errors import BlockError, RuntimeUnavailableError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.run.library.compiler import sanitizer_environment
-from tflite_fuse.run.library.host import HostLibrary, host_library, load_library
+from tflite_fuse.runtime.library.compiler import sanitizer_environment
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 _LITTLE_WORK = "-DTFLITE_FUSE_MAX_WORK=0x1000000"
 
 

@@ -14,7 +14,7 @@ from scripts.zoo import ModelBuilder
 from tests.drawing import raw_elementwise
 from tests.drawing import raw_models as raw
 from tests.drawing.steps.recurrent import lstms
-from tests.run.fused_models import fuse, whole
+from tests.runtime.fused_models import fuse, whole
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs
 from tflite_fuse.errors import ModelError, PlanError

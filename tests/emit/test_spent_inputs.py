@@ -25,7 +25,7 @@ from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.run.library.host import host_library, load_library
+from tflite_fuse.runtime.library.host import host_library, load_library
 from tflite_fuse.units import round_up
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.run.fused_models import with_version
+from tests.runtime.fused_models import with_version
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.options import has_checksum, read_options, write_options
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.enums import StageKind, Storage, WeightLayout
 from tflite_fuse.model import load_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.host import host_library, load_library, run_block
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.host import host_library, load_library, run_block
 
 FILES = Path(__file__).with_name("version_1")
 FUSED = sorted(path.stem for path in FILES.glob("*_*.tflite"))

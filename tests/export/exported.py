@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.zoo import ModelBuilder
-from tests.run.fused_models import fuse, fuse_outside, whole
+from tests.runtime.fused_models import fuse, fuse_outside, whole
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.schema import Model

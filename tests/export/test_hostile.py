@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.export.exported import changed, fused, network, renamed, run
-from tests.run.small_models import custom_model
+from tests.runtime.small_models import custom_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.export.text import byte_array, comment, float_literal

@@ -13,7 +13,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
-from tests.run.fused_models import fuse
+from tests.runtime.fused_models import fuse
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import UsageError
@@ -21,8 +21,8 @@ from tflite_fuse.export import export_model
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.ops.lowering.extract import extract
-from tflite_fuse.run import tflm
-from tflite_fuse.run.reference import run_block_reference
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference import run_block_reference
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -24,7 +24,7 @@ from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.split.project import export_split
 from tflite_fuse.model import serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 HERE = Path(__file__).parent / "boards"
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -17,7 +17,7 @@ from tflite_fuse.api import rewrite
 from tflite_fuse.export import export_model
 from tflite_fuse.model import Model
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

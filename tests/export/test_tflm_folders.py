@@ -10,7 +10,7 @@ import pytest
 from tests.arduino.fake_runtime import GENERATIONS, compiler
 from tests.export.exported import chained, fused, network, outside, run
 from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
-from tests.run.small_models import counter_model
+from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import FULL_STRUCTS, arena_for, declared_arenas, runtime_for

@@ -26,7 +26,7 @@ from tests.conftest import SHARED
 from tests.device.targets import TARGETS
 from tflite_fuse.passes.fusing.speed import FAIR_PRICE
 from tflite_fuse.passes.goal import Goal, Share
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.cut.network import network_of
 
 STREAMS_PAGE = PAGE.parent / "streaming.md"

@@ -36,7 +36,7 @@ from tests.conftest import SHARED
 from tests.device.targets import TARGETS
 from tests.split.cluster.campaign import WORDS
 from tflite_fuse.model import save_model
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.cut.network import network_of
 
 SMALL = SHARED / "arch" / "wide-resnet.json"

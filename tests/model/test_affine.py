@@ -9,7 +9,7 @@ from tests.drawing.raw_models import RawModel
 from tflite_fuse.model import serialize_model
 from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType, affine_parameters, dequantize, is_reversible, quantize
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 EVERY = np.arange(-128, 128, dtype=np.int8)
 

@@ -16,8 +16,8 @@ from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.ir.limits import STACK_POINTERS
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
 from tflite_fuse.ops.packing import can_pack, down_table, pack_weights, packed_size, undo_down_table, unpack_weights
-from tflite_fuse.run.library.compiler import build_library
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.compiler import build_library
+from tflite_fuse.runtime.library.sources import library_directory
 
 NOISE = np.random.default_rng(5)
 

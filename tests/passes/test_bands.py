@@ -15,7 +15,7 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes.fusing import choose
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -18,7 +18,7 @@ from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -23,8 +23,8 @@ from tflite_fuse.model.schema import SignatureDef, TensorMap
 from tflite_fuse.model.types import TensorType, affine_parameters, dequantize
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

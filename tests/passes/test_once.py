@@ -18,7 +18,7 @@ from tflite_fuse.ir.block import Block
 from tflite_fuse.model import file, load_model, serialize_model
 from tflite_fuse.ops.lowering import extract
 from tflite_fuse.ops.lowering import lower as operators
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 GOALS = [None, Goal(least_ram=True), Goal(max_compute=1.3), Goal(max_ram=12_000)]
 

@@ -27,7 +27,7 @@ from tflite_fuse.passes.fusing.own_runs import CHUNKS, LONGEST_RUN, OwnRuns
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.rewriting.figures import arena_in_file
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:

@@ -24,9 +24,9 @@ from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.reorder import Reorder
-from tflite_fuse.run import tflm
-from tflite_fuse.run.comparing.compare import compare
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

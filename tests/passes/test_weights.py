@@ -21,7 +21,7 @@ from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.ir.enums import WeightLayout
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.ops.packing import can_pair, from_paired, to_paired
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
 

@@ -21,7 +21,7 @@ from tests.arduino.fake_runtime import (
     workshop,
 )
 from tflite_fuse.model import save_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "input.md").read_text()
 FLAGS = ("-std=c++11", "-Wall", "-Wextra", "-Werror")

@@ -29,7 +29,7 @@ ORDER = (
     "search",
     "passes",
     "check",
-    "run",
+    "runtime",
     "report",
     "rewriting",
     "split",
@@ -52,8 +52,8 @@ FORBIDDEN = {
     "cost": ("memory",),
     "memory": ("ops", "cost", "emit", "search", "passes"),
     "check": ("ops", "cost", "emit", "search", "passes"),
-    "run": ("passes", "search", "cost"),
-    "report": ("run", "passes", "search"),
+    "runtime": ("passes", "search", "cost"),
+    "report": ("runtime", "passes", "search"),
 }
 """What a room must not know although it stands higher."""
 

@@ -11,7 +11,7 @@ from scripts.bench_corpus import measured, table
 from scripts.zoo.networks import inverted_residual_network
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.model import save_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -11,7 +11,7 @@ import pytest
 from tests.device.split.boards import board
 from tests.split.networks import branching_model
 from tflite_fuse.model import save_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 ROOT = Path(__file__).resolve().parents[2]
 

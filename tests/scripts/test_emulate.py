@@ -13,7 +13,7 @@ from scripts.emulate import RUNNING, main
 from tests.device.targets import TARGETS
 from tests.export.exported import SHAPE, network
 from tflite_fuse.export import export_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -11,7 +11,7 @@ from scripts.streams import driving, variables
 from tests.drawing.raw_streams import RawStream
 from tests.passes.streaming.ring_contents import Ring
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

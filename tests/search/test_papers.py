@@ -16,12 +16,12 @@ import pytest
 from tests.conftest import SHARED
 from tflite_fuse.api import INPUT_MODES
 from tflite_fuse.cost.layer_graph import graph_from_layers
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.schemes import Scheme
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "bench_papers.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_papers.py"
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

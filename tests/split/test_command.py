@@ -15,7 +15,7 @@ from tests.split.networks import branching_model
 from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import save_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.folder import read_deployment
 
 ROOT = Path(__file__).resolve().parents[2]

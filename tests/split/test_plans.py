@@ -14,8 +14,8 @@ from tests.split.networks import branching_model, cluster, network
 from tflite_fuse import rewrite
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded

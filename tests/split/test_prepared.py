@@ -18,7 +18,7 @@ from tflite_fuse.model import Model, load_model, save_model, serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.table import KINDS
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.folder import read_deployment
 from tflite_fuse.split.cut import network as rooms
 from tflite_fuse.split.cut.network import Network, network_of

@@ -11,7 +11,7 @@ from tests.split.networks import FAST
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Device, Link
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES
 from tflite_fuse.split.search.auto import OBJECTIVES

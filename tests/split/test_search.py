@@ -14,7 +14,7 @@ from tests.split.networks import branching_model, cluster, network
 from tests.split.test_sums import big_end
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import Cluster, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated

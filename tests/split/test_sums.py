@@ -20,8 +20,8 @@ from tflite_fuse.export.split.keys import Lock
 from tflite_fuse.export.split.programs import worker_program
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network, network_of

@@ -16,7 +16,7 @@ from scripts.zoo.architectures import build_architecture, build_architecture_fil
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_model.py"
 

@@ -12,7 +12,7 @@ from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

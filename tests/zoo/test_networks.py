@@ -13,7 +13,7 @@ from tests.builders import random_models
 from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

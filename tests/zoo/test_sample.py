@@ -11,7 +11,7 @@ from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.model import load_model
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="needs the tflite-micro wheel")
 

@@ -25,7 +25,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.report.notebook import printable
-from tflite_fuse.run.inputs import Array, load_inputs, output_arrays
+from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
 from tflite_fuse.split.cluster.link.keys import read_key

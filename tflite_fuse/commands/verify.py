@@ -12,7 +12,7 @@ from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
-from tflite_fuse.run.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.comparison import Comparison
 
 
 @answers_errors

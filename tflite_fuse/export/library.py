@@ -8,7 +8,7 @@ from collections.abc import Collection
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.export.folder import Files
 from tflite_fuse.ir.block import StageKind, WeightForm
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
 _INCLUDED_PATH = re.compile(rb'(?<=#include ")[./a-z]+/(?=tflite_fuse)')

@@ -16,15 +16,15 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
-from tflite_fuse.run import tflm
-from tflite_fuse.run.comparing.compare import compare
-from tflite_fuse.run.comparing.comparison import Comparison
-from tflite_fuse.run.comparing.mutation import mutation_score
-from tflite_fuse.run.comparing.over_time import STEPS, also_over_time, compare_over_time
-from tflite_fuse.run.comparing.watched import watched
-from tflite_fuse.run.directed import directed
-from tflite_fuse.run.inputs import generate_inputs, load_inputs
-from tflite_fuse.run.processes.worker import Array
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.mutation import mutation_score
+from tflite_fuse.runtime.comparing.over_time import STEPS, also_over_time, compare_over_time
+from tflite_fuse.runtime.comparing.watched import watched
+from tflite_fuse.runtime.directed import directed
+from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
+from tflite_fuse.runtime.processes.worker import Array
 
 
 @dataclass(frozen=True)

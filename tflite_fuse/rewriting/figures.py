@@ -19,7 +19,7 @@ from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.report import Figures, outside_notes
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.search.from_model import graph_from_model
 
 

@@ -31,7 +31,7 @@ from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified, outside_notes
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
-from tflite_fuse.run.comparing.comparison import Comparison, Testimony, unheard
+from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
 
 if TYPE_CHECKING:
     from tflite_fuse.passes.sliding.stream import Streamed
@@ -83,7 +83,7 @@ def rewrite_model(
     over = None if made.streamed is None else made.streamed.time
     heard = unheard(verify)
     if heard is None:
-        from tflite_fuse.run.comparing.witnesses import hear
+        from tflite_fuse.runtime.comparing.witnesses import hear
 
         models = model, made.model
         heard = hear(models, files, known, bool(verify), inputs, seed, progress, made.certificate, over)

@@ -15,8 +15,8 @@ from tests.device.split.boards import FLASH, RAM, board, firmware, running
 from tests.split.networks import cluster, large_model
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.model import serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress

@@ -11,7 +11,7 @@ from tests.device.program import binary
 from tests.device.split.boards import EMULATOR, HERE, board, running
 from tests.device.targets import TARGETS, link
 from tests.split.cluster import cases
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.fragments.decode import decode
 
 pytestmark = [

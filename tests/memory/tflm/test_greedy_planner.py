@@ -19,7 +19,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.operators import make_options
 from tflite_fuse.model.types import BUILTIN_CODES
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

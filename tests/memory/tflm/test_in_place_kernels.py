@@ -15,9 +15,9 @@ from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, in_place_pairs
 from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import make_options
-from tflite_fuse.run import tflm
-from tflite_fuse.run.comparing.compare import compare
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.inputs import generate_inputs
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -18,7 +18,7 @@ from tflite_fuse.memory.tflm.offline_plan import write_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, HOST, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

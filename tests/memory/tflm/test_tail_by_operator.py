@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from scripts.zoo.networks import inverted_residual_network
 from tests.builders import random_models
 from tests.memory.one_operator import MODELS
-from tests.run.fused_models import fuse
+from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
 from tflite_fuse.memory.tflm.struct_sizes import ARM, HOST, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import predict_tail

@@ -19,7 +19,7 @@ from tflite_fuse.ir.block import Block, StageKind, Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.ops.lowering.extract import extract, fusability
-from tflite_fuse.run.reference import run_block_reference, run_block_tensors
+from tflite_fuse.runtime.reference import run_block_reference, run_block_tensors
 
 RNG = np.random.default_rng(3)
 

@@ -17,7 +17,7 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 
 def plain() -> Model:

@@ -16,7 +16,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.ops.lowering.extract import extract
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 def recurrent(**changes: Any) -> Model:

@@ -17,7 +17,7 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract, fusability
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.search.from_model import graph_from_model
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

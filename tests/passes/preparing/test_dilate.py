@@ -15,7 +15,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.preparing.dilate import Dilate
-from tflite_fuse.run import litert, tflm
+from tflite_fuse.runtime import litert, tflm
 
 
 @dataclass(frozen=True)

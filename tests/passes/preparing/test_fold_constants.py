@@ -13,8 +13,8 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
-from tflite_fuse.run import tflm
-from tflite_fuse.run.comparing.compare import compare
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.compare import compare
 
 SHAPE = (1, 4, 6, 3)
 

@@ -21,7 +21,7 @@ from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -17,8 +17,8 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.ops.lowering.extract import extract, fusability
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
-from tflite_fuse.run import tflm
-from tflite_fuse.run.reference import run_block_reference
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference import run_block_reference
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -17,7 +17,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.passes.preparing.spell_out import spell_out
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

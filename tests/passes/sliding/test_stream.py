@@ -21,7 +21,7 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.report import StreamReport
-from tflite_fuse.run.comparing.over_time import compare_over_time
+from tflite_fuse.runtime.comparing.over_time import compare_over_time
 
 
 def streamed(

@@ -27,9 +27,9 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.run import tflm
-from tflite_fuse.run.processes.worker import Worker
-from tflite_fuse.run.streams import Stream
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.processes.worker import Worker
+from tflite_fuse.runtime.streams import Stream
 
 Steps = npt.NDArray[np.int8]
 

@@ -21,7 +21,7 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.streaming.rings import Rings
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 Steps = list[bytes]
 BLOCK = "CUSTOM:TFLITE_FUSE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 
-from tflite_fuse.run.library.host import host_library
+from tflite_fuse.runtime.library.host import host_library
 from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, TAG_BYTES, Fault, Frame, Kind, Message
 
 FRAME_BYTES = HEADER_BYTES + 1400 + TAG_BYTES

@@ -12,8 +12,8 @@ import numpy as np
 from tests.split.networks import branching_model, cluster, network
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.model import serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.worker import Worker

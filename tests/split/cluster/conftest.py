@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.arduino.fake_runtime import WARNINGS, build, compiler, library_objects
-from tflite_fuse.run.library.sources import library_directory
+from tflite_fuse.runtime.library.sources import library_directory
 
 HERE = Path(__file__).parent
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -17,8 +17,8 @@ from tests.split.cluster.test_c_worker import processes
 from tests.split.cluster.test_serial import QUIET, lines
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.worker import HostWorker
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.messages import Fault
 from tflite_fuse.split.fragments.decode import decode

@@ -18,8 +18,8 @@ from tests.split.networks import branching_model
 from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import save_model, serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

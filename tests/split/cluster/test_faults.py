@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.split.cluster.campaign import WORDS, bad, campaign
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -15,7 +15,7 @@ from tests.split.cluster.shaping import Proxy
 from tests.split.cluster.test_c_worker import processes
 from tests.split.cluster.test_running import same
 from tflite_fuse.errors import ClusterError, UsageError
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.keys import read_key

@@ -12,8 +12,8 @@ import pytest
 from tests.split.cluster import cases
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.run import tflm
-from tflite_fuse.run.library.worker import HostWorker
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError

@@ -14,7 +14,7 @@ from tests.split.cluster import cases
 from tests.split.cluster.noise import Noise, Wire
 from tests.split.cluster.test_running import same
 from tflite_fuse.errors import ClusterError
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact
 from tflite_fuse.split.cluster.running.status import ask_all

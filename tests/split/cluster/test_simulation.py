@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from tests.split.cluster import cases
-from tflite_fuse.run import tflm
+from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.devices import COORDINATOR, Link
 from tflite_fuse.split.cluster.link.messages import Kind, Message
 from tflite_fuse.split.cluster.simulation import simulated

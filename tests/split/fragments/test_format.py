@@ -10,8 +10,8 @@ import pytest
 from tests.split.fragments.cases import fragments, planned, with_header, with_step, with_view, without_operators
 from tests.split.networks import network
 from tflite_fuse.errors import BlockError, PlanError
-from tflite_fuse.run.library.sources import library_directory
-from tflite_fuse.run.library.worker import HostWorker
+from tflite_fuse.runtime.library.sources import library_directory
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES
 from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.fragments.decode import decode

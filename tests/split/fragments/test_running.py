@@ -13,9 +13,9 @@ from tests.split.networks import branching_model, network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
-from tflite_fuse.run.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.machine import EventKind, Machine

@@ -12,7 +12,7 @@ from tflite_fuse.errors import ModelError, PlanError, UsageError
 from tflite_fuse.files import nearest, read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
-from tflite_fuse.run.library.worker import HostWorker
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cut.network import Network, network_of

@@ -27,7 +27,7 @@ from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.ops.lowering.view import Lowered
 from tflite_fuse.ops.table import KINDS
 from tflite_fuse.passes.pipeline import tidied
-from tflite_fuse.run.comparing.compare import keeps_state
+from tflite_fuse.runtime.comparing.compare import keeps_state
 
 _MOST_NOTES = 8
 """Sentences about operators that run whole."""

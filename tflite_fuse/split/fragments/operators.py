@@ -14,8 +14,8 @@ from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import input_specs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import input_specs
 from tflite_fuse.split.cut.network import Network
 
 

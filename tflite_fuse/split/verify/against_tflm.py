@@ -9,8 +9,8 @@ import numpy as np
 
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.run import tflm
-from tflite_fuse.run.inputs import generate_inputs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan

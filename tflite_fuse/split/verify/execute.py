@@ -12,7 +12,7 @@ import numpy as np
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import BlockTensor, ElementType, Int8Array
-from tflite_fuse.run.reference import run_stage
+from tflite_fuse.runtime.reference import run_stage
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import Piece, pieces_of

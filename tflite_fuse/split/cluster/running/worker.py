@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 
-from tflite_fuse.run.library.worker import HostWorker
+from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Message, Wish

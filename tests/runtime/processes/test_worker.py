@@ -1,0 +1,27 @@
+"""Child processes are kept for what is asked next."""
+
+from __future__ import annotations
+
+import pytest
+
+import tflite_fuse
+from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.pages.content import page_content
+from tflite_fuse.runtime.processes import worker as workers
+from tflite_fuse.runtime.processes.connection import Child
+
+
+def test_one_runtime_measures_both_models_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SAMPLE_MODEL.read_bytes()
+    after = tflite_fuse.rewrite(before, verify=False).model
+    workers._close_idle()
+    started: list[Child] = []
+    start = Child.__init__
+
+    def counted(self: Child, *arguments: object) -> None:
+        started.append(self)
+        start(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Child, "__init__", counted)
+    page_content(before, after, ("before", "after"))
+    assert len(started) == 1

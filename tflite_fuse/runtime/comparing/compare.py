@@ -1,0 +1,184 @@
+"""Do two models compute the same bytes? Run both in the real TFLM and look at every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
+
+from tflite_fuse.emit.in_model import KnownBlocks
+from tflite_fuse.errors import ModelError, UsageError
+from tflite_fuse.model import Model, load_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.difference import Seen, first_difference
+from tflite_fuse.runtime.comparing.ends import Ends, check_signatures
+from tflite_fuse.runtime.comparing.watched import Watched, exposed
+from tflite_fuse.runtime.processes.patience import inference_seconds
+from tflite_fuse.runtime.processes.worker import Array, Worker
+from tflite_fuse.runtime.streams import Feed, make_feed
+
+# Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
+_STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
+_STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
+
+
+class Runtime(Protocol):
+    """A runtime models are compared in: one of the modules beside this one."""
+
+    RUNTIME_NAME: str
+
+    def runtime_version(self) -> str | None:
+        """Version of what is installed."""
+
+    def session(self, model_bytes: bytes, name: str) -> AbstractContextManager[Worker]:
+        """A worker with the model loaded."""
+
+
+def compare(
+    a: bytes,
+    b: bytes,
+    inputs: Sequence[Sequence[Array]],
+    *,
+    names: tuple[str, str] = ("the first model", "the second model"),
+    models: tuple[Model, Model] | None = None,
+    known: KnownBlocks | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    runtime: Runtime = tflm,
+    watch: Watched | None = None,
+) -> Comparison:
+    """Run two models on the same inputs, each in its own process, and compare all output bytes.
+
+    A model whose inputs lie outside the arena is given them there: an external one as memory, a streamed one by a
+    source that hands out each pixel once. Every input starts from fresh state. Models with state (variable tensors,
+    resources) are run once more over the whole sequence without a reset in between, then reset and run over half of it.
+
+    One model may take or give float32 where the other has int8 of known scale and zero point: its input is what
+    QUANTIZE makes of the floats, its output is compared after DEQUANTIZE.
+
+    Args:
+        a, b: two .tflite files with the same input and output shapes and types.
+        inputs: one list per inference, with one array per input of the first model, inside the arena or not.
+        names: what messages call the two models.
+        models: the two as loaded, where somebody has them.
+        known: their blocks as far as they need not be decoded.
+        progress: called with (inferences done, inferences in all).
+        runtime: what runs them.
+        watch: where the second was made of the first, tensors at and in its blocks: they are compared, too, in copies
+            of both models that give them as outputs.
+
+    Raises:
+        ModelError: a model cannot be loaded or run, with the runtime's reason.
+        VerificationError: the models' inputs or outputs differ in number, shape or type.
+        UsageError: there are no inputs, or they do not fit.
+        RuntimeUnavailableError: the runtime is not installed.
+    """
+    if not inputs:
+        raise UsageError("at least 1 input is needed to compare models")
+    models = (load_model(a), load_model(b)) if models is None else models
+    check_signatures(models, names)
+    if watch is not None and watch.first:
+        copies = exposed(models[0], watch.first), b, exposed(watch.opened, watch.second)
+        inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
+        try:
+            return _Comparing(models, copies, names, known, runtime, inside).run(inputs, progress)
+        except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared
+            pass
+    return _Comparing(models, (a, b), names, known, runtime).run(inputs, progress)
+
+
+class _Comparing:
+    """Two models, and perhaps copies that give more, each in a process of its own."""
+
+    def __init__(
+        self,
+        models: tuple[Model, Model],
+        files: Sequence[bytes],
+        names: tuple[str, str],
+        known: KnownBlocks | None,
+        runtime: Runtime,
+        inside: Sequence[str] = (),
+    ) -> None:
+        """What is compared.
+
+        Args:
+            models: the two.
+            files: theirs; or a copy of the first that gives more, the second, and such a copy of it.
+            names: what messages call the two.
+            known: their blocks as far as they need not be decoded.
+            runtime: what runs them.
+            inside: names of what the copies give beside the outputs.
+        """
+        second = models[1]
+        self._models, self._files, self._runtime = (*models, second)[: len(files)], files, runtime
+        self._names = (*names, names[1])[: len(files)]
+        self._patience = [inference_seconds(model, known) for model in self._models]
+        self._ends = Ends(models)
+        self._outputs = [_tensor_name(models[0], index) for index in models[0].main.outputs]
+        self._inside = list(inside)
+
+    def run(self, inputs: Sequence[Sequence[Array]], progress: Callable[[int, int], None] | None) -> Comparison:
+        """As ``compare``."""
+        stateful = any(keeps_state(model) for model in self._models)
+        steps = [(False, index, True) for index in range(len(inputs))]
+        if stateful:  # once more as a stream, which then starts over and is half as long
+            lengths = (len(inputs), -(-len(inputs) // 2))
+            steps += [(True, index, index == 0) for length in lengths for index in range(length)]
+        seen, difference, done = Seen(), None, 0
+        with ExitStack() as stack, ThreadPoolExecutor(len(self._files)) as pool:
+            workers = list(
+                pool.map(lambda m, n: stack.enter_context(self._runtime.session(m, n)), self._files, self._names)
+            )
+            for done, (streamed, index, reset) in enumerate(steps, 1):
+                results = self._results(pool, workers, inputs[index], reset)
+                seen.note(results[0][: len(self._outputs)])
+                outputs = len(self._outputs)
+                difference = first_difference(results, self._outputs + self._inside, index, streamed, outputs)
+                if progress is not None:
+                    progress(done, len(steps))
+                if difference is not None:
+                    break
+        return Comparison(
+            difference is None,
+            min(done, len(inputs)),
+            difference,
+            self._runtime.RUNTIME_NAME,
+            self._runtime.runtime_version() or "unknown",
+            varied=seen.varied,
+            elements=seen.elements,
+            inside=len(self._inside),
+        )
+
+    def _results(
+        self, pool: ThreadPoolExecutor, workers: Sequence[Worker], arrays: Sequence[Array], reset: bool
+    ) -> list[list[Array]]:
+        """Outputs, then what copies give beside them, of both models, of equal types."""
+        second = self._ends.inputs_of_second(arrays)
+        given = (arrays, second, second)[: len(workers)]
+        feeds = [make_feed(model, x, name) for model, x, name in zip(self._models, given, self._names, strict=True)]
+
+        def infer(worker: Worker, feed: Feed, seconds: float) -> list[Array]:
+            return worker.infer(feed.inputs, feed.outside, reset=reset, timeout=seconds)
+
+        results = list(pool.map(infer, workers, feeds, self._patience))
+        outputs = len(self._outputs)
+        ends = self._ends.comparable([each[:outputs] for each in results[:2]])
+        return [
+            ends[0] + [x.ravel() for x in results[0][outputs:]],
+            ends[1] + [x.ravel() for x in results[-1][outputs:]],
+        ]
+
+
+def _tensor_name(model: Model, index: int) -> str:
+    return model.main.tensors[index].name or f"tensor {index}"
+
+
+def keeps_state(model: Model) -> bool:
+    """Whether what a model computes may depend on earlier inferences."""
+    if any(tensor.is_variable for graph in model.subgraphs for tensor in graph.tensors):
+        return True
+    kinds = {operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators}
+    custom = {kind for kind in kinds if kind.startswith("CUSTOM:")} - _STATELESS_CUSTOM
+    return bool(kinds & _STATEFUL or custom)

@@ -1,0 +1,219 @@
+"""Do two models compute the same bytes over time? Sequences of calls, with silence, edge values and resets.
+
+Two interpreters of each model run side by side, call by call in turn, each pair on a sequence of its own; one pair is
+reset in the middle. Where the second model is the stream of the first one's window, the first is given the window that
+ends with the steps the second is given; before the first call and after a reset it is full of the input's zero point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tflite_fuse.emit.stream_time import StreamTime
+from tflite_fuse.errors import ModelError, VerificationError
+from tflite_fuse.model.schema import Model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.compare import keeps_state
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.difference import Difference, Seen, first_difference
+from tflite_fuse.runtime.comparing.ends import Ends
+from tflite_fuse.runtime.inputs import InputSpec, generate_inputs, input_specs
+from tflite_fuse.runtime.processes.worker import Array, Worker
+from tflite_fuse.runtime.streams import make_feed
+
+STEPS = 64
+"""Calls of each interpreter, if a window is not longer."""
+
+_MOODS = ("noise", "quiet", "silence", "loud", "lowest", "noise", "highest", "edges")
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """What was found.
+
+    Attributes:
+        calls: of each of the two interpreters of a model, up to the first difference.
+        first_difference: None if there is none; its input is the number of the call.
+        varied, elements: how many of the output's elements took more than one value.
+    """
+
+    calls: int
+    first_difference: Difference | None
+    varied: int
+    elements: int
+
+
+def compare_over_time(
+    files: tuple[bytes, bytes],
+    models: tuple[Model, Model],
+    *,
+    stream: StreamTime | None = None,
+    calls: int = STEPS,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> OverTime:
+    """Run two models over sequences of calls and compare every output of every call.
+
+    Args:
+        files, models: the two.
+        stream: where the second is the stream of the first one's window; None where both keep a state or none.
+        calls: at least so many; more where a window is longer.
+        seed: of the sequences.
+        progress: told of every call.
+
+    Raises:
+        ModelError: a model cannot be loaded or run.
+        VerificationError: their inputs do not go together.
+        RuntimeUnavailableError: there is no runtime.
+    """
+    calls = max(calls, 0 if stream is None else 2 * stream.calls)
+    names = [models[0].main.tensors[tensor].name or f"tensor {tensor}" for tensor in models[0].main.outputs]
+    ends = None if stream is not None else Ends(models)
+    if stream is not None:
+        _check_shapes(models, stream)
+    seen, difference = Seen(), None
+    with ExitStack() as stack:
+        pairs = [
+            _Pair(
+                tuple(stack.enter_context(tflm.session(file)) for file in files),
+                _sequence(models[0], stream, calls, seed + number),
+                reset_at=calls // 2 if number == 0 else -1,
+                stream=stream,
+            )
+            for number in range(2)
+        ]
+        done = 0
+        for call in range(calls):
+            for pair in pairs:
+                given = pair.given(call)
+                second = given[1] if ends is None else ends.inputs_of_second(given[0])
+                results = [
+                    _run(model, worker, arrays, reset)
+                    for model, worker, arrays, reset in zip(
+                        models, pair.workers, (given[0], second), pair.resets(call), strict=True
+                    )
+                ]
+                compared = results if ends is None else ends.comparable(results)
+                seen.note(compared[0])
+                difference = first_difference(compared, names, call, call > 0, len(names))
+                if difference is not None:
+                    return OverTime(done, difference, seen.varied, seen.elements)
+            done += 1
+            if progress is not None:
+                progress(done, calls)
+    return OverTime(done, None, seen.varied, seen.elements)
+
+
+def also_over_time(
+    found: Comparison,
+    files: tuple[bytes, bytes],
+    models: tuple[Model, Model],
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """What was found on single inputs, and over time where one of the models keeps a state. Raises as the above."""
+    if not found.bit_exact or not any(keeps_state(model) for model in models):
+        return found
+    over = compare_over_time(files, models, seed=seed, progress=progress)
+    difference = over.first_difference
+    return replace(found, bit_exact=difference is None, first_difference=difference, calls=over.calls)
+
+
+def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> list[Array]:
+    feed = make_feed(model, arrays)
+    return worker.infer(feed.inputs, feed.outside, reset=reset)
+
+
+def _check_shapes(models: tuple[Model, Model], stream: StreamTime) -> None:
+    """Raises VerificationError."""
+    try:
+        wanted = [(stream.shape_of(spec.shape), spec.dtype) for spec in input_specs(models[0])]
+    except ModelError as error:
+        raise VerificationError(f"the second model is no stream of the first: {error}") from error
+    found = [(spec.shape, spec.dtype) for spec in input_specs(models[1])]
+    outputs = [[model.main.tensors[tensor].dims for tensor in model.main.outputs] for model in models]
+    if wanted != found or outputs[0] != outputs[1]:
+        raise VerificationError(
+            "the second model is no stream of the first: their inputs or outputs do not go together"
+        )
+
+
+@dataclass
+class _Pair:
+    """Two interpreters, one of each model, that see the same."""
+
+    workers: tuple[Worker, ...]
+    sequence: list[list[Array]]
+    reset_at: int
+    stream: StreamTime | None
+    windows: list[Array] = field(default_factory=list)
+
+    def resets(self, call: int) -> tuple[bool, bool]:
+        """Which of the two start over before a call; a model over a window always does."""
+        starts = call in (0, self.reset_at)
+        return starts or self.stream is not None, starts
+
+    def given(self, call: int) -> tuple[list[Array], list[Array]]:
+        """What each of the two is given."""
+        steps = self.sequence[call]
+        if self.stream is None:
+            return steps, steps
+        axis, length = self.stream.axis, self.stream.window * self.stream.each
+        if call in (0, self.reset_at):
+            self.windows = self.sequence[-1]
+        joined = (np.concatenate(pair, axis=axis) for pair in zip(self.windows, steps, strict=True))
+        self.windows = [np.take(each, range(each.shape[axis] - length, each.shape[axis]), axis) for each in joined]
+        return self.windows, steps
+
+
+def _sequence(model: Model, stream: StreamTime | None, calls: int, seed: int) -> list[list[Array]]:
+    """What is given call by call; of a stream there is one entry more, a window of zero points.
+
+    A part of the calls each is noise, nearly silent, silent, loud, at the edges; in between are the inputs that are
+    made for single runs, of a stream step by step.
+    """
+    specs, rng = input_specs(model), np.random.default_rng(seed)
+    found: list[list[Array]] = []
+    made = _as_steps(generate_inputs(model, 12, seed), stream)
+    for number in range(calls):
+        mood = _MOODS[number * len(_MOODS) // calls]
+        chosen = next(made, None) if number % 4 < 2 and mood in ("noise", "loud") else None
+        found.append(chosen if chosen is not None else [_steps(spec, stream, mood, rng) for spec in specs])
+    if stream is not None:
+        found.append([np.full(spec.shape, _zero(spec), spec.dtype) for spec in specs])
+    return found
+
+
+def _zero(spec: InputSpec) -> float:
+    return 0.0 if spec.dtype.kind == "f" else spec.rest
+
+
+def _as_steps(windows: Sequence[Sequence[Array]], stream: StreamTime | None) -> Iterator[list[Array]]:
+    for arrays in reversed(windows):
+        if stream is None:
+            yield list(arrays)
+            continue
+        for begin in range(0, stream.window - stream.hop + 1, stream.hop):
+            places = range(begin * stream.each, (begin + stream.hop) * stream.each)
+            yield [np.take(array, places, stream.axis) for array in arrays]
+
+
+def _steps(spec: InputSpec, stream: StreamTime | None, mood: str, rng: np.random.Generator) -> Array:
+    shape = spec.shape if stream is None else stream.shape_of(spec.shape)
+    middle, width = (spec.low + spec.high) / 2, spec.high - spec.low
+    moods: dict[str, Callable[[], Array]] = {
+        "noise": lambda: rng.uniform(spec.low, spec.high, shape),
+        "quiet": lambda: rng.normal(_zero(spec), 0.02 * width, shape),
+        "silence": lambda: np.full(shape, _zero(spec)),
+        "loud": lambda: rng.normal(middle + rng.uniform(-0.3, 0.3) * width, 0.2 * width, shape),
+        "lowest": lambda: np.full(shape, spec.low),
+        "highest": lambda: np.full(shape, spec.high),
+        "edges": lambda: rng.choice(np.array([spec.low, spec.high]), shape),
+    }
+    clipped = np.clip(moods[mood](), spec.low, spec.high)
+    found: Array = (clipped if spec.dtype.kind == "f" else np.rint(clipped)).astype(spec.dtype)
+    return found

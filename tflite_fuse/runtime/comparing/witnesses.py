@@ -1,0 +1,148 @@
+"""Who has run a rewritten model beside its original: TensorFlow Lite Micro, or, where it refuses the original, LiteRT.
+
+LiteRT is a second witness and no more: it rounds otherwise and knows no fused block, so it says of a model without
+blocks that both files compute the same there, and nothing of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tflite_fuse.check.certificate import Certificate
+from tflite_fuse.emit.in_model import KnownBlocks
+from tflite_fuse.emit.stream_time import StreamTime
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
+from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.model import Model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony
+from tflite_fuse.runtime.comparing.over_time import also_over_time, compare_over_time
+from tflite_fuse.runtime.comparing.watched import watched
+from tflite_fuse.runtime.directed import directed
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.processes.worker import Array
+from tflite_fuse.runtime.streams import make_feed
+
+NAMES = "model A", "model B"
+
+
+def hear(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    known: KnownBlocks,
+    wanted: bool,
+    inputs: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+    watch: Certificate | None = None,
+    stream: StreamTime | None = None,
+) -> Testimony:
+    """Run an original and what was made of it.
+
+    Args:
+        models: the two.
+        files: theirs.
+        known: their blocks as far as they need not be decoded.
+        wanted: whether they must be run, or only where the runtime runs the original.
+        inputs: on how many inputs.
+        seed: of the random ones among them, and of the search for telling ones.
+        progress: told of every one.
+        watch: what is known of tensors of both (see ``watched``).
+        stream: where the second is a stream of the first one's window: they are run over a sequence of calls.
+
+    Raises:
+        VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
+            the original cannot.
+        RuntimeUnavailableError: they must be run and there is no runtime.
+    """
+    given: Sequence[Sequence[Array]] = ()
+    try:
+        if stream is not None:
+            return _over_time(models, files, seed, progress, stream)
+        given = generate_inputs(models[0], inputs, seed)
+        seen = watched(models, watch)
+        given = directed(models[0], given, seen.first, seed)
+        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=seen)
+        oracle = also_over_time(oracle, files, models, seed, progress)
+    except ModelError as error:
+        if _runs(models[0], files[0], given[:1]):
+            raise VerificationError(
+                f"the rewritten model does not run where the original does: {error}; nothing was written"
+            ) from error
+        if wanted:
+            raise VerificationError(
+                f"it cannot be verified: {error}; nothing was written (without --verify it is proven and written)"
+            ) from error
+        return _second(models, files, given, str(error))
+    except RuntimeUnavailableError as error:
+        if wanted:
+            raise
+        return Testimony(None, f"not possible on this machine: {error}")
+    _refuse_difference(oracle)
+    rights = tflm.unconfined()
+    inside = f", comparing {oracle.inside} tensors between and in blocks as well" if oracle.inside else ""
+    notes = [f"run on inputs of seed {seed}{inside}"]
+    if watch is not None and watch.narrower:
+        notes.append(
+            f"of the tensors in blocks {watch.narrower} lack channels of the original's and were not compared alone"
+        )
+    notes += [f"run over two sequences of {oracle.calls} calls, one with a reset, as well"] if oracle.calls else []
+    notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
+    notes += [] if oracle.warning is None else [oracle.warning]
+    return Testimony(oracle, notes=tuple(notes))
+
+
+def _over_time(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+    stream: StreamTime,
+) -> Testimony:
+    """A stream beside the model over its window."""
+    found = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
+    if found.first_difference is not None:
+        raise VerificationError(
+            f"the stream does not compute the window's bytes: {found.first_difference}; nothing was written"
+        )
+    version = tflm.runtime_version() or "unknown"
+    oracle = Comparison(
+        True, 2 * found.calls, None, tflm.RUNTIME_NAME, version, varied=found.varied, elements=found.elements
+    )
+    notes = [f"run over two sequences of {found.calls} calls, seed {seed}, beside the model over the window"]
+    return Testimony(oracle, notes=(*notes, *([] if oracle.warning is None else [oracle.warning])))
+
+
+def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
+    """Whether the runtime takes a model by itself."""
+    try:
+        feeds = [make_feed(model, arrays) for arrays in given]
+        tflm.run(file, [feed.inputs for feed in feeds], [feed.outside for feed in feeds])
+    except ModelError:
+        return False
+    return bool(given)
+
+
+def _second(
+    models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
+) -> Testimony:
+    """What LiteRT says of a model the oracle refuses."""
+    if not litert.available() or not given:
+        return Testimony(None, why_not)
+    if any(operator_name(model, each) == FUSED_OPERATOR for model in models for each in model.main.operators):
+        return Testimony(None, why_not, notes=("LiteRT cannot stand in as a witness: it has no fused blocks",))
+    try:
+        second = compare(*files, given, names=NAMES, models=models, runtime=litert)
+    except (ModelError, RuntimeUnavailableError) as error:
+        return Testimony(None, why_not, notes=(f"LiteRT cannot stand in as a witness: {error}",))
+    _refuse_difference(second)
+    return Testimony(None, why_not, second)
+
+
+def _refuse_difference(found: Comparison) -> None:
+    if found.first_difference is not None:
+        raise VerificationError(
+            f"the rewritten model does not compute the same bytes: {found.first_difference}; nothing was written"
+        )

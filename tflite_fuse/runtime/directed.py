@@ -1,0 +1,150 @@
+"""Inputs that are searched for: those under which the original shows values it has not shown before.
+
+Random inputs drive many a classifier to one saturated answer, and equal saturated answers say nothing of what was
+computed on the way. So the last third of the inputs is chosen: for each, a few candidates are run through the original
+(a random one; one of less contrast; a mixture of two; the place between two inputs with other outputs where the output
+turns), and the one that shows most new values, in the outputs and at the borders of blocks, is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model import Model
+from tflite_fuse.model.macs import operator_macs
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.watched import exposed
+from tflite_fuse.runtime.inputs import InputSpec, input_specs
+from tflite_fuse.runtime.processes.worker import Array
+from tflite_fuse.runtime.streams import make_feed
+
+WORK = 120_000_000
+"""Multiply-accumulates the search may spend for each input there is, half a second or less."""
+
+_HALVINGS = 4
+_SAMPLED = 4096
+
+Inputs = list[Array]
+Results = list[Array]
+
+
+def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
+    """The given inputs, the last third of them replaced by better ones; all as they were if a model
+    computes too much, or does not run.
+
+    Args:
+        model: the original.
+        given: inputs as ``generate_inputs`` makes them.
+        watch: tensors between operators, whose values count beside the outputs'.
+        seed: of the search.
+
+    Raises:
+        RuntimeUnavailableError: there is no runtime.
+    """
+    kept, random = (list(map(list, part)) for part in (given[: -(len(given) // 3)], given[-(len(given) // 3) :]))
+    runs = WORK * len(given) // max(1, sum(operator_macs(model)))
+    if len(given) < 3 or runs < 2 * len(given):
+        return list(map(list, given))
+    try:
+        with tflm.session(exposed(model, watch)) as worker:
+
+            def run(arrays: Inputs) -> Results:
+                feed = make_feed(model, arrays)
+                return worker.infer(feed.inputs, feed.outside)
+
+            search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
+            return kept + [search.best_of(each) if search.runs < runs else each for each in random]
+    except ModelError:  # whoever compares on them says why
+        return list(map(list, given))
+
+
+class _Search:
+    """What was seen so far, and inputs to make others of."""
+
+    def __init__(
+        self,
+        run: Callable[[Inputs], Results],
+        specs: Sequence[InputSpec],
+        rng: np.random.Generator,
+        first: list[Inputs],
+    ) -> None:
+        self._run, self._specs, self._rng = run, specs, rng
+        self.runs = 0
+        self._seen: list[npt.NDArray[np.bool_]] = []
+        self._pool: list[tuple[Inputs, Results]] = []
+        for arrays in first:
+            self._keep(arrays, self._tried(arrays))
+
+    def best_of(self, random: Inputs) -> Inputs:
+        """The best of a few candidates."""
+        tried = [(each, self._tried(each)) for each in self._candidates(random)]
+        best = max(tried, key=lambda each: self._news(each[1]))
+        self._keep(*best)
+        return best[0]
+
+    def _tried(self, arrays: Inputs) -> Results:
+        self.runs += 1
+        return self._run(arrays)
+
+    def _candidates(self, random: Inputs) -> Iterator[Inputs]:
+        yield random
+        contrast = 2.0 ** -self._rng.uniform(0, 5)
+        resting = [np.full(spec.shape, spec.rest) for spec in self._specs]
+        yield self._between(resting, random, contrast)
+        one, other = (self._pool[int(i)][0] for i in self._rng.integers(0, len(self._pool), 2))
+        yield self._between(one, other, float(self._rng.random()))
+        yield self._turning_point()
+
+    def _between(self, a: Sequence[Array], b: Sequence[Array], part: float) -> Inputs:
+        """As far from a to b as ``part`` says, value by value."""
+        mixed = []
+        for spec, x, y in zip(self._specs, a, b, strict=True):
+            values = np.asarray(x, np.float64) * (1 - part) + np.asarray(y, np.float64) * part
+            mixed.append((values if spec.dtype.kind == "f" else np.rint(values)).astype(spec.dtype))
+        return mixed
+
+    def _turning_point(self) -> Inputs:
+        """Between two inputs of different outputs, near where the output turns from one to the other."""
+        number = int(self._rng.integers(0, len(self._pool)))
+        low, at_low = self._pool[number]
+        distances = [_distance(at_low[0], results[0]) for _, results in self._pool]
+        high, at_high = self._pool[int(np.argmax(distances))]
+        for _ in range(_HALVINGS):
+            middle = self._between(low, high, 0.5)
+            results = self._tried(middle)
+            if _distance(results[0], at_low[0]) < _distance(results[0], at_high[0]):
+                low = middle
+            else:
+                high = middle
+        return self._between(low, high, float(self._rng.random()))
+
+    def _keep(self, arrays: Inputs, results: Results) -> None:
+        self._pool.append((arrays, results[:1]))
+        values = [_bytes(each) for each in results]
+        if not self._seen:
+            self._seen = [np.zeros((len(each), 256), np.bool_) for each in values]
+        for seen, each in zip(self._seen, values, strict=True):
+            seen[np.arange(len(each)), each] = True
+
+    def _news(self, results: Results) -> float:
+        """Which part of the outputs' elements, and of each other tensor's, has a value it has not had."""
+        values = [_bytes(each) for each in results]
+        pairs = zip(self._seen, values, strict=True)
+        return float(sum(1 - seen[np.arange(len(each)), each].mean() for seen, each in pairs if len(each)))
+
+
+def _distance(a: Array, b: Array) -> float:
+    return float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).sum())
+
+
+def _bytes(array: Array) -> npt.NDArray[np.uint8]:
+    """One byte for each of some elements: an int8 value, or the part of a longer one that changes with it."""
+    values: npt.NDArray[Any] = np.ascontiguousarray(array).ravel()
+    values = np.ascontiguousarray(values[:: max(1, -(-len(values) // _SAMPLED))])
+    parts = values.view(np.uint8).reshape(len(values), -1)
+    return np.asarray(parts[:, max(0, parts.shape[1] - 2)])

@@ -1,0 +1,67 @@
+"""Where the C sources are: beside the package in a checkout, inside it once installed.
+
+The C library as custom operator TFLITE_FUSE of the TensorFlow Lite Micro wheel.
+
+The shared library is made of ``arduino/src`` and ``runtime/shim``, compiled on first use and cached.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.runtime.library.compiler import build_library, sanitizer_environment
+from tflite_fuse.runtime.processes.worker import WorkerKind
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def library_directory() -> Path:
+    """The C library's ``src`` directory, the one source for this machine and for devices.
+
+    Raises:
+        RuntimeUnavailableError: the package was installed without it.
+    """
+    for arduino in (_PACKAGE / "_arduino", _PACKAGE.parent / "arduino"):
+        if (arduino / "src").is_dir():
+            return arduino / "src"
+    raise RuntimeUnavailableError("the C sources of tflite-fuse are missing from this installation; install it again")
+
+
+def library_sources() -> list[Path]:
+    """The C library's .c files, sorted. Raises RuntimeUnavailableError if they are missing."""
+    return sorted(library_directory().rglob("*.c"))
+
+
+def shim_directory() -> Path:
+    """The sources that make the C library an operator of the TensorFlow Lite Micro wheel."""
+    return _PACKAGE / "runtime" / "shim"
+
+
+CUSTOM_CODE = "TFLITE_FUSE"
+"""Name of the custom operator in model files."""
+
+_REGISTERER = "tflite_fuse_register"
+
+
+def shim_library(*, sanitize: bool = False) -> Path:
+    """The compiled library. Raises RuntimeUnavailableError without a C compiler or the C sources."""
+    sources = [*library_sources(), *sorted(shim_directory().glob("*.c"))]
+    return build_library("tflite_fuse_tflm", sources, [library_directory(), shim_directory()], sanitize=sanitize)
+
+
+def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
+    """What a child process needs to run this model: our operator where the model has fused blocks.
+
+    Args:
+        model_bytes: a .tflite file.
+        sanitize: run our operator with AddressSanitizer and UndefinedBehaviorSanitizer, on copies of exact size of
+            every tensor, so that each access outside one is reported. For tests: several times slower.
+
+    Raises:
+        RuntimeUnavailableError: the model has fused blocks, and there is no C compiler or no C source.
+    """
+    if CUSTOM_CODE.encode() not in model_bytes:
+        return WorkerKind("tflm")
+    environment = sanitizer_environment() if sanitize else ()
+    return WorkerKind("tflm", (str(shim_library(sanitize=sanitize)),), (_REGISTERER,), environment)

@@ -1,0 +1,169 @@
+"""A worker of a split in C, run on this machine: ``tflite_fuse_worker.h`` with memory of exact size.
+
+with HostWorker(fragment) as worker:
+    worker.begin()
+    event = worker.next()
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.runtime.library.host import host_library
+
+SEND, RECEIVE, COMPUTE, FINISHED = 1, 2, 3, 4
+_NO_OPERATOR = 17
+_ALIGNMENT = 16
+_JUNK = 0xA5
+_HEADER_BYTES = 32
+_BUFFER_BYTES_AT = 28
+
+
+class WorkerEvent(NamedTuple):
+    """``tflite_fuse_event``."""
+
+    kind: int
+    peer: int
+    nbytes: int
+    sequence: int
+    step: int
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("peer", ctypes.c_int16),
+        ("bytes", ctypes.c_uint16),
+        ("sequence", ctypes.c_uint32),
+        ("step", ctypes.c_uint32),
+    )
+
+
+class _Worker(ctypes.Structure):
+    _fields_ = (
+        ("fragment", ctypes.c_void_p),
+        ("buffer", ctypes.c_void_p),
+        ("step", ctypes.c_uint32),
+        ("done", ctypes.c_uint32),
+    )
+
+
+class HostWorker:
+    """One worker with a buffer of its own, full of junk.
+
+    Args:
+        fragment: its fragment.
+        library: the compiled library, for this process as it is if none is given.
+
+    Raises:
+        BlockError: the library refuses the fragment.
+        RuntimeUnavailableError: no C compiler, or no C sources.
+    """
+
+    def __init__(self, fragment: bytes, library: Path | None = None) -> None:
+        self._library = _load(library or host_library())
+        self._worker = _Worker()
+        size = int.from_bytes(fragment[_BUFFER_BYTES_AT:_HEADER_BYTES], "little") if len(fragment) >= 32 else 0
+        self._memory = [_Aligned(fragment), _Aligned(bytes([_JUNK]) * min(size, 1 << 30))]
+        data, buffer = self._memory
+        status = self._library.tflite_fuse_worker_open(
+            ctypes.byref(self._worker), data.address, len(fragment), buffer.address, size
+        )
+        if status == _NO_OPERATOR:
+            number = self._library.tflite_fuse_worker_operator(ctypes.byref(self._worker))
+            raise BlockError(f"{self._words(status)}: operator {number} of the model")
+        self._check(status)
+
+    def begin(self) -> None:
+        """The next inference."""
+        self._library.tflite_fuse_worker_begin(ctypes.byref(self._worker))
+
+    def next(self) -> WorkerEvent:
+        """What comes next."""
+        event = self._library.tflite_fuse_worker_next(ctypes.byref(self._worker))
+        return WorkerEvent(event.kind, event.peer, event.bytes, event.sequence, event.step)
+
+    def payload(self) -> bytes:
+        """Of the message to send. Raises BlockError: none comes next."""
+        payload = ctypes.create_string_buffer(max(1, self.next().nbytes))
+        self._check(self._library.tflite_fuse_worker_payload(ctypes.byref(self._worker), payload))
+        return payload.raw
+
+    def sent(self) -> None:
+        """The message is on its way. Raises BlockError: none comes next."""
+        self._check(self._library.tflite_fuse_worker_sent(ctypes.byref(self._worker)))
+
+    def received(self, payload: bytes) -> None:
+        """The message is here. Raises BlockError: none comes next, or it has another size."""
+        self._check(self._library.tflite_fuse_worker_received(ctypes.byref(self._worker), payload, len(payload)))
+
+    def compute(self) -> None:
+        """Run what comes next. Raises BlockError: a message comes next."""
+        self._check(self._library.tflite_fuse_worker_compute(ctypes.byref(self._worker)))
+
+    def inputs(self, arrays: Sequence[bytes]) -> None:
+        """Of a coordinator's fragment, behind ``begin``. Raises BlockError: there are others."""
+        for number, array in enumerate(arrays):
+            place, size = self._end("input", number)
+            if size != len(array):
+                raise BlockError(f"input {number} has {size} B, not {len(array)} B")
+            ctypes.memmove(place, array, size)
+
+    def output(self, number: int) -> bytes:
+        """Of a coordinator's fragment, when the inference is finished. Raises BlockError: there is none."""
+        return ctypes.string_at(*self._end("output", number))
+
+    def _end(self, kind: str, number: int) -> tuple[int, int]:
+        size = ctypes.c_uint32()
+        find = getattr(self._library, f"tflite_fuse_worker_{kind}")
+        place = find(ctypes.byref(self._worker), number, ctypes.byref(size))
+        if not place:
+            raise BlockError(f"there is no {kind} {number}")
+        return place, size.value
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise BlockError(self._words(status))
+
+    def _words(self, status: int) -> str:
+        return str(self._library.tflite_fuse_worker_message(status).decode())
+
+
+class _Aligned:
+    """Bytes at a multiple of 16."""
+
+    def __init__(self, data: bytes) -> None:
+        self._memory = ctypes.create_string_buffer(len(data) + _ALIGNMENT)
+        start = ctypes.addressof(self._memory)
+        self.address = start + -start % _ALIGNMENT
+        ctypes.memmove(self.address, data, len(data))
+
+
+@functools.cache
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    pointer = ctypes.POINTER(_Worker)
+    library.tflite_fuse_worker_message.restype = ctypes.c_char_p
+    library.tflite_fuse_worker_next.restype = _Event
+    library.tflite_fuse_worker_next.argtypes = [pointer]
+    library.tflite_fuse_worker_begin.restype = None
+    library.tflite_fuse_worker_begin.argtypes = [pointer]
+    library.tflite_fuse_worker_payload.argtypes = [pointer, ctypes.c_char_p]
+    library.tflite_fuse_worker_received.argtypes = [pointer, ctypes.c_char_p, ctypes.c_size_t]
+    library.tflite_fuse_worker_open.argtypes = [
+        pointer,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+    ]
+    for name in ("input", "output"):
+        find = getattr(library, f"tflite_fuse_worker_{name}")
+        find.restype = ctypes.c_void_p
+        find.argtypes = [pointer, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]
+    return library

@@ -1,0 +1,207 @@
+"""One child process and what is said to it: start, ask, time out, and turn its death into a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, TypeVar
+
+from tflite_fuse.runtime.processes.child import receive_frame, send_frame
+from tflite_fuse.runtime.streams import Outside, Stream
+
+Answer = TypeVar("Answer")
+
+_SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
+_LOG_LIMIT = 1 << 20
+_LONGEST_DETAIL = 500
+
+# The child computes nothing in numpy; without this, importing it starts threads that wait for work.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+_FOR_OTHERS = ("MALLOC_TRIM_THRESHOLD_",)
+"""Variables that are not handed on: Dask gives one to its workers that makes a runtime ask the system for memory anew
+with every inference, which takes as long as all the rest."""
+
+# The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path. That of a
+# command is the one it is started in, whose owner may have put a json.py beside a model.
+_LAUNCHER = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import json,runpy; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "runpy.run_path(sys.argv.pop(1), None, '__main__')"
+)
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _FOR_OTHERS}
+
+
+class ChildError(Exception):
+    """The runtime refused, or the child died. ``log`` is what the runtime printed during the request."""
+
+    def __init__(self, message: str, log: str, crashed: bool = False) -> None:
+        super().__init__(message)
+        self.log = log
+        self.crashed = crashed
+
+    def detail(self) -> str:
+        lines = [_SOURCE_FILE.sub("", line.strip()) for line in self.log.splitlines() if line.strip()]
+        reports = [line for line in lines if "Sanitizer: " in line or "runtime error: " in line]
+        words = "; ".join(dict.fromkeys(reports[:2] or lines[-3:]))
+        if self.crashed and words:
+            words = f"{self} ({words})"
+        return shorten(words or str(self), _LONGEST_DETAIL, placeholder=" …")
+
+
+class Pixels:
+    """Answers a child that asks for pixels while a model runs. What a source raises ends the inference."""
+
+    def __init__(self, outside: Sequence[Outside]) -> None:
+        self._outside = outside
+        self.error: BaseException | None = None
+
+    def answer(self, wanted: object) -> tuple[dict[str, Any], list[bytes]]:
+        """The pixels of [number, y, x, count]. Raises ValueError for what no source has."""
+        if not isinstance(wanted, list) or len(wanted) != 4 or any(type(each) is not int for each in wanted):
+            raise ValueError(wanted)
+        number, y, x, count = wanted
+        if not 0 <= number < len(self._outside):
+            raise ValueError(wanted)
+        stream = self._outside[number]
+        if isinstance(stream, Stream) and not (0 <= y < stream.image[0] and 0 <= x < x + count <= stream.image[1]):
+            raise ValueError(wanted)
+        try:
+            if isinstance(stream, Stream):
+                return {}, [stream.pixels(y, x, count)]
+        except BaseException as error:  # also an interrupt: the child waits, and must not be left so
+            self.error = error
+        return {"failure": "source"}, []
+
+
+class Child:
+    """A child process that answers one request after the other. Not for use by two threads at once.
+
+    Attributes:
+        healthy: whether it still runs, as far as is known.
+    """
+
+    def __init__(self, runtime: str, environment: Mapping[str, str], search_path: Sequence[str]) -> None:
+        """Start it.
+
+        Args:
+            runtime: what it imports before it says its first word.
+            environment: variables added to its environment.
+            search_path: where it looks for modules.
+        """
+        self.healthy = True
+        self._connection, theirs = socket.socketpair()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        script = str(Path(__file__).with_name("child.py"))
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _LAUNCHER, json.dumps(search_path), script, str(theirs.fileno()), runtime],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[theirs.fileno()],
+                env={**_inherited(), **_ENVIRONMENT, **environment},
+                start_new_session=True,
+            )
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def ask(
+        self,
+        header: dict[str, Any],
+        body: Sequence[bytes],
+        timeout: float,
+        doing: str,
+        read: Callable[[dict[str, Any], bytes], Answer],
+        pixels: Pixels | None = None,
+    ) -> Answer:
+        """Send a request and wait for its answer, handing out pixels while the child asks for some.
+
+        Args:
+            header, body: the request.
+            timeout: seconds the child may take, without those that sources take.
+            doing: what it does, in words.
+            read: makes of the answer's header and body what is wanted of them; a child that was taken over may answer
+                anything.
+            pixels: what is handed out.
+
+        Raises:
+            ChildError: the runtime refused, the child died, answered what is no answer, or took longer than that.
+        """
+        self._send({**header, "seconds": timeout}, body, timeout)
+        left = timeout
+        try:
+            while True:
+                asked = time.monotonic()
+                answer = self.receive(timeout, doing, left)
+                left -= time.monotonic() - asked
+                if pixels is None or "wanted" not in answer[0]:
+                    return read(*answer)
+                self._send(*pixels.answer(answer[0]["wanted"]), timeout)
+        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
+            self._end(grace=0.0)
+            raise ChildError("the runtime gave an answer that is none", self._read_log(), crashed=True) from None
+
+    def _send(self, header: dict[str, Any], body: Sequence[bytes], timeout: float) -> None:
+        self._connection.settimeout(timeout)
+        # If the child died, _receive finds out and says why.
+        with contextlib.suppress(OSError):
+            send_frame(self._connection, header, body)
+
+    def receive(self, timeout: float, doing: str, left: float | None = None) -> tuple[dict[str, Any], bytes]:
+        """Wait for what the child says next, while some of ``timeout`` is left. Raises ChildError as ``ask`` does."""
+        try:
+            frame = receive_frame(self._connection, timeout if left is None else left)
+        except TimeoutError:
+            self._end(grace=0.0)
+            raise ChildError(f"{doing} took longer than {timeout:g} s", "") from None
+        except OSError:
+            frame = None
+        if frame is None:
+            raise ChildError(self._death(), self._read_log(), crashed=True)
+        if "failure" in frame[0]:
+            raise ChildError(str(frame[0]["message"]), str(frame[0].get("log", "")))
+        return frame
+
+    def _death(self) -> str:
+        self._end(grace=5.0)
+        code = self._process.returncode
+        if -code == signal.SIGXCPU:
+            return "the runtime took more processor time than it is given"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"the runtime crashed with {signal.Signals(-code).name}"
+        return f"the runtime ended with exit code {code}"
+
+    def _read_log(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
+
+    def _end(self, grace: float) -> None:
+        self.healthy = False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the child. Harmless if it has ended."""
+        self._connection.close()
+        self._end(grace=0.0)
+        self._log.close()

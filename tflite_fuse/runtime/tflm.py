@@ -1,0 +1,156 @@
+"""Run models in a real TensorFlow Lite Micro, the ``tflite-micro`` wheel, and read its arena.
+
+Its reference kernels are the definition of *bit-exact* in this package. The wheel is optional:
+``pip install 'tflite-fuse[verify]'``. The head it reports equals a device's head (same planner); its tail is that of a
+64-bit machine and larger than a device's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tflite_fuse.errors import ModelError, TfliteFuseError
+from tflite_fuse.model import load_model
+from tflite_fuse.runtime.library.sources import tflm_kind
+from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, worker
+from tflite_fuse.runtime.streams import Outside
+
+RUNTIME_NAME = "tflite-micro"
+
+_TOTAL = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
+_SECTION = re.compile(r"'([^']+)' used (\d+) bytes")
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """What TensorFlow Lite Micro uses of its arena, in bytes, on this 64-bit machine.
+
+    Attributes:
+        head_bytes: planned, reusable part: activations and scratch. Equal on every machine.
+        tail_bytes: what the runtime keeps for itself.
+        arena_used_bytes: both.
+        sections: parts of the tail by the runtime's own names, such as ``Persistent buffer data``.
+    """
+
+    head_bytes: int
+    tail_bytes: int
+    arena_used_bytes: int
+    sections: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs of a run, ``outputs[input index][output index]``, and the arena it took (None where there is none)."""
+
+    outputs: list[list[Array]]
+    allocations: Allocations | None
+
+
+def available() -> bool:
+    """Whether the wheel is installed."""
+    return importlib.util.find_spec("tflite_micro") is not None
+
+
+def runtime_version() -> str | None:
+    """Version of the installed wheel, None without one."""
+    from importlib import metadata  # loads a mail reader, which no rewrite needs
+
+    try:
+        return metadata.version("tflite_micro")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def unconfined() -> str:
+    """Which rights a model that runs here keeps although it needs none, in words; empty where it has none."""
+    with worker(idle_kind("tflm")) as any_worker:
+        return any_worker.unconfined
+
+
+@contextlib.contextmanager
+def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = False) -> Iterator[Worker]:
+    """A worker with the model loaded, and with our operator where the model has fused blocks.
+
+    Args:
+        model_bytes: a .tflite file.
+        name: what messages call it.
+        sanitize: see ``shim.tflm_kind``.
+
+    Raises:
+        ModelError: the runtime cannot load the model; with its reason.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
+    """
+    with worker(tflm_kind(model_bytes, sanitize=sanitize)) as loaded:
+        try:
+            loaded.load(model_bytes, name)
+        except ModelError as error:
+            raise _with_custom_names(error, model_bytes) from error
+        yield loaded
+
+
+def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
+    """The runtime calls every operator it does not know CUSTOM; say which there are."""
+    names: list[str] = []
+    if "op code CUSTOM" in str(error):
+        with contextlib.suppress(TfliteFuseError):
+            names = [code.custom_code for code in load_model(model_bytes).operator_codes if code.custom_code]
+    return ModelError(f"{error} (the model's custom operators: {', '.join(names)})") if names else error
+
+
+def run(
+    model_bytes: bytes,
+    inputs: Sequence[Sequence[Array]],
+    outside: Sequence[Sequence[Outside]] | None = None,
+    *,
+    reset: bool = True,
+    timeout: float | None = None,
+    sanitize: bool = False,
+) -> RunResult:
+    """Run a model on each element of ``inputs`` (one array per model input, of its exact shape and type).
+
+    Args:
+        model_bytes: a .tflite file.
+        inputs: what to run it on.
+        outside: for each inference, what the model's blocks read from outside the arena, by number. An int8 array
+            [rows, columns, channels] serves an external tensor as well as a source; a source hands out each pixel once,
+            in raster order.
+        reset: bring variable tensors back to their start before every inference; False runs a stream.
+        timeout: seconds one inference may take; None for what is generous for the model's multiply-accumulates, 10 to
+            120 (see ``patience.inference_seconds``).
+        sanitize: see ``shim.tflm_kind``.
+
+    Raises:
+        ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
+        UsageError: a stream gives too few or too many pixels.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
+    """
+    with session(model_bytes, sanitize=sanitize) as loaded:
+        outputs = [
+            loaded.infer(arrays, around, reset=reset or index == 0, timeout=timeout)
+            for index, (arrays, around) in enumerate(zip(inputs, outside or [()] * len(inputs), strict=True))
+        ]
+        return RunResult(outputs, parse_allocations(loaded.allocations_text()))
+
+
+def measure(model_bytes: bytes) -> Allocations:
+    """The arena a model takes, without running it.
+
+    Raises:
+        ModelError: the runtime cannot load the model; with its reason.
+        RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
+    """
+    with session(model_bytes) as loaded:
+        return parse_allocations(loaded.allocations_text())
+
+
+def parse_allocations(text: str) -> Allocations:
+    """Read what ``RecordingMicroAllocator`` prints. Raises ModelError if head, tail or total is missing."""
+    totals = {name: int(number) for name, number in _TOTAL.findall(text)}
+    if set(totals) != {"total", "head", "tail"}:
+        raise ModelError("TensorFlow Lite Micro printed no head, tail and total for the model's arena")
+    sections = {name: int(number) for name, number in _SECTION.findall(text)}
+    return Allocations(totals["head"], totals["tail"], totals["total"], sections)
