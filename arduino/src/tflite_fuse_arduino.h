@@ -1,7 +1,8 @@
 // Transports of splits for boards with the Arduino API: networks by their server and client, serial lines by their Stream.
 //
 //     EthernetServer server(7000);
-//     static tflite_fuse_network<EthernetServer, EthernetClient, 3> network(&server);   // three connections at most
+//     // Three sessions, greetings, and a connection that is opened while all of these are taken.
+//     static tflite_fuse_network<EthernetServer, EthernetClient, 3 + TFLITE_FUSE_GUESTS + 1> network(&server);
 //     tflite_fuse_node_open(&node, &worker, network.transport(), frame, sessions, 3);
 //
 //     static tflite_fuse_line<48> line(Serial1);                                        // packets of 48 bytes

@@ -1,7 +1,7 @@
 /* A key for the connections of tflite_fuse_link.h: who does not have it is not served.
  *
  *     static const uint8_t key[] = {...};                      // 16 bytes or more, the same on all devices
- *     static uint8_t secrets[3 + 1][TFLITE_FUSE_SECRET_BYTES]; // one for each session, and one
+ *     static uint8_t secrets[3][TFLITE_FUSE_SECRET_BYTES];     // one for each session
  *     tflite_fuse_key lock;
  *     if (tflite_fuse_key_open(&lock, &node, tflite_fuse_mbedtls_mac, NULL, key, sizeof(key), secrets) != TFLITE_FUSE_LINK_OK) {
  *       // without random bytes there can be no key: do not start
@@ -47,11 +47,12 @@ typedef struct {
   const uint8_t* key;
   size_t key_bytes;
   uint8_t (*secrets)[TFLITE_FUSE_SECRET_BYTES];
+  uint8_t of_guests[TFLITE_FUSE_GUESTS][TFLITE_FUSE_SECRET_BYTES];
 } tflite_fuse_key;
 
 /* From now on the node serves only who has the key. Right behind tflite_fuse_node_open; all must outlive the node.
  *
- * secrets: as many as the node has sessions, and one. Returns TFLITE_FUSE_LINK_KEY, and the node must not be used, if the key is
+ * secrets: as many as the node has sessions. Returns TFLITE_FUSE_LINK_KEY, and the node must not be used, if the key is
  * too short or too long, the transport has no random bytes, or `mac` fails. */
 tflite_fuse_fault tflite_fuse_key_open(tflite_fuse_key* lock, tflite_fuse_node* node, tflite_fuse_mac mac, void* user,
                                        const uint8_t* key, size_t key_bytes,

@@ -29,6 +29,7 @@ extern "C" {
 #define TFLITE_FUSE_LINK_VERSION 1
 #define TFLITE_FUSE_HEADER_BYTES 32
 #define TFLITE_FUSE_SIGNATURE_BYTES 16 /* behind the payload, and counted with it, where there is a key */
+#define TFLITE_FUSE_NONCE_BYTES 16
 #define TFLITE_FUSE_FRAME_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_PAYLOAD_BYTES + TFLITE_FUSE_SIGNATURE_BYTES)
 
 /* ---- Messages ---- */
@@ -93,6 +94,7 @@ typedef struct {
   uint8_t* frame; /* TFLITE_FUSE_FRAME_BYTES, aligned to 4; of a message the payload is at frame + 32 */
   uint16_t held;
   uint16_t used; /* bytes of the message that was found last */
+  uint16_t room; /* of the frame; the library's own */
 } tflite_fuse_parser;
 
 /* How many bytes to read before it can say more: never beyond the end of a message. At least 1 after LINK_MORE. */
@@ -134,6 +136,26 @@ typedef struct {
   bool is_signed;
 } tflite_fuse_session;
 
+/* Connections that are kept while their greeting is incomplete: one more ends the oldest. A serial line has one at a time. */
+#ifndef TFLITE_FUSE_GUESTS
+#if defined(ESP_PLATFORM) || defined(__linux__) || defined(__APPLE__)
+#define TFLITE_FUSE_GUESTS 4
+#else
+#define TFLITE_FUSE_GUESTS 2
+#endif
+#endif
+
+#define TFLITE_FUSE_GREETING_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_NONCE_BYTES)
+
+/* A connection whose greeting is incomplete. Fields are the library's own. */
+typedef struct {
+  tflite_fuse_session session;
+  uint32_t start; /* when the stream was opened */
+  uint16_t wish;  /* of its HELLO; 0 before that */
+  uint16_t held;  /* bytes of the message that is being read */
+  uint8_t bytes[TFLITE_FUSE_GREETING_BYTES];
+} tflite_fuse_guest;
+
 /* Signs and checks messages (tflite_fuse_key.h). */
 typedef struct tflite_fuse_guard tflite_fuse_guard;
 
@@ -142,6 +164,7 @@ typedef struct {
   tflite_fuse_worker* worker;
   const tflite_fuse_transport* transport;
   tflite_fuse_session* sessions; /* the coordinator's first */
+  tflite_fuse_guest guests[TFLITE_FUSE_GUESTS];
   tflite_fuse_parser parser;
   tflite_fuse_identity identity;
   uint32_t inference;  /* the last one's number on this connection */
@@ -151,7 +174,10 @@ typedef struct {
   bool is_quiet;
 } tflite_fuse_node;
 
-/* Without a key (tflite_fuse_key.h) whoever reaches the node can use it: say so to whoever sets it up.
+/* Without a key (tflite_fuse_key.h) every device that reaches the node can use it: the board's documentation must say so.
+ *
+ * A connection is served once its greeting is complete. Greetings are read as their bytes come: a connection that is silent
+ * delays nothing, and is closed after two seconds, or when TFLITE_FUSE_GUESTS newer ones came.
  *
  * worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this
  * one talks to. All must outlive the node. */

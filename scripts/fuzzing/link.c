@@ -24,7 +24,7 @@ static void write_again(const tflite_fuse_parser* parser, const tflite_fuse_mess
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tflite_fuse_message_head head;
-  tflite_fuse_parser parser = {malloc(TFLITE_FUSE_FRAME_BYTES), 0, 0};
+  tflite_fuse_parser parser = {.frame = malloc(TFLITE_FUSE_FRAME_BYTES)};
   if (size < 1) {
     free(parser.frame);
     return 0;

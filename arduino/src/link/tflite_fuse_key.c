@@ -7,17 +7,16 @@
 
 enum { CHECKSUM_AT = 28, LABEL_BYTES = 16, NONCES_BYTES = 2 * TFLITE_FUSE_NONCE_BYTES };
 
-static const tflite_fuse_key* lock_of(const tflite_fuse_node* node) {
-  return (const tflite_fuse_key*)(const void*)node->guard;
-}
+static tflite_fuse_key* lock_of(const tflite_fuse_node* node) { return (tflite_fuse_key*)(void*)node->guard; }
 
-/* Of a session of the node; who is not one of them yet has the last. */
+/* Of one of the node's sessions, or of a guest's. */
 static uint8_t* secret_of(const tflite_fuse_node* node, const tflite_fuse_session* session) {
-  uint16_t number = 0;
-  while (number < node->session_count && &node->sessions[number] != session) {
-    ++number;
+  for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
+    if (&node->guests[i].session == session) {
+      return lock_of(node)->of_guests[i];
+    }
   }
-  return lock_of(node)->secrets[number];
+  return lock_of(node)->secrets[session - node->sessions];
 }
 
 /* Of a frame's header, with 0 for its checksum, and its payload. */
@@ -87,11 +86,17 @@ tflite_fuse_fault tflite_fuse_key_open(tflite_fuse_key* lock, tflite_fuse_node* 
                                        const uint8_t* key, size_t key_bytes,
                                        uint8_t (*secrets)[TFLITE_FUSE_SECRET_BYTES]) {
   const tflite_fuse_transport* from = node->transport;
-  uint8_t* trial = secrets[0];
-  *lock = (tflite_fuse_key){{sign, is_sound, agree, move}, mac, user, key, key_bytes, secrets};
+  uint8_t trial[TFLITE_FUSE_NONCE_BYTES], result[TFLITE_FUSE_SECRET_BYTES];
+  memset(lock, 0, sizeof(*lock));
+  lock->guard = (tflite_fuse_guard){sign, is_sound, agree, move};
+  lock->mac = mac;
+  lock->user = user;
+  lock->key = key;
+  lock->key_bytes = key_bytes;
+  lock->secrets = secrets;
   if (key_bytes < TFLITE_FUSE_KEY_LEAST_BYTES || key_bytes > TFLITE_FUSE_KEY_MOST_BYTES || from->random == NULL ||
       from->random(from->user, trial, TFLITE_FUSE_NONCE_BYTES) != 0 ||
-      mac(user, key, key_bytes, trial, TFLITE_FUSE_NONCE_BYTES, secrets[1]) != 0) {
+      mac(user, key, key_bytes, trial, TFLITE_FUSE_NONCE_BYTES, result) != 0) {
     return TFLITE_FUSE_LINK_KEY;
   }
   node->guard = &lock->guard;

@@ -1,4 +1,4 @@
-/* A worker's connections: who is there, what they say, and the inference they make together. */
+/* A worker's connections: greetings, the coordinator and the other workers, and the inference they make together. */
 #include <string.h>
 
 #include "tflite_fuse_session.h"
@@ -17,6 +17,7 @@ void tflite_fuse_node_open(tflite_fuse_node* node, tflite_fuse_worker* worker, c
   node->session_count = session_count;
   node->identity = tflite_fuse_worker_identity(worker);
   node->parser.frame = frame;
+  node->parser.room = TFLITE_FUSE_FRAME_BYTES;
 }
 
 static void close_all(tflite_fuse_node* node) {
@@ -54,8 +55,19 @@ static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
   return found;
 }
 
-/* What a guest may not have, before it is answered. */
-static tflite_fuse_fault objection(tflite_fuse_node* node, int16_t peer, const tflite_fuse_message_head* hello) {
+/* ---- Guests: connections whose greeting is incomplete ---- */
+
+/* Whether a device may have what it wishes for now. Other workers connect before the first inference only. */
+static bool is_awaited(tflite_fuse_node* node, int16_t peer, uint32_t wish) {
+  if (wish != TFLITE_FUSE_PEER) {
+    return peer == TFLITE_FUSE_COORDINATOR;
+  }
+  return node->sessions[0].open && node->inference == 0 && peer != TFLITE_FUSE_COORDINATOR &&
+         room_for(node, peer) != NULL;
+}
+
+/* What is wrong with a guest's first message. */
+static tflite_fuse_fault objection(const tflite_fuse_node* node, const tflite_fuse_message_head* hello) {
   const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
   if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != TFLITE_FUSE_NONCE_BYTES) {
     return TFLITE_FUSE_LINK_ORDER;
@@ -63,67 +75,115 @@ static tflite_fuse_fault objection(tflite_fuse_node* node, int16_t peer, const t
   if ((hello->item != wish) != (node->guard != NULL)) {
     return TFLITE_FUSE_LINK_KEY;
   }
-  if (wish == TFLITE_FUSE_PEER) {
-    const bool is_awaited = node->sessions[0].open && peer != TFLITE_FUSE_COORDINATOR && room_for(node, peer) != NULL;
-    return is_awaited ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
-  }
-  return peer == TFLITE_FUSE_COORDINATOR ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
+  return wish >= TFLITE_FUSE_RUN && wish <= TFLITE_FUSE_STATUS ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
 }
 
-/* Whoever said hello is served, or told why not. The message is the guest's first and is checked but for its kind. Nobody is
- * disturbed before the guest has shown that it has the key, if there is one. */
-static void admit(tflite_fuse_node* node, tflite_fuse_session guest, const tflite_fuse_message_head* hello) {
-  const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
-  tflite_fuse_fault fault = objection(node, guest.peer, hello);
-  tflite_fuse_session* place = &node->sessions[0];
+/* Reads on in a guest's greeting, and answers HELLO. LINK_OK: it is complete. LINK_MORE: bytes are missing. */
+static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
+  tflite_fuse_session* session = &guest->session;
+  tflite_fuse_message_head head;
+  tflite_fuse_fault fault = tflite_fuse_session_read(node, session, &head, milliseconds);
+  if (fault == TFLITE_FUSE_LINK_OK && guest->wish == 0) {
+    session->peer = head.sender;
+  }
   if (fault == TFLITE_FUSE_LINK_OK) {
-    fault = tflite_fuse_session_welcome(node, &guest, wish);
+    fault = tflite_fuse_session_check(node, session, &head);
   }
   if (fault != TFLITE_FUSE_LINK_OK) {
-    tflite_fuse_session_refuse(node, &guest, own(fault));
+    return fault;
+  }
+  if (guest->wish != 0) {
+    const bool is_same = head.kind == TFLITE_FUSE_HELLO && head.item == guest->wish && head.bytes == 0;
+    return is_same ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_ORDER;
+  }
+  fault = objection(node, &head);
+  if (fault == TFLITE_FUSE_LINK_OK) {
+    guest->wish = (uint16_t)(head.item & ~(uint32_t)TFLITE_FUSE_KEYED);
+    fault = is_awaited(node, session->peer, guest->wish) ? tflite_fuse_session_welcome(node, session)
+                                                         : TFLITE_FUSE_LINK_STRANGER;
+  }
+  return fault == TFLITE_FUSE_LINK_OK && session->is_signed ? TFLITE_FUSE_LINK_MORE : fault;
+}
+
+/* Makes a guest whose greeting is complete one of the node's sessions. */
+static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
+  tflite_fuse_session* place = &node->sessions[0];
+  if (guest->wish == TFLITE_FUSE_STATUS) {
+    tflite_fuse_session_close(node, &guest->session);
     return;
   }
-  if (wish == TFLITE_FUSE_RUN) {
-    /* It was restarted, or somebody else takes over. */
+  if (guest->wish == TFLITE_FUSE_RUN) {
+    /* It was restarted, or another one takes over. */
     tflite_fuse_session_refuse(node, place, own(TFLITE_FUSE_LINK_BUSY));
     close_all(node);
     node->inference = 0;
-  } else if (wish == TFLITE_FUSE_PEER) {
-    place = room_for(node, guest.peer);
+  } else {
+    place = room_for(node, guest->session.peer);
     tflite_fuse_session_close(node, place);
-  } else {
-    tflite_fuse_session_close(node, &guest);
-    return;
   }
-  tflite_fuse_session_move(node, &guest, place);
+  tflite_fuse_session_move(node, &guest->session, place);
+  guest->session.open = false;
 }
 
-/* Somebody opened a stream. The frame is free. */
-static void greet(tflite_fuse_node* node, int stream) {
-  tflite_fuse_message_head head;
-  tflite_fuse_session guest = {stream, 0, 0, 0, true, false};
-  start_reading(node);
-  tflite_fuse_fault fault = tflite_fuse_session_read(node, &guest, &head, TFLITE_FUSE_HANDSHAKE_MS);
-  if (fault == TFLITE_FUSE_LINK_OK) {
-    guest.peer = head.sender;
-    fault = tflite_fuse_session_check(node, &guest, &head);
+/* Takes what came of a guest's greeting. Nothing else is disturbed before it is complete, which needs the key, if there is
+ * one. A guest is sent two messages of 64 bytes at most: a transport that buffers what it sends takes them without waiting. */
+static void greet(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
+  _Alignas(4) uint8_t frame[TFLITE_FUSE_GREETING_BYTES + TFLITE_FUSE_SIGNATURE_BYTES];
+  const tflite_fuse_parser parser = node->parser; /* a message of a session may be half read */
+  node->parser = (tflite_fuse_parser){frame, guest->held, 0, TFLITE_FUSE_GREETING_BYTES};
+  memcpy(frame, guest->bytes, guest->held);
+  tflite_fuse_fault fault = hear(node, guest, milliseconds);
+  if (fault == TFLITE_FUSE_LINK_OK && !is_awaited(node, guest->session.peer, guest->wish)) {
+    fault = TFLITE_FUSE_LINK_STRANGER; /* by now */
   }
+  if (fault == TFLITE_FUSE_LINK_MORE && milliseconds_since(node, guest->start) > TFLITE_FUSE_HANDSHAKE_MS) {
+    fault = TFLITE_FUSE_LINK_LATE;
+  }
+  if (fault != TFLITE_FUSE_LINK_OK && fault != TFLITE_FUSE_LINK_MORE) {
+    tflite_fuse_session_refuse(node, &guest->session, own(fault));
+  }
+  guest->held = node->parser.used == 0 ? node->parser.held : 0;
+  memcpy(guest->bytes, frame, guest->held);
+  node->parser = parser;
   if (fault == TFLITE_FUSE_LINK_OK) {
-    admit(node, guest, &head);
-  } else {
-    tflite_fuse_session_refuse(node, &guest, own(fault == TFLITE_FUSE_LINK_MORE ? TFLITE_FUSE_LINK_LATE : fault));
+    admit(node, guest);
   }
 }
 
-/* Lets in who is waiting, if no message is half read. */
-static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
-  if (node->parser.held == node->parser.used) {
-    const int stream = node->transport->open(node->transport->user, NULL, 0, milliseconds);
-    if (stream >= 0) {
-      greet(node, stream);
+/* Where the next guest goes: a free place, or the oldest one's, which is closed. */
+static tflite_fuse_guest* place_for_guest(tflite_fuse_node* node) {
+  tflite_fuse_guest* found = &node->guests[0];
+  for (uint16_t i = 1; i < TFLITE_FUSE_GUESTS && found->session.open; ++i) {
+    tflite_fuse_guest* each = &node->guests[i];
+    if (!each->session.open || now(node) - each->start > now(node) - found->start) {
+      found = each;
     }
   }
+  tflite_fuse_session_close(node, &found->session);
+  return found;
 }
+
+/* Goes on with all greetings, and begins that of a stream that was opened. Waits no longer than said for all together. */
+static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
+  uint32_t waiting = 1;
+  for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
+    waiting += node->guests[i].session.open;
+  }
+  const uint32_t share = milliseconds / waiting;
+  for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
+    if (node->guests[i].session.open) {
+      greet(node, &node->guests[i], share);
+    }
+  }
+  const int stream = node->transport->open(node->transport->user, NULL, 0, share);
+  if (stream >= 0) { /* one each time, so that those before it were heard since they came */
+    tflite_fuse_guest* guest = place_for_guest(node);
+    *guest = (tflite_fuse_guest){.session = {stream, 0, 0, 0, true, false}, .start = now(node)};
+    greet(node, guest, 0);
+  }
+}
+
+/* ---- Connections of a coordinator ---- */
 
 /* Connects to a worker whose address is the payload in the frame. */
 static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* order) {
@@ -146,14 +206,18 @@ static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* orde
 
 static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
   const uint32_t start = now(node);
+  tflite_fuse_session* coordinator = &node->sessions[0];
+  const int stream = coordinator->stream;
   start_reading(node);
-  while (node->sessions[0].open && peers_open(node) < count) {
+  while (peers_open(node) < count) {
     if (milliseconds_since(node, start) > TFLITE_FUSE_HANDSHAKE_MS) {
       return own(TFLITE_FUSE_LINK_LATE);
     }
     let_in(node, SLICE_MS);
+    if (coordinator->stream != stream) {
+      return own(TFLITE_FUSE_LINK_BUSY);
+    }
   }
-  tflite_fuse_session* coordinator = &node->sessions[0];
   const tflite_fuse_fault fault =
       tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_READY, 0, 0, 0, TFLITE_FUSE_HANDSHAKE_MS);
   return of_session(coordinator, fault);

@@ -55,8 +55,12 @@ tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_s
     if (passed > milliseconds) {
       return TFLITE_FUSE_LINK_MORE;
     }
-    const int size = node->transport->receive(node->transport->user, session->stream, parser->frame + parser->held,
-                                              tflite_fuse_parser_wants(parser), milliseconds - passed);
+    const size_t wants = tflite_fuse_parser_wants(parser);
+    if (wants > (size_t)(parser->room - parser->held)) {
+      return TFLITE_FUSE_LINK_ORDER; /* longer than any message that may come now */
+    }
+    const int size = node->transport->receive(node->transport->user, session->stream, parser->frame + parser->held, wants,
+                                              milliseconds - passed);
     if (size < 0) {
       return TFLITE_FUSE_LINK_LOST;
     }
@@ -143,23 +147,14 @@ tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_
   return fault == TFLITE_FUSE_LINK_MORE ? TFLITE_FUSE_LINK_LATE : fault;
 }
 
-tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish) {
+tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session) {
   uint8_t nonces[2 * TFLITE_FUSE_NONCE_BYTES];
-  tflite_fuse_message_head again;
   memcpy(nonces, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
   if (!draw(node, nonces + TFLITE_FUSE_NONCE_BYTES) ||
       (node->guard != NULL && !node->guard->agree(node, session, nonces, false))) {
     return TFLITE_FUSE_LINK_KEY;
   }
-  const uint8_t* own = nonces + TFLITE_FUSE_NONCE_BYTES;
-  tflite_fuse_fault fault = send_nonce(node, session, TFLITE_FUSE_WELCOME, node->inferences, own);
-  if (fault == TFLITE_FUSE_LINK_OK && session->is_signed) {
-    fault = tflite_fuse_session_receive(node, session, &again, TFLITE_FUSE_HANDSHAKE_MS);
-    if (fault == TFLITE_FUSE_LINK_OK && (again.kind != TFLITE_FUSE_HELLO || again.item != wish || again.bytes != 0)) {
-      fault = TFLITE_FUSE_LINK_ORDER;
-    }
-  }
-  return fault;
+  return send_nonce(node, session, TFLITE_FUSE_WELCOME, node->inferences, nonces + TFLITE_FUSE_NONCE_BYTES);
 }
 
 void tflite_fuse_session_move(tflite_fuse_node* node, const tflite_fuse_session* from, tflite_fuse_session* to) {

@@ -4,7 +4,7 @@
 
 #include "../tflite_fuse_key.h"
 
-enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE, TFLITE_FUSE_NONCE_BYTES = 16 };
+enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE };
 
 /* What ended something, and whose fault it is. */
 typedef struct {
@@ -49,8 +49,9 @@ tflite_fuse_fault tflite_fuse_session_check(tflite_fuse_node* node, tflite_fuse_
 tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
                                             tflite_fuse_message_head* answer);
 
-/* Answers the HELLO that lies in the frame. */
-tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish);
+/* Answers the HELLO that lies in the frame. With a key the session is signed from now on, and the other end has yet to
+ * say HELLO again. */
+tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session);
 
 /* One session takes the place of another one. */
 void tflite_fuse_session_move(tflite_fuse_node* node, const tflite_fuse_session* from, tflite_fuse_session* to);

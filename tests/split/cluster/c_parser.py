@@ -13,7 +13,12 @@ _MORE = 256
 
 
 class _Parser(ctypes.Structure):
-    _fields_ = (("frame", ctypes.c_void_p), ("held", ctypes.c_uint16), ("used", ctypes.c_uint16))
+    _fields_ = (
+        ("frame", ctypes.c_void_p),
+        ("held", ctypes.c_uint16),
+        ("used", ctypes.c_uint16),
+        ("room", ctypes.c_uint16),
+    )
 
 
 class _Head(ctypes.Structure):
@@ -35,7 +40,7 @@ class CParser:
         self._library = ctypes.CDLL(str(host_library()))
         self._library.tflite_fuse_parser_wants.restype = ctypes.c_size_t
         self._memory = ctypes.create_string_buffer(FRAME_BYTES)
-        self._parser = _Parser(ctypes.addressof(self._memory), 0, 0)
+        self._parser = _Parser(ctypes.addressof(self._memory))
 
     def feed(self, data: bytes) -> Iterator[Frame | Fault]:
         """What is found, in order."""

@@ -14,21 +14,23 @@ SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=
 
 
 def _built(name: str, folder: Path, *more: str) -> Path:
-    own = [HERE / "c" / f"{name}.c", HERE / "c" / "host.c", *library_objects()]
+    own = [*(HERE / "c" / f"{each}.c" for each in (name, "host", "mac")), *library_objects()]
     flags = ["-std=c11", *WARNINGS, *SANITIZE, f"-I{library_directory()}"]
-    build([compiler("gcc"), *flags, *own, *more, "-o", folder / name])
+    build([compiler("gcc"), *flags, *own, *more, "-lm", "-o", folder / name])
     return folder / name
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A worker as a process: FRAGMENT ADDRESS."""
+    """A worker as a process: FRAGMENT ADDRESS [KEY]."""
     return _built("worker", tmp_path_factory.mktemp("worker"))
 
 
-@pytest.fixture(scope="session")
-def keyed_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with mbed TLS: FRAGMENT ADDRESS KEY."""
+@pytest.fixture(scope="session", params=["own", "mbed TLS"])
+def keyed_program(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same by its use with a key, with signatures of the tests' own or mbed TLS's."""
+    if request.param == "own":
+        return program
     if not Path("/usr/include/mbedtls/md.h").exists():
         pytest.skip("libmbedtls-dev is not installed")
     adapter = library_directory() / "link" / "tflite_fuse_mbedtls.c"

@@ -36,7 +36,7 @@ static int Mac(void*, const uint8_t* key, size_t key_bytes, const uint8_t* data,
 """
 
 _LOCK = """\
-static uint8_t secrets[{sessions} + 1][TFLITE_FUSE_SECRET_BYTES];
+static uint8_t secrets[{sessions}][TFLITE_FUSE_SECRET_BYTES];
 static tflite_fuse_key lock;
 """
 

@@ -221,7 +221,8 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
         begin = "  Serial1.begin(LINE_SPEED);\n" if line == "Serial1" else ""
     else:
         transport = (
-            f"typedef tflite_fuse_network<{server}, {client}, {sessions + 1}> Network;\n\n{_hooks(place.way, lock)}"
+            f"typedef tflite_fuse_network<{server}, {client}, {sessions} + TFLITE_FUSE_GUESTS + 1> Network;\n\n"
+            f"{_hooks(place.way, lock)}"
             f"static {server} server({place.port});\nstatic Network network(&server, hooks);\n"
         )
         begin = "  Join();\n  server.begin();\n"

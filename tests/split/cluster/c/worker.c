@@ -1,27 +1,28 @@
 /* A worker on this machine: FRAGMENT ADDRESS [KEY]. Prints its port, and serves until it is ended. An address that begins with a
- * slash is a serial line. KEY is a file, for a program with mbed TLS. */
+ * slash is a serial line. KEY is a file. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "host.h"
 #include "link/tflite_fuse_mbedtls.h"
+#include "mac.h"
+
+#ifdef TFLITE_FUSE_WITH_MBEDTLS
+#define MAC tflite_fuse_mbedtls_mac
+#else
+#define MAC host_mac
+#endif
 
 enum { SESSIONS = 9 };
 
 /* Whether only who has the key is served from now on. */
 static bool is_locked(tflite_fuse_node* node, const char* path) {
-#ifdef TFLITE_FUSE_WITH_MBEDTLS
-  static uint8_t key[TFLITE_FUSE_KEY_MOST_BYTES], secrets[SESSIONS + 1][TFLITE_FUSE_SECRET_BYTES];
+  static uint8_t key[TFLITE_FUSE_KEY_MOST_BYTES], secrets[SESSIONS][TFLITE_FUSE_SECRET_BYTES];
   static tflite_fuse_key lock;
   FILE* file = fopen(path, "rb");
   const size_t bytes = file == NULL ? 0 : fread(key, 1, sizeof(key), file);
   if (file != NULL) fclose(file);
-  return tflite_fuse_key_open(&lock, node, tflite_fuse_mbedtls_mac, NULL, key, bytes, secrets) == TFLITE_FUSE_LINK_OK;
-#else
-  (void)node;
-  (void)path;
-  return false;
-#endif
+  return tflite_fuse_key_open(&lock, node, MAC, NULL, key, bytes, secrets) == TFLITE_FUSE_LINK_OK;
 }
 
 int main(int count, char** arguments) {
