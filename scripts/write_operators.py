@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.readme import write_part
+from tflite_fuse.ops.kinds.real import REAL_OPERATORS
 from tflite_fuse.ops.table import LOWERINGS
 
 WIDTH = 120
@@ -17,8 +19,13 @@ WIDTH = 120
 
 def operators() -> str:
     """All of them by their names in TFLite's schema, as lines of the README."""
-    named = sorted(name for name in LOWERINGS if not name.startswith("CUSTOM:"))
-    return textwrap.fill(f"{', '.join(named)}.", WIDTH, initial_indent="  ", subsequent_indent="  ") + "\n"
+    named = [name for name in LOWERINGS if not name.startswith("CUSTOM:")]
+    return _listed("On int8", named) + "\n" + _listed("On float32 between a DEQUANTIZE and a QUANTIZE", REAL_OPERATORS)
+
+
+def _listed(where: str, names: Iterable[str]) -> str:
+    text = f"{where}: {', '.join(sorted(names))}."
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ") + "\n"
 
 
 if __name__ == "__main__":

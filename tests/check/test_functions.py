@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.drawing import raw_elementwise
+from tests.drawing import raw_elementwise, table_models
 from tests.drawing.raw_models import RawModel
+from tests.drawing.table_rows import BYTE_ROWS, REAL_PAIR_ROWS, REAL_ROWS
 from tests.runtime.fused_models import fuse
 from tflite_fuse import api
 from tflite_fuse.check import validate
@@ -15,6 +17,8 @@ from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
+from tflite_fuse.ops.kinds.lookup import answers_of
+from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is not installed")
@@ -26,23 +30,33 @@ def run(model: Model) -> list[np.ndarray]:
     return list(tflm.run(serialize_model(model), [[VALUES]]).outputs[0])
 
 
-@pytest.mark.parametrize("name", raw_elementwise.ELEMENTWISE)
-def test_an_operator_gives_the_runtimes_answers(name: str) -> None:
-    rng = np.random.default_rng(sum(map(ord, name)))
-    fixed = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}.get(name)
-    for _ in range(12):
-        model = RawModel()
-        scale = float(np.float32(10 ** rng.uniform(-2.5, -0.5)))
-        source = model.tensor((1, 256), scale, int(rng.integers(-128, 128)))
-        wanted = (float(np.float32(scale * rng.uniform(0.6, 1.9))), int(rng.integers(-128, 128)))
-        output = model.tensor((1, 256), *(fixed or wanted))
-        options = (
-            make_options("LeakyReluOptions", alpha=float(np.float32(rng.uniform(-1, 1)))) if "LEAKY" in name else None
-        )
-        model.operator(name, [source], [output], options)
-        built = model.build([source], [output])
-        ((_, _, answers),) = answers_behind(Original(built), built.main.inputs[0])
-        np.testing.assert_array_equal(run(built)[0].ravel(), answers)
+def assert_same_answers(model: Model) -> None:
+    """The runtime, the table of a block and the proof agree on all 256 values."""
+    (source,), (output,), truth = model.main.inputs, model.main.outputs, run(model)[0].ravel()
+    (stage,) = extract(model, range(len(model.main.operators))).block.stages
+    np.testing.assert_array_equal(answers_of(stage), truth)
+    found = answers_behind(Original(model), source)
+    proven = [answers for step, start, answers in found if (start, step.outputs) == (source, (output,))]
+    assert proven, "the proof knows no table of it"
+    for answers in proven:
+        np.testing.assert_array_equal(answers, truth)
+
+
+few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("name", sorted(BYTE_ROWS))
+@few
+@given(data=st.data())
+def test_an_operator_gives_the_runtimes_answers(name: str, data: st.DataObject) -> None:
+    assert_same_answers(data.draw(raw_elementwise.elementwise(name, (1, 256))))
+
+
+@pytest.mark.parametrize("name", sorted({*REAL_ROWS, *REAL_PAIR_ROWS}))
+@few
+@given(data=st.data())
+def test_an_operator_on_float32_gives_the_runtimes_answers(name: str, data: st.DataObject) -> None:
+    assert_same_answers(data.draw(table_models.between_types(name)))
 
 
 def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:

@@ -15,6 +15,7 @@ from tests.drawing.raw_models import (
     seeds,
     zero_points,
 )
+from tests.drawing.table_rows import BYTE_ROWS
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, OptionsTable
 
@@ -49,33 +50,34 @@ def pairs(draw: st.DrawFn, name: str) -> Model:
     return model.build(sorted({first, second}), [output])
 
 
-ELEMENTWISE = ("ABS", "ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH")
+ELEMENTWISE = tuple(BYTE_ROWS)
 """Operators that map value by value."""
 
 
 def add_elementwise(model: RawModel, draw: st.DrawFn, name: str, source: int) -> int:
     """Append an operator of one value at a time, to any quantization that TFLM takes; its output tensor."""
-    shape, scale, zero_point = model.tensors[source].dims, draw(activation_scales), draw(zero_points)
-    options = None
-    if name == "LOGISTIC":
-        zero_point = -128
-    if name == "HARD_SWISH":
-        quantization = model.tensors[source].quantization
-        assert quantization is not None and quantization.scale
+    row, quantization = BYTE_ROWS[name], model.tensors[source].quantization
+    assert quantization is not None and quantization.scale and quantization.zero_point
+    if row.source_zero_point not in (None, quantization.zero_point[0]):
+        moved = model.tensor(model.tensors[source].dims, draw(activation_scales), row.source_zero_point)
+        model.operator("QUANTIZE", [source], [moved], None)
+        return add_elementwise(model, draw, name, moved)
+    scale, zero_point = draw(activation_scales), draw(zero_points)
+    if row.near:
         scale = float(np.float32(quantization.scale[0] * draw(st.floats(2**-6, 2**6))))
-    if name == "LEAKY_RELU":
-        alpha = draw(st.sampled_from([0.0, 0.01, 0.1, 0.3, 1.5, -0.2]))
-        options = make_options("LeakyReluOptions", alpha=float(np.float32(alpha)))
-    output = model.tensor(shape, scale, zero_point)
-    model.operator(name, [source], [output], options)
+    if row.zero_point is not None:
+        zero_point = row.zero_point
+    output = model.tensor(model.tensors[source].dims, scale, zero_point)
+    model.operator(name, [source], [output], row.options(draw))
     return output
 
 
 @st.composite
-def elementwise(draw: st.DrawFn, name: str) -> Model:
+def elementwise(draw: st.DrawFn, name: str, shape: tuple[int, ...] | None = None) -> Model:
     """An operator of one value at a time, from any quantization to any other."""
-    model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
-    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    model, shape = RawModel(), shape or draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
+    fixed = BYTE_ROWS[name].source_zero_point
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points) if fixed is None else fixed)
     return model.build([source], [add_elementwise(model, draw, name, source)])
 
 

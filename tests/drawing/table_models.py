@@ -9,18 +9,10 @@ from hypothesis import strategies as st
 
 from tests.drawing.raw_elementwise import ELEMENTWISE, add_elementwise, add_pair
 from tests.drawing.raw_models import ACTIVATIONS, RawModel, activation_scales, add_convolution, zero_points
+from tests.drawing.table_rows import REAL_PAIR_ROWS, REAL_ROWS
 from tflite_fuse.model import Model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
-
-REAL_OF_ONE = (
-    "ABS", "CEIL", "COS", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "RELU", "RELU6",
-    "ROUND", "SIN", "SQUARE", "TANH",
-)  # fmt: skip
-"""Operators on float32 that TFLM runs and that are defined everywhere."""
-
-REAL_OF_TWO = {"ADD": "AddOptions", "DIV": "DivOptions", "MAXIMUM": "", "MINIMUM": "", "MUL": "MulOptions"}
-REAL_OF_TWO |= {"SQUARED_DIFFERENCE": "", "SUB": "SubOptions"}
 
 CONSTANT_OF_TWO = {"ADD": "AddOptions", "MAXIMUM": "", "MINIMUM": "", "MUL": "MulOptions", "SQUARED_DIFFERENCE": ""}
 CONSTANT_OF_TWO |= {"SUB": "SubOptions"}
@@ -49,35 +41,55 @@ def add_constant(model: RawModel, draw: st.DrawFn, source: int) -> int:
     return with_constant(model, draw, name, source, draw(st.integers(-128, 127)), dims)
 
 
-def add_real_graph(model: RawModel, draw: st.DrawFn, source: int) -> int:
+def add_real(model: RawModel, draw: st.DrawFn, name: str, source: int) -> int:
+    """Append an operator of one float32 value, behind those that bring any value where it is defined; its output."""
+    row = REAL_ROWS[name]
+    for before in row.before:
+        source = add_real(model, draw, before, source)
+    output = real(model, source)
+    model.operator(name, [source], [output], row.options(draw))
+    return output
+
+
+def add_real_pair(model: RawModel, draw: st.DrawFn, name: str, source: int, known: Sequence[int]) -> int:
+    """Append an operator of a float32 tensor and a constant, or one of those known, in any order; its output."""
+    row, output = REAL_PAIR_ROWS[name], real(model, source)
+    value = draw(st.sampled_from([0.1, 1 / 6, 3.0, -1.5, 128.0, 0.044715]))
+    other = model.constant(np.full(draw(st.sampled_from([(), (1,)])), value, np.float32))
+    operands = [source, other]
+    if not row.divides:
+        operands = list(draw(st.permutations([source, draw(st.sampled_from([other, *known]))])))
+    number = draw(st.sampled_from(ACTIVATIONS))
+    options = make_options(row.table, fused_activation_function=number) if row.table else None
+    model.operator(name, operands, [output], options)
+    return output
+
+
+def add_real_operator(model: RawModel, draw: st.DrawFn, name: str, known: Sequence[int]) -> int:
+    """Append an operator on float32, of the newest tensor known and, if it is one of two, another one; its output."""
+    if name in REAL_ROWS and (name not in REAL_PAIR_ROWS or draw(st.booleans())):
+        return add_real(model, draw, name, known[-1])
+    return add_real_pair(model, draw, name, known[-1], known)
+
+
+def add_real_graph(model: RawModel, draw: st.DrawFn, source: int, names: Sequence[str] = ()) -> int:
     """Append DEQUANTIZE, some operators on float32 of what came before, and QUANTIZE; the output."""
     known = [real(model, source)]
     model.operator("DEQUANTIZE", [source], known, None)
-    for _ in range(draw(st.integers(1, 4))):
-        newest, result = known[-1], real(model, source)
-        if draw(st.booleans()):
-            name = draw(st.sampled_from(REAL_OF_ONE))
-            options = make_options("LeakyReluOptions", alpha=0.25) if name == "LEAKY_RELU" else None
-            if name == "EXP":  # bounded, so that the result is finite
-                bounded = real(model, source)
-                model.operator("TANH", [newest], [bounded], None)
-                newest = bounded
-            model.operator(name, [newest], [result], options)
-        else:
-            name = draw(st.sampled_from(sorted(REAL_OF_TWO)))
-            value = draw(st.sampled_from([0.1, 1 / 6, 3.0, -1.5, 128.0, 0.044715]))
-            other = model.constant(np.full(draw(st.sampled_from([(), (1,)])), value, np.float32))
-            operands = [newest, other]
-            if name != "DIV":
-                other = draw(st.sampled_from([other, *known]))
-                operands = list(draw(st.permutations([newest, other])))
-            number, table = draw(st.sampled_from(ACTIVATIONS)), REAL_OF_TWO[name]
-            options = make_options(table, fused_activation_function=number) if table else None
-            model.operator(name, operands, [result], options)
-        known.append(result)
+    count = draw(st.integers(1, 4))
+    for name in names or [draw(st.sampled_from(sorted({*REAL_ROWS, *REAL_PAIR_ROWS}))) for _ in range(count)]:
+        known.append(add_real_operator(model, draw, name, known))
     output = model.tensor(model.tensors[source].dims, draw(activation_scales), draw(zero_points))
     model.operator("QUANTIZE", [known[-1]], [output], None)
     return output
+
+
+@st.composite
+def between_types(draw: st.DrawFn, name: str) -> Model:
+    """One operator on float32 of all int8 values, between DEQUANTIZE and QUANTIZE."""
+    model = RawModel()
+    source = model.tensor((1, 256), draw(activation_scales), draw(zero_points))
+    return model.build([source], [add_real_graph(model, draw, source, [name])])
 
 
 @st.composite

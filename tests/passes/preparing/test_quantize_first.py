@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.drawing.raw_models import RawModel, activation_scales, add_convolution, edgy_int8, seeds, zero_points
-from tests.drawing.table_models import REAL_OF_TWO, real
+from tests.drawing.table_models import real
+from tests.drawing.table_rows import REAL_PAIR_ROWS
 from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
@@ -44,9 +45,10 @@ def add_function(raw: RawModel, draw: st.DrawFn, source: int) -> int:
         options = make_options("LeakyReluOptions", alpha=0.25) if name == "LEAKY_RELU" else None
         raw.operator(name, [source], [result], options)
     else:
-        name = draw(st.sampled_from(sorted(REAL_OF_TWO)))
+        name = draw(st.sampled_from(sorted(REAL_PAIR_ROWS)))
         constant = raw.constant(np.full(draw(st.sampled_from([(), (1,)])), 0.3, np.float32))
-        options = make_options(REAL_OF_TWO[name]) if REAL_OF_TWO[name] else None
+        table = REAL_PAIR_ROWS[name].table
+        options = make_options(table) if table else None
         raw.operator(name, [source, constant], [result], options)
     return result
 

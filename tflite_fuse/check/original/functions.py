@@ -8,6 +8,7 @@ quarter and a product of constants for the quarters before it, division is three
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import exp, floor, frexp, isfinite
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.check.original import reals
 from tflite_fuse.check.original.reals import is_real, real_answers
 from tflite_fuse.check.original.scales import (
     activation_bounds,
@@ -50,7 +52,7 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
         step = waiting.pop(0)
         if len(step.outputs) != 1 or not original.computes_in_int8(step):
             continue
-        tensors = [t for t in step.inputs[: _READ.get(step.name, 1)] if t >= 0]
+        tensors = [t for t in _operands(original, step) if t >= 0]
         for t in tensors:
             if _starts(original, step, t, value):
                 known.setdefault(original.value(t), [(t, VALUES)])
@@ -70,11 +72,20 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
 
 def table_of(original: Original, step: Step) -> Int64s | None:
     """The 256 answers of an operator on int8 values one by one; None for any other."""
-    if step.name not in _ALONE or len(step.outputs) != 1 or original.activation(step.operand(0)) is None:
+    rule = RULES.get(step.name)
+    if rule is None or rule.operands > 1 or not rule.whole or len(step.outputs) != 1:
+        return None
+    if original.activation(step.operand(0)) is None:
         return None
     if any(map(original.is_unsigned, (step.inputs[0], step.outputs[0]))):
         return None
     return _answers(original, step, {step.inputs[0]: VALUES})
+
+
+def _operands(original: Original, step: Step) -> list[int]:
+    """The tensors a step computes from, -1 for those left out: how many there are is in its rule."""
+    rules: Mapping[str, Rule | reals.Rule] = reals.RULES if is_real(original, step) else RULES
+    return [step.operand(place) for place in range(rules[step.name].operands if step.name in rules else 1)]
 
 
 def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
@@ -85,18 +96,17 @@ def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
 
 def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
     """What a step makes of operands known for all 256 values, and of constants that hold one value everywhere."""
-    wanted = _READ.get(step.name, 1)
-    tensors = step.inputs[:wanted]
-    if not known or len(tensors) < wanted or _shapes_differ(original, step, tensors, known):
+    tensors = _operands(original, step)
+    if not known or _shapes_differ(original, step, tensors, known):
         return None
     if is_real(original, step):
         return real_answers(original, step, [known.get(t) if t in known else t for t in tensors])
-    operands = [known[t] if t in known else _constant(original, t) for t in tensors]
-    if step.name not in _FUNCTIONS or original.activation(step.outputs[0]) is None:
+    if step.name not in RULES or original.activation(step.outputs[0]) is None:
         return None
+    operands = [known[t] if t in known else _constant(original, t) for t in tensors]
     if any(operand is None for operand in operands):
         return None
-    answers = _FUNCTIONS[step.name](original, step, *operands)
+    answers = RULES[step.name].answers(original, step, *operands)
     return None if answers is None else np.clip(answers, -128, 127)
 
 
@@ -323,27 +333,38 @@ def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
     return _half_away(high, -int(output_shift)) + out_point
 
 
-_FUNCTIONS: dict[str, Callable[..., Int64s | None]] = {
-    "ABS": _abs,
-    "ADD": _add,
-    "ELU": _elu,
-    "HARD_SWISH": _hard_swish,
-    "LEAKY_RELU": _leaky_relu,
-    "LOGISTIC": _curve(_logistic_curve, 23, -128),
-    "MAXIMUM": _maximum,
-    "MINIMUM": _minimum,
-    "MUL": _mul,
-    "PRELU": _prelu,
-    "QUANTIZE": _quantize,
-    "RELU": _relu,
-    "RELU6": _relu6,
-    "SQUARED_DIFFERENCE": _squared_difference,
-    "SUB": _add,
-    "TANH": _curve(_tanh_curve, 24, 0),
+@dataclass(frozen=True)
+class Rule:
+    """How an operator makes an int8 value of one or two, worked out on all 256 at once.
+
+    Attributes:
+        answers: from the original, the step and the values of its operands, before they are clamped to int8; None where
+            the runtime refuses the operator.
+        operands: how many it reads.
+        whole: whether it computes in whole numbers all the way.
+    """
+
+    answers: Callable[..., Int64s | None]
+    operands: int = 1
+    whole: bool = True
+
+
+RULES: dict[str, Rule] = {
+    "ABS": Rule(_abs),
+    "ADD": Rule(_add, 2),
+    "ELU": Rule(_elu, whole=False),
+    "HARD_SWISH": Rule(_hard_swish),
+    "LEAKY_RELU": Rule(_leaky_relu),
+    "LOGISTIC": Rule(_curve(_logistic_curve, 23, -128)),
+    "MAXIMUM": Rule(_maximum, 2),
+    "MINIMUM": Rule(_minimum, 2),
+    "MUL": Rule(_mul, 2),
+    "PRELU": Rule(_prelu, 2),
+    "QUANTIZE": Rule(_quantize),
+    "RELU": Rule(_relu),
+    "RELU6": Rule(_relu6),
+    "SQUARED_DIFFERENCE": Rule(_squared_difference, 2),
+    "SUB": Rule(_add, 2),
+    "TANH": Rule(_curve(_tanh_curve, 24, 0)),
 }
-
-_READ = dict.fromkeys(("ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SQUARED_DIFFERENCE", "SUB"), 2)
-"""How many operands an operator has, where it is not one."""
-
-_ALONE = frozenset({"ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6", "TANH"})
-"""Operators on one value whose answers are whole numbers all the way."""
+"""Operators on int8 that compute value by value; those on float32 have theirs in ``reals.RULES``."""

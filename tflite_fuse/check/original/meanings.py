@@ -26,7 +26,7 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
     if is_real(original, step):
         return _between_types(original, step)
-    find = _MEANINGS.get(step.name)
+    find = RULES.get(step.name)
     if find is None or len(step.outputs) != 1 or not original.computes_in_int8(step):
         return None
     places = (2,) if step.name == "TRANSPOSE_CONV" else range(min(2, len(step.inputs)))
@@ -75,7 +75,7 @@ def lookups(original: Original, value: int) -> Iterator[Meaning]:
             yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (output,), output, answers=answers)
 
 
-_MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
+RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "ADD": without_weights.add,
     "AVERAGE_POOL_2D": without_weights.pool(StageKind.AVERAGE_POOL),
     "CONCATENATION": without_weights.concatenation,
@@ -111,3 +111,4 @@ _MEANINGS: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "TRANSPOSE_CONV": larger.transposed_convolution,
     recurrent.LSTM: recurrent.lstm,
 }
+"""Operators on int8 that are stages of their own; those of one value are tables, too, by ``functions.RULES``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import cos, exp, expm1, floor, isfinite, log, sin, sqrt, tanh
 
@@ -44,14 +45,18 @@ def real_answers(original: Original, step: Step, operands: Sequence[Operand]) ->
         return _single(np.asarray(found[0]) + (128 if original.is_unsigned(step.inputs[0]) else 0))
     if step.name == "QUANTIZE":
         return _quantized(original, step, np.asarray(found[0]))
-    values = [np.asarray(operand, np.float64) for operand in found]
-    if step.name in _OF_TWO and len(values) == 2:
-        return _activated(step, _of_pairs(_OF_TWO[step.name], *values))
-    if step.name == "LEAKY_RELU":
-        alpha = step.options.get("alpha", 0.0)
-        slope = float(np.float32(alpha)) if isinstance(alpha, float) and isfinite(alpha) else None
-        return None if slope is None else _of_each(lambda x: x if x > 0 else x * slope, values[0])
-    return _of_each(_OF_ONE[step.name], values[0]) if step.name in _OF_ONE else None
+    rule = RULES.get(step.name)
+    if rule is None or len(found) != rule.operands:
+        return None
+    options, bounds = [_option(step, name) for name in rule.options], _bounds(step) if rule.activated else _UNBOUNDED
+    if None in options or bounds is None:
+        return None
+    try:
+        columns = [np.asarray(each, np.float64).tolist() for each in found]
+        results = [rule.function(*numbers, *options) for numbers in zip(*columns, strict=True)]
+    except (ArithmeticError, ValueError):  # beyond what is defined, for some value
+        return None
+    return np.clip(_single(results), *bounds)
 
 
 def _single(values: npt.ArrayLike) -> Floats:
@@ -80,25 +85,10 @@ def _quantized(original: Original, step: Step, values: Floats) -> Floats | None:
     return np.clip(np.array(away, np.int64) + affine[1], -128, 127)
 
 
-def _of_each(function: Callable[[float], float], values: Floats) -> Floats | None:
-    try:
-        return _single([function(value) for value in values.tolist()])
-    except (ArithmeticError, ValueError):  # beyond what is defined, for some value
-        return None
-
-
-def _of_pairs(function: Callable[[float, float], float], first: Floats, second: Floats) -> Floats | None:
-    try:
-        return _single([function(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)])
-    except (ArithmeticError, ValueError):
-        return None
-
-
-def _activated(step: Step, values: Floats | None) -> Floats | None:
-    if step.name not in ("ADD", "DIV", "MUL", "SUB"):
-        return values
-    bounds = _bounds(step)
-    return None if values is None or bounds is None else np.clip(values, *bounds)
+def _option(step: Step, name: str) -> float | None:
+    """A finite option, as float32."""
+    value = step.options.get(name, 0.0)
+    return float(np.float32(value)) if isinstance(value, float) and isfinite(value) else None
 
 
 def _bounds(step: Step) -> tuple[float, float] | None:
@@ -106,6 +96,9 @@ def _bounds(step: Step) -> tuple[float, float] | None:
     largest = 2.0**128 - 2.0**104
     bounds = {0: (-largest, largest), 1: (0.0, largest), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
     return bounds.get(step.number("fused_activation_function"))
+
+
+_UNBOUNDED = -np.inf, np.inf
 
 
 def _f(value: float) -> float:
@@ -123,39 +116,53 @@ def _hard_swish(x: float) -> float:
     return _f(x * min(6.0, max(0.0, _f(x + 3)))) / 6
 
 
-_OF_ONE: dict[str, Callable[[float], float]] = {
-    "ABS": abs,
-    "CEIL": lambda x: -floor(-x),
-    "COS": cos,
-    "ELU": lambda x: expm1(x) if x < 0 else x,
-    "EXP": lambda x: exp(x) if x < 700 else float("inf"),
-    "FLOOR": floor,
-    "HARD_SWISH": _hard_swish,
-    "LOG": log,
-    "LOGISTIC": _logistic,
-    "NEG": lambda x: -x,
-    "RELU": lambda x: max(x, 0.0),
-    "RELU6": lambda x: min(max(x, 0.0), 6.0),
-    "ROUND": round,
-    "RSQRT": lambda x: 1 / _f(sqrt(x)),
-    "SIN": sin,
-    "SQRT": sqrt,
-    "SQUARE": lambda x: x * x,
-    "TANH": tanh,
-}
+@dataclass(frozen=True)
+class Rule:
+    """How an operator on float32 makes a number of one or two.
 
-_OF_TWO: dict[str, Callable[[float, float], float]] = {
-    "ADD": lambda a, b: a + b,
-    "DIV": lambda a, b: a / b,
-    "MAXIMUM": max,
-    "MINIMUM": min,
-    "MUL": lambda a, b: a * b,
-    "SQUARED_DIFFERENCE": lambda a, b: _f(a - b) ** 2,
-    "SUB": lambda a, b: a - b,
-}
+    Attributes:
+        function: of the operands, then the options; not yet rounded to float32. Raises ArithmeticError or ValueError
+            where the result is not defined.
+        operands: how many it reads.
+        activated: whether it clamps its result, without a fused activation to finite numbers.
+        options: names of those it goes by.
+    """
 
-OF_ONE_VALUE = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
-"""Operators on float32 that compute value by value."""
+    function: Callable[..., float]
+    operands: int = 1
+    activated: bool = False
+    options: tuple[str, ...] = ()
+
+
+RULES: dict[str, Rule] = {
+    "ABS": Rule(abs),
+    "ADD": Rule(lambda a, b: a + b, 2, activated=True),
+    "CEIL": Rule(lambda x: -floor(-x)),
+    "COS": Rule(cos),
+    "DIV": Rule(lambda a, b: a / b, 2, activated=True),
+    "ELU": Rule(lambda x: expm1(x) if x < 0 else x),
+    "EXP": Rule(lambda x: exp(x) if x < 700 else float("inf")),
+    "FLOOR": Rule(floor),
+    "HARD_SWISH": Rule(_hard_swish),
+    "LEAKY_RELU": Rule(lambda x, alpha: x if x > 0 else x * alpha, options=("alpha",)),
+    "LOG": Rule(log),
+    "LOGISTIC": Rule(_logistic),
+    "MAXIMUM": Rule(max, 2),
+    "MINIMUM": Rule(min, 2),
+    "MUL": Rule(lambda a, b: a * b, 2, activated=True),
+    "NEG": Rule(lambda x: -x),
+    "RELU": Rule(lambda x: max(x, 0.0)),
+    "RELU6": Rule(lambda x: min(max(x, 0.0), 6.0)),
+    "ROUND": Rule(round),
+    "RSQRT": Rule(lambda x: 1 / _f(sqrt(x))),
+    "SIN": Rule(sin),
+    "SQRT": Rule(sqrt),
+    "SQUARE": Rule(lambda x: x * x),
+    "SQUARED_DIFFERENCE": Rule(lambda a, b: _f(a - b) ** 2, 2),
+    "SUB": Rule(lambda a, b: a - b, 2, activated=True),
+    "TANH": Rule(tanh),
+}
+"""Operators on float32 that compute value by value. DEQUANTIZE, CAST and QUANTIZE, between types, stand above."""
 
 
 # ---- Float32 that blocks read and write ----

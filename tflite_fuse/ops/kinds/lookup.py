@@ -6,9 +6,9 @@ operator, on all values at once. Scales are float32; their quotients are taken i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, floor, frexp, isfinite
+from math import ceil, floor, frexp
 
 import numpy as np
 
@@ -157,9 +157,7 @@ def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Arr
 
 def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
     """A negative alpha is made positive for the product, and its sign put back."""
-    alpha = view.options.get("alpha", 0.0)
-    if not isinstance(alpha, float) or not isfinite(alpha):
-        raise BlockError(f"its alpha is {alpha}")
+    alpha = view.number("alpha")
     values = VALUES - source.zero_point
     below = scaled(values, source.scale * abs(alpha) / output.scale) * (-1 if alpha < 0 else 1)
     return np.where(values >= 0, _quantize(view, source, output), below + output.zero_point)
@@ -216,6 +214,18 @@ def _high_mul_16(values: Int64Array, multiplier: int) -> Int64Array:
     return truncating_divide(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)), 1 << 15)
 
 
+FUNCTIONS: Mapping[str, Function] = {
+    "ABS": _abs,
+    "ELU": _elu,
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
+    "LOGISTIC": _saturating(fixed_point.logistic, 23, -128),
+    "RELU": _relu,
+    "RELU6": _relu6,
+    "TANH": _saturating(fixed_point.tanh, 24, 0),
+}
+"""The operators of one int8 value, by their names in TFLite's schema."""
+
 LOOKUP = Kind(
     StageKind.LOOKUP,
     by_value=True,
@@ -225,15 +235,5 @@ LOOKUP = Kind(
     decode_table=_decode,
     work=_work,
     counts=("looked up",),
-    lowerings={
-        "ABS": _lowered_by(_abs),
-        "ELU": _lowered_by(_elu),
-        "HARD_SWISH": _lowered_by(_hard_swish),
-        "LEAKY_RELU": _lowered_by(_leaky_relu),
-        "LOGISTIC": _lowered_by(_saturating(fixed_point.logistic, 23, -128)),
-        "QUANTIZE": _lower_quantize,
-        "RELU": _lowered_by(_relu),
-        "RELU6": _lowered_by(_relu6),
-        "TANH": _lowered_by(_saturating(fixed_point.tanh, 24, 0)),
-    },
+    lowerings={name: _lowered_by(function) for name, function in FUNCTIONS.items()} | {"QUANTIZE": _lower_quantize},
 )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +78,11 @@ def _hard_swish(x: Floats) -> Floats:
     return np.asarray(x * ramp / np.float32(6))
 
 
-_OF_ONE: Mapping[str, Callable[[Floats], Values]] = {
+def _leaky_relu(x: Floats, alpha: np.float32) -> Floats:
+    return np.where(x > 0, x, x * alpha)
+
+
+OF_ONE: Mapping[str, Callable[..., Values]] = {
     "ABS": np.abs,
     "CEIL": np.ceil,
     "COS": _rounded_once(np.cos),
@@ -87,6 +90,7 @@ _OF_ONE: Mapping[str, Callable[[Floats], Values]] = {
     "EXP": _exp,
     "FLOOR": np.floor,
     "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
     "LOG": _rounded_once(np.log),
     "LOGISTIC": _logistic,
     "NEG": np.negative,
@@ -99,8 +103,12 @@ _OF_ONE: Mapping[str, Callable[[Floats], Values]] = {
     "SQUARE": np.square,
     "TANH": _tanh,
 }
+"""Operators on one float32 value, of it and of their options."""
 
-_OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
+_OPTIONS = {"LEAKY_RELU": ("alpha",)}
+"""What operators of one value are go by besides: numbers."""
+
+OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "ADD": np.add,
     "DIV": np.divide,
     "MAXIMUM": lambda a, b: np.where(a > b, a, b),
@@ -109,8 +117,9 @@ _OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
     "SUB": np.subtract,
 }
+"""Operators on two float32 values."""
 
-REAL_OPERATORS = frozenset({*_OF_ONE, *_OF_TWO, "LEAKY_RELU"})
+REAL_OPERATORS = frozenset({*OF_ONE, *OF_TWO})
 """Operators on float32 that are part of tables."""
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -129,7 +138,8 @@ _ACTIVATIONS: Mapping[int, tuple[float, float]] = {
 def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = _reals(view)
-        return _part([source], output, lambda values: _OF_ONE[name](values[0]))
+        options = [np.float32(view.number(option)) for option in _OPTIONS.get(name, ())]
+        return _part([source], output, lambda values: OF_ONE[name](values[0], *options))
 
     return lower
 
@@ -156,7 +166,7 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
         def function(values: Sequence[Values]) -> Values:
             given = iter(values)
             a, b = (next(given) if constant is None else constant for constant in constants)
-            result = _OF_TWO[name](a, b)
+            result = OF_TWO[name](a, b)
             return np.clip(result, low, high) if name in _ACTIVATED else result
 
         made = _part([part for part in (first, second) if part.constant is None], output, function)
@@ -175,14 +185,6 @@ def one_value(part: Activation) -> Values:
     if values.size != 1:
         raise BlockError(f"its constant {part.name} holds {values.size} different values")
     return values
-
-
-def _leaky_relu(view: OperatorView) -> Lowered:
-    (source, output), alpha = _reals(view), view.options.get("alpha", 0.0)
-    if not isinstance(alpha, float) or not isfinite(alpha):
-        raise BlockError(f"its alpha is {alpha}")
-    slope = np.float32(alpha)
-    return _part([source], output, lambda values: np.where(values[0] > 0, values[0], values[0] * slope))
 
 
 def _cast(view: OperatorView) -> Lowered:
@@ -225,10 +227,9 @@ def _quantize(view: OperatorView) -> Lowered:
 REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
     "CAST": _cast,
     "DEQUANTIZE": _dequantize,
-    "LEAKY_RELU": _leaky_relu,
     "QUANTIZE": _quantize,
-    **{name: _lower_one(name) for name in _OF_ONE},
-    **{name: _lower_two(name) for name in _OF_TWO},
+    **{name: _lower_one(name) for name in OF_ONE},
+    **{name: _lower_two(name) for name in OF_TWO},
 }
 """Operators that read or write float32."""
 

@@ -129,10 +129,7 @@ def _lower(view: OperatorView) -> Lowered:
         raise BlockError("its output is not quantized with scale 1/256 and zero point -128, which TFLM refuses")
     if output.shape[2] > MOST_CHANNELS:
         raise BlockError(f"it has {output.shape[2]} channels: of more than {MOST_CHANNELS} the runtime may stop")
-    beta = view.options.get("beta", 0.0)
-    if not isinstance(beta, float) or not np.isfinite(beta):
-        raise BlockError(f"its beta is {beta}")
-    parameters = softmax_parameters(source.scale, beta)
+    parameters = softmax_parameters(source.scale, view.number("beta"))
     return Lowered(Stage(StageKind.SOFTMAX, (), -1, parameters=parameters), (source,), output, output.shape, Fit.PIXELS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 import numpy.typing as npt
@@ -174,6 +175,13 @@ class OperatorView:
         value = self.options.get(name, default)
         if not isinstance(value, int):
             raise BlockError(f"its option {name} is missing")
+        return value
+
+    def number(self, name: str) -> float:
+        """A finite option that is no whole number, 0 where it is missing."""
+        value = self.options.get(name, 0.0)
+        if not isinstance(value, float) or not isfinite(value):
+            raise BlockError(f"its {name} is {value}")
         return value
 
     def positive(self, first: str, second: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from math import isfinite, prod
 
 import numpy as np
 
-from tflite_fuse.check.original.reals import OF_ONE_VALUE
+from tflite_fuse.check.original.reals import RULES
 from tflite_fuse.check.original.values import RENAMING, Original, Step
 from tflite_fuse.model.types import TensorType
 
@@ -112,7 +112,7 @@ def _behind(original: Original, tensor: int, functions: tuple[Step, ...]) -> tup
         step, place = original.written_by(tensor), original.in_file.get(tensor, -1)
         if step is None or place >= last or len(step.outputs) != 1 or not step.inputs or min(step.inputs) < 0:
             return None, functions
-        if step.name not in OF_ONE_VALUE or not _is_of_one(original, step):
+        if step.name not in RULES or not _is_of_one(original, step):
             return (step if _commutes(original, step, functions) else None), functions
         tensor, functions, last = _read(original, step), (step, *functions), place
 
