@@ -45,6 +45,7 @@ BYTE_ROWS = {
     "QUANTIZE": ByteRow(),
     "RELU": ByteRow(),
     "RELU6": ByteRow(),
+    "RSQRT": ByteRow(source_zero_point=-128),
     "TANH": ByteRow(),
 }
 
@@ -101,6 +102,8 @@ class RealPairRow:
 REAL_PAIR_ROWS = {
     "ADD": RealPairRow("AddOptions"),
     "DIV": RealPairRow("DivOptions", divides=True),
+    "FLOOR_DIV": RealPairRow(divides=True),
+    "FLOOR_MOD": RealPairRow(divides=True),
     "MAXIMUM": RealPairRow(),
     "MINIMUM": RealPairRow(),
     "MUL": RealPairRow("MulOptions"),

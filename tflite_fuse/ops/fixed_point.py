@@ -1,4 +1,4 @@
-"""Logistic, tanh, exp and division in gemmlowp's fixed point, bit by bit, as TFLM's reference kernels call them.
+"""Logistic, tanh, exp, division and inverse roots in gemmlowp's fixed point, bit by bit, as TFLM's kernels call them.
 
 A number with b integer bits is an int32 that stands for ``raw / 2**(31 − b)``. A product has the bits of both factors;
 ``_rescale`` moves to fewer, and saturates. All take and return int64 arrays of such raw values.
@@ -17,6 +17,7 @@ _EXP_STEPS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 24
 """exp(−2ⁿ) for n = −2 … 4, no integer bits."""
 _48_OVER_17, _MINUS_32_OVER_17 = 1515870810, -1010580540
 """Where Newton's division starts; two integer bits."""
+_HALF_ROOT_OF_2 = 1518500250
 
 
 def _rescale(values: Int64Array, fewer_bits: int) -> Int64Array:
@@ -68,3 +69,12 @@ def tanh(a: Int64Array) -> Int64Array:
     """Tanh of a without integer bits, for a with four."""
     size = _rescale(_twice_over_one_plus(exp(-np.abs(a), 5)) - (1 << 29), 2)
     return np.where(a == 0, 0, np.where(a < 0, -size, size))
+
+
+def inverse_root(a: Int64Array) -> Int64Array:
+    """1 / √(2 a) without integer bits, for a with three: Newton's iteration on 1 / √a, five steps from 1."""
+    half, x = halve(a, 1), np.full_like(a, 1 << 28)
+    for _ in range(5):
+        cube = _rescale(multiply(multiply(x, x), x), 6)
+        x = _rescale(multiply(x, 3 << 27) - multiply(half, cube), 3)
+    return multiply(x, _HALF_ROOT_OF_2)

@@ -267,3 +267,22 @@ def test_what_a_table_passes_over_is_computed_where_others_read_it() -> None:
     block = extract(model, range(len(model.main.operators))).block
     assert len(block.inputs) == 1
     assert [stage.kind for stage in block.stages].count(StageKind.LOOKUP) == 2
+
+
+def test_roots_of_what_may_be_negative_and_of_scales_too_large_are_refused() -> None:
+    for scale, point, reason in [(0.1, -127, "has zero point -127"), (2.0**14, -128, "leave nothing")]:
+        raw = RawModel()
+        x, output = raw.tensor(SHAPE, scale, point), raw.tensor(SHAPE, 64.0)
+        raw.operator("RSQRT", [x], [output], None)
+        assert reason in str(fusability(raw.build([x], [output]))[0])
+
+
+@pytest.mark.parametrize("name", ["FLOOR_DIV", "FLOOR_MOD"])
+def test_what_divides_by_0_for_some_value_is_no_table(name: str) -> None:
+    raw = RawModel()
+    x, output = raw.tensor(SHAPE, 0.1), raw.tensor(SHAPE, 0.1)
+    divisor, quotient = (raw.tensor(SHAPE, type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    raw.operator("DEQUANTIZE", [x], [divisor], None)
+    raw.operator(name, [raw.constant(np.array(3.0, np.float32)), divisor], [quotient], None)
+    raw.operator("QUANTIZE", [quotient], [output], None)
+    assert fusability(raw.build([x], [output]))[1] is not None

@@ -310,6 +310,32 @@ def _curve(curve: Callable[[Int64s], Int64s], bits: int, zero: int) -> Callable[
     return answers
 
 
+# ---- RSQRT ----
+
+
+def _rsqrt(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """127 at the zero point; the runtime refuses what is below, so that is the least value there is.
+
+    The root of n is that of m = n * 4^k in 2^27...2^29: 1 / sqrt(m / 2^29) by x = x (3 - x^2 m / 2^29) / 2 from 1.
+    """
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    if point != -128 or min(scale, out_scale) <= 0:
+        return None
+    multiplier, shift = split_scale([1 / (float(np.sqrt(np.float32(scale))) * out_scale)])
+    if shift < -11:
+        return None
+    n = np.maximum(x - point, 1)
+    k = (31 - np.floor(np.log2(n)).astype(np.int64) - 1) // 2 - 1
+    m, near = n << (2 * k - 1), np.full_like(n, 1 << 28)
+    for _ in range(5):
+        cube = _saturated(_times(_times(near, near), near) << 6)
+        near = _saturated((_times(near, 3 << 27) - _times(_half_away(m, 1), cube)) << 3)
+    right = (11 - k) * (n > 1)
+    root: Int64s = np.left_shift(np.where(n == 1, _ONE, _times(near, 1518500250)), np.maximum(-right, 0))
+    fine = scaled(np.ones_like(n), root, 20 - np.maximum(right, 0))
+    return np.where(x == point, 127, scaled(fine, multiplier, shift - 20) + out_point)
+
+
 # ---- HARD_SWISH ----
 
 
@@ -363,6 +389,7 @@ RULES: dict[str, Rule] = {
     "QUANTIZE": Rule(_quantize),
     "RELU": Rule(_relu),
     "RELU6": Rule(_relu6),
+    "RSQRT": Rule(_rsqrt),
     "SQUARED_DIFFERENCE": Rule(_squared_difference, 2),
     "SUB": Rule(_add, 2),
     "TANH": Rule(_curve(_tanh_curve, 24, 0)),

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import cos, exp, expm1, floor, isfinite, log, sin, sqrt, tanh
+from math import cos, exp, expm1, floor, fmod, isfinite, log, sin, sqrt, tanh
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +116,11 @@ def _hard_swish(x: float) -> float:
     return _f(x * min(6.0, max(0.0, _f(x + 3)))) / 6
 
 
+def _floor_mod(a: float, b: float) -> float:
+    rest = fmod(a, b)
+    return rest + b if rest and (rest < 0) != (b < 0) else rest
+
+
 @dataclass(frozen=True)
 class Rule:
     """How an operator on float32 makes a number of one or two.
@@ -143,6 +148,8 @@ RULES: dict[str, Rule] = {
     "ELU": Rule(lambda x: expm1(x) if x < 0 else x),
     "EXP": Rule(lambda x: exp(x) if x < 700 else float("inf")),
     "FLOOR": Rule(floor),
+    "FLOOR_DIV": Rule(lambda a, b: floor(a / b), 2),
+    "FLOOR_MOD": Rule(_floor_mod, 2),
     "HARD_SWISH": Rule(_hard_swish),
     "LEAKY_RELU": Rule(lambda x, alpha: x if x > 0 else x * alpha, options=("alpha",)),
     "LOG": Rule(log),

@@ -17,6 +17,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_POSITION
 from tflite_fuse.ops import fixed_point
 from tflite_fuse.ops.arithmetic import (
+    INT32_MAX,
     Int64Array,
     multiply_by_quantized_multiplier,
     rounding_divide_by_power_of_two,
@@ -214,6 +215,32 @@ def _high_mul_16(values: Int64Array, multiplier: int) -> Int64Array:
     return truncating_divide(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)), 1 << 15)
 
 
+_ROOT_BITS = 20
+"""Bits by which inverse roots are scaled up before they are rescaled."""
+
+
+def _rsqrt(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """Inverse roots of 1 … 255 in fixed point, rescaled by that of the input's scale; of 0 the largest value."""
+    if source.zero_point != -128:
+        raise BlockError(f"its input has zero point {source.zero_point}: TFLM stops at values below it")
+    multiplier, shift = quantize_multiplier(1 / (float(np.sqrt(np.float32(source.scale))) * output.scale))
+    if shift < _ROOT_BITS - 31:
+        raise BlockError("its scales leave nothing of its results in 32 bits")
+    roots = [multiply_by_quantized_multiplier(np.array([1]), *_inverse_root(value)) for value in range(1, 256)]
+    answers = multiply_by_quantized_multiplier(np.concatenate(roots), multiplier, shift - _ROOT_BITS)
+    return np.concatenate([[127], answers + output.zero_point])
+
+
+def _inverse_root(value: int) -> tuple[int, int]:
+    """Multiplier and shift of 2²⁰ / √value: Newton's iteration, five steps from 1."""
+    if value == 1:
+        return INT32_MAX, _ROOT_BITS
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    root = fixed_point.inverse_root(np.array([value << (2 * pairs - 1)]))
+    right = 11 - pairs
+    return int(root[0]) << max(-right, 0), _ROOT_BITS - max(right, 0)
+
+
 FUNCTIONS: Mapping[str, Function] = {
     "ABS": _abs,
     "ELU": _elu,
@@ -222,6 +249,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "LOGISTIC": _saturating(fixed_point.logistic, 23, -128),
     "RELU": _relu,
     "RELU6": _relu6,
+    "RSQRT": _rsqrt,
     "TANH": _saturating(fixed_point.tanh, 24, 0),
 }
 """The operators of one int8 value, by their names in TFLite's schema."""

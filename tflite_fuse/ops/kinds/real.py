@@ -78,6 +78,20 @@ def _hard_swish(x: Floats) -> Floats:
     return np.asarray(x * ramp / np.float32(6))
 
 
+def _quotient(a: Floats, b: Floats) -> npt.NDArray[np.float64]:
+    """In double precision; TFLM refuses to divide by 0."""
+    if not np.all(b):
+        raise BlockError("it divides by 0")
+    return np.asarray(a.astype(np.float64) / b)
+
+
+def _floor_mod(a: Floats, b: Floats) -> Floats:
+    """The remainder of a quotient rounded towards 0, moved to the sign of the divisor."""
+    _quotient(a, b)
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
 def _leaky_relu(x: Floats, alpha: np.float32) -> Floats:
     return np.where(x > 0, x, x * alpha)
 
@@ -111,6 +125,8 @@ _OPTIONS = {"LEAKY_RELU": ("alpha",)}
 OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "ADD": np.add,
     "DIV": np.divide,
+    "FLOOR_DIV": lambda a, b: np.floor(_quotient(a, b)).astype(np.float32),
+    "FLOOR_MOD": _floor_mod,
     "MAXIMUM": lambda a, b: np.where(a > b, a, b),
     "MINIMUM": lambda a, b: np.where(a < b, a, b),
     "MUL": np.multiply,
