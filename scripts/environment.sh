@@ -3,7 +3,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 
-# prepare_environment EXTRAS: .venv with this checkout and the named extras, as verify,optimal,dev. Sets $python.
+# prepare_environment EXTRAS: .venv with this checkout and the named extras, as verify,dev. Sets $python.
 prepare_environment() {
     local extras=$1 stamp
     python=$root/.venv/bin/python

@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.model.file import serialize_model
 
-HEAVY = ("numpy", "networkx", "rich", "typer", "ortools", "tflite", "flatbuffers")
+HEAVY = ("numpy", "networkx", "rich", "typer", "tflite", "flatbuffers")
 
 
 def loaded_by(program: str) -> set[str]:
@@ -24,12 +24,12 @@ def test_the_package_itself_loads_nothing_heavy() -> None:
 
 def test_a_model_is_read_without_what_searches_and_prints() -> None:
     loaded = loaded_by("import tflite_fuse.model")
-    assert not loaded.intersection({"networkx", "rich", "typer", "ortools", "tflite"})
+    assert not loaded.intersection({"networkx", "rich", "typer", "tflite"})
 
 
 def test_the_interface_is_there_when_it_is_asked_for() -> None:
     program = "import tflite_fuse; assert all(hasattr(tflite_fuse, name) for name in tflite_fuse.__all__)"
-    assert not loaded_by(program).intersection({"rich", "typer", "ortools", "tflite"})
+    assert not loaded_by(program).intersection({"rich", "typer", "tflite"})
     assert loaded_by(f"{program}; from tflite_fuse import rewrite, Result") >= {"tflite_fuse.api"}
 
 

@@ -14,7 +14,7 @@ from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_toml
 from tflite_fuse.model import save_model
-from tflite_fuse.split.cluster.file import read_workers
+from tflite_fuse.split.cluster.file import cluster_of_file
 
 WORKERS = '[[worker]]\nname = "left"\ntarget = "esp32s3"\nmhz = 240\n'
 BOARD = 'name = "mine"\ncore = "cortex-m7"\nmhz = 400\nram = "512KiB"\nflash = "2MiB"\n'
@@ -23,7 +23,8 @@ BOARD = 'name = "mine"\ncore = "cortex-m7"\nmhz = 400\nram = "512KiB"\nflash = "
 def test_a_mark_of_utf8_is_no_part_of_any_file(tmp_path: Path) -> None:
     for name, text in (("workers.toml", WORKERS), ("board.toml", BOARD), ("config.toml", 'target = "cortex-m4"\n')):
         (tmp_path / name).write_bytes(codecs.BOM_UTF8 + text.encode())
-    assert read_workers(tmp_path / "workers.toml").workers[0].name == "left"
+    workers = tmp_path / "workers.toml"
+    assert cluster_of_file(workers.read_bytes(), workers).workers[0].name == "left"
     assert find_board(str(tmp_path / "board.toml")).name == "mine"
     save_model(branching_model(), tmp_path / "in.tflite")
     ends = [str(tmp_path / "in.tflite"), str(tmp_path / "out.tflite"), "--config", str(tmp_path / "config.toml")]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.drawing.host import run_block
 from tests.drawing.random_blocks import BlockMaker, random_block, random_operands
 from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.witness import array_source, check, check_random, plan, reference, run
@@ -21,7 +22,7 @@ from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import STACK_POINTERS
-from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library, run_block
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 WHOLE = BlockConfig(65535, 65535)
 

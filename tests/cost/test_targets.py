@@ -9,6 +9,7 @@ import pytest
 import tflite_fuse
 from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.networks import cell_network, inverted_residual_network, one_dimensional_network, pyramid_network
+from tests.drawing.cut_dag import cut_dag
 from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.estimate.block_costs import driven_tensor
 from tflite_fuse.cost.instructions import (
@@ -77,7 +78,7 @@ def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Mo
     """But that what running a block takes is counted for each operator behind sums."""
     more = 4 * instruction_costs(Target.CORTEX_M7)["blocks"]
     graph, compared = in_instructions(graph_from_model(model), Target.CORTEX_M7, 8), 0
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges)
     for first, end, edge in cuts.edges(data=True):
         options = edge["options"]
         for index in range(len(options)) if edge["fused"] else ():

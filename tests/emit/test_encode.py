@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.drawing.host import run_block
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.sanitized import damage
@@ -21,7 +22,6 @@ from tflite_fuse.emit.structs import ALIGNMENT, VERSION
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Int8Array, Requantization, Stage, StageKind, Storage
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
-from tflite_fuse.runtime.library.host import run_block
 
 ROOT = Path(__file__).resolve().parents[2]
 

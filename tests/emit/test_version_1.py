@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.drawing.host import run_block
 from tests.runtime.fused_models import with_version
 from tflite_fuse.emit.decode import decode
-from tflite_fuse.emit.options import has_checksum, read_options, write_options
+from tflite_fuse.emit.options import read_options, require_checksum, write_options
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.enums import StageKind, Storage, WeightLayout
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.library.host import host_library, load_library, run_block
+from tflite_fuse.runtime.library.host import host_library, load_library
 
 FILES = Path(__file__).with_name("version_1")
 FUSED = sorted(path.stem for path in FILES.glob("*_*.tflite"))
@@ -101,7 +102,9 @@ def test_they_decode_and_are_written_as_version_3_with_the_same_structs(name: st
     again = write_options(read_options(options), constants)
     assert read_options(again) == read_options(options)
     assert decode(again, constants).outside == decode(with_version(options, 2), constants).outside
-    assert has_checksum(again) and not has_checksum(options)
+    require_checksum(options, constants + bytes(1))  # an old file has none
+    with pytest.raises(BlockError):
+        require_checksum(again, constants + bytes(1))
     assert [stage.kind for stage in decode(options, constants).block.stages] == [
         stage.kind for stage in read_options(options).stages
     ]

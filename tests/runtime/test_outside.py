@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.drawing.host import run_block
 from tests.runtime.fused_models import fuse, fuse_outside, whole
 from tests.runtime.library.test_wheel_operator import ONE_TILE, inputs_of, network
 from tests.runtime.small_models import dense_model
@@ -20,7 +21,6 @@ from tflite_fuse.model.outside import InputMode, outside_inputs, set_outside_inp
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.library.host import run_block
 from tflite_fuse.runtime.streams import Stream, make_feed
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawing.cut_dag import cut_dag
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.ir.block import StageKind
@@ -44,14 +45,14 @@ def test_alignment_rounds_every_tensor_and_the_scratch() -> None:
     maker = GraphMaker(3, 3, 3)
     maker.window(maker.window(0, 5, (3, 3)), 2)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.STREAM_2D), Rules(alignment=16)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.STREAM_2D), Rules(alignment=16)).edges)
     assert cuts.edges[0, 1, 0]["options"].ram.tolist() == [32 + 48]
     assert cuts.edges[0, 2, 0]["options"].ram.tolist() == [32 + 32 + 32]  # cursors 24, one pixel 8
 
 
 def test_a_residual_held_across_a_block_counts() -> None:
     graph = inverted_residuals((4, 4))
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     start = graph.layers[5].inputs[0]
     inner = cuts.edges[6, 8, 0]["options"]  # depthwise and projection of the second block: the expansion lives outside
     wide, narrow = graph.sizes[graph.layers[5].outputs[0]], graph.sizes[graph.layers[7].outputs[0]]
@@ -61,7 +62,7 @@ def test_a_residual_held_across_a_block_counts() -> None:
 
 def test_a_block_may_start_or_end_inside_a_residual() -> None:
     graph = inverted_residuals((4, 4))
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     assert cuts.has_edge(6, 9)  # reads the skip as a second input
     assert cuts.has_edge(0, 7)  # writes the skip as a second output
     leaves = cuts.edges[0, 7, 0]["options"]
@@ -75,7 +76,7 @@ def test_operators_no_block_can_hold_stay_alone() -> None:
     odd = maker.other(first, 6, 6, 3)
     maker.window(maker.window(odd, 4), 4)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     assert {(source, target) for source, target, _ in cuts.edges} == {(0, 1), (1, 2), (2, 3), (3, 4), (2, 4)}
 
 
@@ -85,14 +86,14 @@ def test_branches_hold_blocks_of_their_own() -> None:
     right = maker.window(maker.window(0, 3), 3, (3, 3))
     maker.join(StageKind.CONCATENATION, left, right)
     graph = maker.graph()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     assert cuts.has_edge(0, 2) and cuts.has_edge(2, 4) and cuts.has_edge(2, 5) and cuts.has_edge(0, 5)
     assert not cuts.has_edge(0, 3) and not cuts.has_edge(0, 4)
 
 
 def test_every_cut_graph_is_a_dag_from_start_to_end() -> None:
     graph = inverted_residuals()
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     assert nx.is_directed_acyclic_graph(cuts)
     assert nx.has_path(cuts, 0, len(graph.layers))
     for _, _, options in cuts.edges(data="options"):

@@ -14,6 +14,7 @@ from scripts.zoo import networks
 from scripts.zoo.architectures import build_architecture
 from scripts.zoo.builder import ModelBuilder
 from tests.builders import random_models
+from tests.drawing.cut_dag import cut_dag
 from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.cost.layer_graph import graph_from_layers
 from tflite_fuse.cost.schedule.schedule import schedule
@@ -64,7 +65,7 @@ def network_that_reads_padding_alone() -> Model:
 
 def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: bool = False) -> int:
     graph = graph_from_model(model)
-    cuts = cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges)
     offered = [
         (source, target - 1, edge["options"], index)
         for source, target, edge in cuts.edges(data=True)
@@ -166,8 +167,8 @@ def test_models_of_other_types_pass_with_a_reason() -> None:
     tensors, (leaving,) = list(model.main.tensors), model.main.outputs
     tensors[leaving] = replace(tensors[leaving], type=TensorType.FLOAT16)
     front = fusion_front(replace_main(model, replace(model.main, tensors=tuple(tensors))))
-    assert front.zero_recompute().blocks == ()
-    assert any("DEQUANTIZE_1 not fused: " in note for note in front.explain(front.zero_recompute()))
+    assert front.least_ram(1.0).blocks == ()
+    assert any("DEQUANTIZE_1 not fused: " in note for note in front.explain(front.least_ram(1.0)))
 
 
 def test_counting_the_tail_moves_tables_to_flash() -> None:
@@ -177,7 +178,7 @@ def test_counting_the_tail_moves_tables_to_flash() -> None:
     plain = fusion_front(graph, SearchOptions(alignment=16))
     assert front.unfused.ram_bytes - front.unfused.tail_bytes == plain.unfused.ram_bytes
     assert front.unfused.tail_bytes >= predict_tail(model).total
-    best, head_alone = front.zero_recompute(), plain.zero_recompute()
+    best, head_alone = front.least_ram(1.0), plain.least_ram(1.0)
     fused = {operator for block in head_alone.blocks for operator in block.operators}
     left = sum(share for index, share in enumerate(graph.tail.operators) if index not in fused)
     assert best.ram_bytes < head_alone.ram_bytes + left

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.drawing.cut_dag import cut_dag
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.cost.layer_graph import LayerGraph
@@ -97,8 +98,8 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 6))
     paths = [(path.peak, path.work) for path in search_paths(cuts)]
-    assert paths == unbeaten(every_path(cuts.dag))
-    assert paths == pruned_front(cuts.dag)
+    assert paths == unbeaten(every_path(cut_dag(cuts)))
+    assert paths == pruned_front(cut_dag(cuts))
     most = random.choice([0, *(macs for _, macs in paths), 100])
     limited = [(path.peak, path.work) for path in search_paths(cuts, most)]
     assert limited == ([pair for pair in paths if pair[1] <= most] or paths[-1:])
@@ -109,7 +110,7 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
 def test_tails_add_up_beside_the_peak(seed: int) -> None:
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 5), tails=True)
-    assert [(path.peak + path.tail, path.work) for path in search_paths(cuts)] == unbeaten(every_path(cuts.dag))
+    assert [(path.peak + path.tail, path.work) for path in search_paths(cuts)] == unbeaten(every_path(cut_dag(cuts)))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))
@@ -125,7 +126,7 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 6))
     front = fusion_front(graph, SearchOptions(scheme=scheme))
-    cuts = cut_graph(graph, restriction(graph, scheme)).edges.dag
+    cuts = cut_dag(cut_graph(graph, restriction(graph, scheme)).edges)
     assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cuts))
 
 
@@ -147,7 +148,7 @@ def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges
     front = [(path.peak, path.work) for path in search_paths(cuts)]
     assert len(front) > 3
-    assert front == pruned_front(cuts.dag)
+    assert front == pruned_front(cut_dag(cuts))
 
 
 def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
@@ -185,7 +186,7 @@ def test_look_ups() -> None:
     least, most = front.points[0], front.points[-1]
     assert len(front.points) > 2
     assert front.least_ram() is least
-    assert front.zero_recompute() is most is front.least_ram(1.0)
+    assert front.least_ram(1.0) is most
     assert most.compute_factor == 1.0
     for point in front.points:
         assert front.least_ram(point.compute_factor) is point
@@ -206,7 +207,7 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
         assert mode is InputMode.STREAMED and "no block holds all operators that read" in str(error)
         return
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO, bands=overlap), options)
-    assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cuts.edges.dag))
+    assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cut_dag(cuts.edges)))
     plain = fusion_front(graph, SearchOptions(chunks=(1,)))
     if mode is not InputMode.STREAMED:
         overhead = 24  # a block of one operator has cursors, which the operator as it is has not
@@ -233,11 +234,11 @@ def test_what_blocks_below_the_inputs_lie_over_changes_no_front(monkeypatch: pyt
 
 def test_a_streamed_or_external_input_takes_no_ram() -> None:
     graph = inverted_residuals((4, 4, 6, 6), size=40)
-    resident = fusion_front(graph).zero_recompute()
+    resident = fusion_front(graph).least_ram(1.0)
     streamed = fusion_front(graph, SearchOptions(input_mode=InputMode.STREAMED))
     external = fusion_front(graph, SearchOptions(input_mode=InputMode.EXTERNAL))
     assert resident.ram_bytes >= graph.sizes[0]
-    assert external.zero_recompute().ram_bytes <= streamed.zero_recompute().ram_bytes < graph.sizes[0]
+    assert external.least_ram(1.0).ram_bytes <= streamed.least_ram(1.0).ram_bytes < graph.sizes[0]
     assert streamed.unfused == external.unfused
     for point in streamed.points:
         assert point.blocks[0].operators[0] == 0
@@ -247,7 +248,7 @@ def test_a_streamed_or_external_input_takes_no_ram() -> None:
 def test_overlapping_blocks_run_a_network_in_little_more_than_its_image() -> None:
     graph = inverted_residuals((4, 4, 6, 6), size=40)
     front = fusion_front(graph, SearchOptions(overlap=True, single_operators=True, alignment=16))
-    assert front.zero_recompute().ram_bytes < 1.25 * graph.sizes[0] < fusion_front(graph).zero_recompute().ram_bytes
+    assert front.least_ram(1.0).ram_bytes < 1.25 * graph.sizes[0] < fusion_front(graph).least_ram(1.0).ram_bytes
 
 
 def test_an_input_that_no_block_can_read_stays_in_the_arena() -> None:
@@ -278,7 +279,7 @@ def test_every_place_left_alone_is_explained() -> None:
     wide = maker.window(maker.window(0, 16, (3, 3)), 2, (3, 3))
     maker.window(maker.other(wide, 8, 8, 2), 2)
     front = fusion_front(maker.graph())
-    notes = front.explain(front.zero_recompute())
+    notes = front.explain(front.least_ram(1.0))
     assert notes == (
         "other_2 not fused: it is not a fusable operator",
         "conv_3 not fused: fusing does not pay at this point of the front",

@@ -8,8 +8,8 @@ import pytest
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.split.cluster.devices import COORDINATOR, Link
-from tflite_fuse.split.cluster.file import read_workers
+from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Link
+from tflite_fuse.split.cluster.file import cluster_of_file
 
 WORKER = '[[worker]]\nname = "{}"\ntarget = "cortex-m7"\nmhz = 600\n'
 
@@ -21,6 +21,10 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "workers.toml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def read_workers(path: Path) -> Cluster:
+    return cluster_of_file(path.read_bytes(), path)
 
 
 def test_devices_links_and_sizes_are_read(tmp_path: Path) -> None:

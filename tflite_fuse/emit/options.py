@@ -117,11 +117,6 @@ def read_options(data: bytes) -> Options:
     return Options(header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs))
 
 
-def has_checksum(options: bytes) -> bool:
-    """Whether damage would be noticed. Raises BlockError: no options, or truncated ones."""
-    return _Fields(options).checksum() is not None
-
-
 def require_checksum(options: bytes, constants: bytes) -> None:
     """Raises BlockError: the checksum, where there is one, is not that of these options and constants."""
     at = _Fields(options).checksum()

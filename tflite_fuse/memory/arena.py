@@ -57,7 +57,6 @@ class ArenaOptions:
         measure: bytes of the head that a real runtime uses for a model, None where it cannot tell. Without it, or where
             it cannot tell, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
         build: struct sizes of the runtime.
-        use_cpsat: try CP-SAT (extra ``optimal``) where nothing else meets the lower bound.
         thorough: whether exact searches may take most of the work; of many models one is looked at, none should.
     """
 
@@ -66,7 +65,6 @@ class ArenaOptions:
     alone: bool = False
     measure: Callable[[Model], int | None] | None = field(default=None, compare=False)
     build: Build = ARM
-    use_cpsat: bool = False
     thorough: bool = True
 
 
@@ -164,7 +162,6 @@ def realise(
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
         UsageError: an unknown kernel set.
-        RuntimeUnavailableError: ``use_cpsat`` without OR-Tools.
     """
     obstacle = _obstacle(model)
     if obstacle is not None:
@@ -227,9 +224,7 @@ class _Site:
         """Offsets that leave room for some scratch buffers, checked."""
         graph = self.graph()
         extended = _with_scratch(graph, scratch)
-        placement = place(
-            extended, allowed, budget=budget, use_cpsat=self.options.use_cpsat, thorough=self.options.thorough
-        )
+        placement = place(extended, allowed, budget=budget, thorough=self.options.thorough)
         check_plan(extended, placement.offsets, allowed, height=placement.height)
         offsets = [ONLINE] * tensor_count(self.model)
         offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]

@@ -48,7 +48,6 @@ class Plan:
         Raises:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
             UsageError: an unknown kernel set.
-            RuntimeUnavailableError: ``options.use_cpsat`` without OR-Tools.
         """
         arena = realise(model, self.overlaps(model) if self.overlaps is not None else (), self.options, self.budget)
         if arena.left_alone:

@@ -1,4 +1,4 @@
-"""Cuts and the edges between them: what the search of paths works on, and the same as a networkx graph.
+"""Cuts and the edges between them: what the search of paths works on.
 
 Bytes live at the cuts of a graph, whatever runs between them.
 
@@ -17,7 +17,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,10 +30,6 @@ from tflite_fuse.memory.budget import tell
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.search.schemes import Restriction, Scheme, whole_tile
 from tflite_fuse.units import round_up
-
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 NEVER = 1 << 60
 """What it takes to reach a cut no path leads to."""
@@ -111,20 +106,6 @@ class CutGraph:
         for edges in self.into[1:]:
             reached.append(any(reached[edge.source] for edge in edges))
         return reached[-1]
-
-    @property
-    def dag(self) -> nx.MultiDiGraph:
-        """The same with cuts as nodes, for algorithms on graphs.
-
-        Its attributes are ``start`` and ``tail``, those of its edges ``options``, ``fused`` and ``tail``.
-        """
-        import networkx as nx  # Loading it takes a tenth of a second.
-
-        dag = nx.MultiDiGraph(start=self.start, tail=self.tail)
-        dag.add_nodes_from(range(len(self.into)))
-        for edge in (edge for edges in self.into for edge in edges):
-            dag.add_edge(edge.source, edge.target, options=edge.options, fused=edge.fused, tail=edge.tail)
-        return dag
 
 
 def least_ram(cuts: CutGraph) -> int:

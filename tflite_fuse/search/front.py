@@ -78,10 +78,6 @@ class Front:
             f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
         )
 
-    def zero_recompute(self) -> Point:
-        """The point of least RAM that executes no more multiply-accumulates than the unfused model."""
-        return self.least_ram(1.0)
-
     def explain(self, point: Point, max_ram: int | None = None) -> tuple[str, ...]:
         """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import random
 import time
 from pathlib import Path
@@ -19,8 +18,6 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.place.portfolio import place, rounded
 from tflite_fuse.model import load_model
-
-needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="OR-Tools is not installed")
 
 
 def assert_optimal(graph: MemoryGraph) -> None:
@@ -109,19 +106,6 @@ def test_small_plans_that_share_are_optimal_and_said_to_be(problem: tuple[Memory
     check_plan(graph, placement.offsets, overlaps, alignment=1, height=placement.height)
     assert placement.optimal
     assert placement.height == placement.lower_bound == least_height(graph, overlaps)
-
-
-@needs_ortools
-@given(sharing_graphs(most_ops=3, most_bytes=4))
-@settings(max_examples=25, deadline=None)
-def test_cp_sat_proves_the_optimum_of_small_plans_that_share(
-    problem: tuple[MemoryGraph, tuple[Overlap, ...]],
-) -> None:
-    graph, overlaps = problem
-    placement = place(graph, overlaps, alignment=1, use_cpsat=True)
-    check_plan(graph, placement.offsets, overlaps, alignment=1, height=placement.height)
-    assert placement.optimal
-    assert placement.height == least_height(graph, overlaps)
 
 
 def test_in_place_reaches_the_smaller_bound() -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.branch_and_bound import prove
-from tflite_fuse.memory.place.cpsat import solve
 from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height, search
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem
@@ -50,7 +49,6 @@ def place(
     alignment: int = 16,
     budget: Budget | None = None,
     seed: int = 0,
-    use_cpsat: bool = False,
     thorough: bool = True,
 ) -> Placement:
     """Plan the arena for operators in their given order.
@@ -64,12 +62,10 @@ def place(
         alignment: bytes; offsets are multiples of it and sizes round up to it.
         budget: what the searches take their work from; None for one of its own.
         seed: of the searches.
-        use_cpsat: try CP-SAT (extra ``optimal``) as a last stage.
         thorough: whether an exact search behind the others may take more work than they do.
 
     Raises:
         PlanError: an overlap joins tensors that are not input and output of one operator.
-        RuntimeUnavailableError: ``use_cpsat`` without OR-Tools.
     """
     budget = Budget() if budget is None else budget
     problem = build_problem(graph, overlaps, alignment)
@@ -80,11 +76,6 @@ def place(
         best, bound = _exactly(
             problem, best, budget, _NODES if thorough else min(_SEARCH_WORK // problem.pairs, _NODES)
         )
-    if best.top > bound and use_cpsat:
-        offsets, bound = solve(problem, best.offsets, time_limit=budget.seconds(), seed=seed)
-        budget.is_over()  # The solver has a clock of its own: whether that ended it shows in ours.
-        if height(problem, offsets) < best.top:
-            best = _Candidate(height(problem, offsets), offsets, "CP-SAT", best.order, best.choice)
     return _placement(graph, problem, best, bound, alignment)
 
 

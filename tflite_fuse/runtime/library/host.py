@@ -1,6 +1,6 @@
 """Fused blocks run by the C library itself, compiled for this machine: the second witness.
 
-    outputs = run_block(encoded.options, encoded.constants, [image])
+    outputs = load_library(host_library()).run(encoded.options, encoded.constants, [image])
 
 Every operand gets memory of its exact size from the C allocator, so that in a build with sanitizers each access outside
 of it is seen. Scratch and outputs are filled with junk before each run.
@@ -108,10 +108,18 @@ class HostLibrary:
         overlap: int | None = None,
         scratch_below: int | None = None,
     ) -> list[Int8Array]:
-        """As ``run_block``; a state is what it is before the first run.
+        """Run a block once and return each output, flat.
 
-        ``overlap``: the first output lies this many bytes below the first input, maybe over it. ``scratch_below``: so
-        does the scratch memory; give one of the two.
+        Args:
+            options, constants: as encoded.
+            inputs: values of each input of the block, int8 or uint8, any shape.
+            externals: of each EXTERNAL tensor.
+            sources: one function for each SOURCE stage.
+            overlap: bytes that the first output lies below the first input, maybe over it.
+            scratch_below: the same of the scratch memory; at most one of the two is given.
+
+        Raises:
+            BlockError: the library refuses the block, or operands do not fit it.
         """
         block = _Block()
         with _Memory() as memory:
@@ -275,33 +283,3 @@ def host_library(*, sanitize: bool = False, flags: Sequence[str] = ()) -> Path:
         RuntimeUnavailableError: no C compiler, or no C sources.
     """
     return build_library("tflite_fuse_host", library_sources(), [library_directory()], sanitize=sanitize, flags=flags)
-
-
-def run_block(
-    options: bytes,
-    constants: bytes,
-    inputs: Sequence[npt.ArrayLike] = (),
-    externals: Sequence[npt.ArrayLike] = (),
-    sources: Sequence[PixelSource] = (),
-) -> list[Int8Array]:
-    """Runs a block once.
-
-    Args:
-        options, constants: as encoded.
-        inputs: values of each input of the block, int8 or uint8, any shape.
-        externals: of each EXTERNAL tensor.
-        sources: one function for each SOURCE stage.
-
-    Returns:
-        Each output, flat.
-
-    Raises:
-        BlockError: the library refuses the block, or operands do not fit it.
-        RuntimeUnavailableError: no C compiler, or no C sources.
-    """
-    return _default_library().run(options, constants, inputs, externals, sources)
-
-
-@functools.cache
-def _default_library() -> HostLibrary:
-    return load_library(host_library())

@@ -30,7 +30,7 @@ from typing import Any
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import Named, read_target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import nearest, only, parse_toml, read_file, size_of
+from tflite_fuse.files import nearest, only, parse_toml, size_of
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
 
 MOST_WORKERS = 1000
@@ -51,17 +51,12 @@ _DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address", "boa
 _PAIR_KEYS = ("between", "direct", "shared")
 
 
-def read_workers(path: str | Path) -> Cluster:
-    """The cluster a file describes.
+def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
+    """Return the cluster that a file of these bytes describes.
 
     Raises:
-        UsageError: the file cannot be read, is no TOML, or says something that is not understood; where, and what.
+        UsageError: it is no TOML, or says something that is not understood; where, and what.
     """
-    return cluster_of_file(read_file(Path(path)), path)
-
-
-def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
-    """The cluster that a file of these bytes describes. Raises UsageError, with its path."""
     document = parse_toml(data, path)
     try:
         return cluster_of(document)
