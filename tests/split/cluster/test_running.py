@@ -89,6 +89,69 @@ def test_a_worker_that_is_not_there_is_named_and_found_once_it_is() -> None:
     asyncio.run(run())
 
 
+@needs_tflm
+def test_retries_name_a_worker_that_is_down_and_go_on_when_it_is_back() -> None:
+    found = cases.deployment()
+    inputs, wanted = cases.samples()[0]
+
+    async def run() -> None:
+        workers, contacts = await cases.start(found)
+        gone = cases.elsewhere(contacts, 1, await cases.closed_port())
+        coordinator = cases.coordinator(found, gone)
+        told, starting = list[str](), list[asyncio.Task[str]]()
+        coordinator.failed = lambda why, seconds: told.append(why)
+        with pytest.raises(ClusterError, match="worker w1 is lost"):
+            await coordinator.infer(inputs, 3)
+        assert len(told) == 3 and all("worker w1 is lost" in each for each in told)
+
+        def comes_back(why: str, seconds: float) -> None:
+            told.append(why)
+            if len(told) == 5:
+                port = int(gone[1].address.split(":")[1])
+                starting.append(asyncio.ensure_future(workers[1].listen("127.0.0.1", port)))
+
+        coordinator.failed = comes_back
+        assert same(await coordinator.infer(inputs, 5), wanted)
+        assert len(told) == 5
+        coordinator.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (b"garbage", "host:port, not 'garbage'"),
+        (b"127.0.0.1:99999", "port from 0 to 65,535, not 99999"),
+        (b"127.0.0.1:" + b"9" * 1000, "port from 0 to 65,535, not 9"),
+        (b"\xff\xfe\x00:80", "host:port"),
+        (b"", "host:port, not ''"),
+        (b"a" * 300 + b":80", "host:port"),
+        (b"socket://garbage", "host:port, not 'garbage'"),
+        (b"/dev/nothing@99999999", ""),
+    ],
+)
+def test_an_address_of_another_worker_that_is_none_ends_in_an_error_that_names_it(address: bytes, words: str) -> None:
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        unhandled = list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+        for _ in range(2):  # the worker outlives it
+            connection = Connection(await connect(contacts[0].address), found.number, COORDINATOR, 0)
+            await connection.open(Wish.RUN)
+            await connection.send(Kind.PEERS, item=1, payload=address)
+            with pytest.raises(LinkError) as told:
+                await asyncio.wait_for(connection.receive(), 20.0)
+            assert (told.value.fault, told.value.device) == (Fault.LOST, 1) and words in told.value.words
+            connection.close()
+        await asyncio.sleep(0)
+        assert not unhandled
+
+    asyncio.run(run())
+
+
 class Refusing(HostWorker):
     """Its first computation does something else."""
 

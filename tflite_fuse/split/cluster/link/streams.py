@@ -20,6 +20,7 @@ from tflite_fuse.split.cluster.link import streams as ports
 from tflite_fuse.split.cluster.link.serial_line import SerialStream
 
 _READ = 1 << 16
+_PORT_DIGITS, _MOST_PORT = 5, 65_535
 
 
 class Stream(Protocol):
@@ -58,9 +59,20 @@ class TcpStream:
 def parse_address(text: str, what: str) -> tuple[str, int]:
     """Host and port. Raises UsageError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not _is_host(host) or not port.isascii() or not port.isdigit():
         raise UsageError(f"{what} is host:port, not {text!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    if len(port) > _PORT_DIGITS or int(port) > _MOST_PORT:
+        raise UsageError(f"{what} has a port from 0 to {_MOST_PORT:,}, not {port[:20]}")
+    return host, int(port)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be looked up at all: Python encodes it for that, and refuses characters and empty labels."""
+    try:
+        return bool(text.encode("idna")) and text.isprintable()
+    except UnicodeError:
+        return False
 
 
 async def connect(address: str) -> Stream:
@@ -177,10 +189,8 @@ class _DevicePort:
 
 
 async def _socket(address: str, stream: SerialStream) -> _SocketPort:
-    host, colon, port = address.removeprefix(_SOCKET).rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"an address is {_SOCKET}host:port, not {address!r}")
-    reader, writer = await asyncio.open_connection(host.removeprefix("[").removesuffix("]"), int(port))
+    host, port = parse_address(address.removeprefix(_SOCKET), f"what follows {_SOCKET}")
+    reader, writer = await asyncio.open_connection(host, port)
     return _SocketPort(reader, writer, stream)
 
 

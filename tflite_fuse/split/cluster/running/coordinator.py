@@ -25,6 +25,9 @@ T = TypeVar("T")
 _LATER = 0.5
 """Seconds a worker keeps an inference beyond the coordinator's patience, so that the coordinator speaks first."""
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
+"""Seconds before an inference is tried again: twice as long each time."""
+
 _SECOND_THOUGHT = 0.05
 """Seconds in which other devices may say more about a failure."""
 
@@ -64,6 +67,7 @@ class Coordinator:
         timeout: seconds an inference may take, and those to connect before it.
         progress: is told what workers have computed.
         watch: is told every message: worker, message, whether it goes out.
+        failed: called before an inference is tried again, with why it failed and the seconds until then.
     """
 
     def __init__(
@@ -85,13 +89,14 @@ class Coordinator:
         self._done: dict[int, int] = {}
         self.progress: Callable[[Progress], None] = lambda each: None
         self.watch: Callable[[int, Message, bool], None] | None = None
+        self.failed: Callable[[str, float], None] = lambda why, seconds: None
 
     async def infer(self, inputs: Sequence[Int8Array], retries: int = 0) -> list[Int8Array]:
         """Outputs as bytes of inputs as bytes. One inference at a time: another call waits until this one has ended.
 
         Args:
             inputs: one array per input of the model.
-            retries: how often it is tried again from the start.
+            retries: how often it is tried again from the start, with new connections.
 
         Raises:
             ClusterError: it failed, and whose fault the last failure was.
@@ -104,7 +109,9 @@ class Coordinator:
                     self.close()
                     if attempt == retries:
                         raise ClusterError(self._sentence(broken)) from broken
-                    await asyncio.sleep(min(0.1 * 2**attempt, 2.0))
+                    pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
+                    self.failed(self._sentence(broken), pause)
+                    await asyncio.sleep(pause)
                 except BaseException:
                     self.close()
                     raise
@@ -192,13 +199,15 @@ class Coordinator:
             stream = await in_time(connect(self._workers[device].address), self.timeout)
             connection = Connection(stream, self._plan, COORDINATOR, device, self._key)
             await in_time(connection.open(Wish.RUN), self.timeout)
-        except (OSError, LinkError) as error:
+        except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, LinkError):
                 raise error.of(device) from None
-            words = f"{self._workers[device].address}: {error.strerror or error}"
-            raise LinkError(Fault.LOST, device, words) from None
+            if isinstance(error, OSError):
+                words = f"{self._workers[device].address}: {error.strerror or error}"
+                raise LinkError(Fault.LOST, device, words) from None
+            raise
         if self.watch is not None:
             watch = self.watch
             connection.watch = lambda message, out: watch(device, message, out)
@@ -226,10 +235,11 @@ class Coordinator:
 
 
 async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
-    """All results, or the first failure; the rest is ended."""
+    """All results, or the first failure once the rest has ended: none goes on into what is tried next."""
     tasks = [asyncio.ensure_future(each) for each in waiting]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

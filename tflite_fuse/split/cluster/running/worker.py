@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 
+from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
@@ -148,8 +149,8 @@ class Worker:
             stream = await in_time(connect(address), HANDSHAKE_SECONDS)
             connection = Connection(stream, self._plan, self._device, peer, self._key)
             await in_time(connection.open(Wish.PEER), HANDSHAKE_SECONDS)
-        except OSError:
-            raise LinkError(Fault.LOST, peer) from None
+        except (OSError, TfliteFuseError) as error:  # the address is the coordinator's, and may be none
+            raise LinkError(Fault.LOST, peer, str(error)) from None
         except LinkError as broken:
             raise broken.of(peer) from None
         self._add(peer, connection)
