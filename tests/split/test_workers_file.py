@@ -44,6 +44,14 @@ def test_devices_links_and_sizes_are_read(tmp_path: Path) -> None:
     assert cluster.is_direct(1, 0) and not cluster.is_direct(0, 2) and cluster.is_direct(2, COORDINATOR)
 
 
+def test_a_board_says_the_target_where_none_is_given(tmp_path: Path) -> None:
+    text = '[[worker]]\nname = "a"\nboard = "teensy41"\nmhz = 600\n'
+    (worker,) = read_workers(written(tmp_path, text)).workers
+    assert (worker.target, worker.board) == (Target.CORTEX_M7, "teensy41")
+    (worker,) = read_workers(written(tmp_path, text + 'target = "cortex-m4"\n')).workers
+    assert (worker.target, worker.board) == (Target.CORTEX_M4, "teensy41")
+
+
 def test_a_link_may_join_more_than_two_each_with_each(tmp_path: Path) -> None:
     text = "".join(map(WORKER.format, "abcd")) + '[[link]]\nbetween = ["a", "c", "d"]\n'
     cluster = read_workers(written(tmp_path, text))
@@ -72,6 +80,7 @@ def test_devices_may_share_a_medium_the_coordinator_among_them(tmp_path: Path) -
         (WORKER.format("a") + "frequency_mhz = 3\n", "worker 1 has the unknown key 'frequency_mhz'"),
         (WORKER.format("a") + "rams = 3\n", "unknown key 'rams'; did you mean 'ram'?"),
         ('[[worker]]\nname = "a"\nmhz = 6\n', "worker 1 has no target"),
+        ('[[worker]]\nname = "a"\nmhz = 6\nboard = "teensy14"\n', "'a' has no target, and its board: 'teensy14' is no"),
         (WORKER.format("a").replace("m7", "m9"), "did you mean 'cortex-m"),
         (
             WORKER.format("a").replace("600", "0"),

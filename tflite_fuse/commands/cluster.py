@@ -89,8 +89,9 @@ def simulate(
         return
     console().print(_simulated_table(deployment, course))
     say(
-        f"{folder}: {course.seconds * 1000:.2f} ms predicted; {len(course.messages):,} messages, "
-        f"{course.payload_bytes:,} bytes of payload, {course.frame_bytes:,} of frames"
+        f"{folder}: {course.seconds * 1000:.2f} ms predicted; {course.moved_bytes:,} bytes moved in "
+        f"{len(course.values):,} messages, {course.moved_frame_bytes:,} with their headers; beside them "
+        f"{len(course.messages) - len(course.values):,} messages that start inferences and report steps"
     )
     if course.period is not None:
         first = course.ends[0] * 1000
@@ -115,9 +116,11 @@ def _json(deployment: Deployment, course: Course, points: Sequence[Point]) -> di
         "seconds": course.seconds,
         "inferences": len(course.ends),
         "period_s": course.period,
-        "messages": len(course.messages),
-        "payload_bytes": course.payload_bytes,
-        "frame_bytes": course.frame_bytes,
+        "messages": len(course.values),
+        "payload_bytes": course.moved_bytes,
+        "frame_bytes": course.moved_frame_bytes,
+        "control_messages": len(course.messages) - len(course.values),
+        "control_frame_bytes": course.frame_bytes - course.moved_frame_bytes,
         "devices": [
             {
                 "name": deployment.cluster.device(device).name,
@@ -207,6 +210,7 @@ def run(
             show(f"{name} has computed step {each.done}", 0, 0)
 
         coordinator.progress = progress
+        coordinator.failed = lambda why, seconds: say(f"{why}; tried again in {seconds:g} s", stderr=True)
         found, seconds = asyncio.run(_infer_all(coordinator, samples, retries))
     if output is not None:
         write_atomically(_file(deployment, found, output.suffix), output)

@@ -90,6 +90,15 @@ def test_two_processes_compute_the_bytes_of_tflm_until_one_is_killed(folder: Pat
         assert code == 1 and "cannot be reached" in text
 
 
+@needs_tflm
+def test_retries_wait_for_a_worker_that_is_down_and_name_it(folder: Path, data: Path) -> None:
+    with worker(folder, "left") as (left, _):
+        places = ("--at", left, "--at", "right=127.0.0.1:1")
+        code, text = command("cluster", "run", folder, "--input", data, *places, "--retries", "2")
+    assert code == 1 and text.count("worker right is lost") == 3 and "tried again in 0.25 s" in text, text
+    assert "defect" not in text
+
+
 def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> None:
     trace, plot = tmp_path / "trace.json", tmp_path / "plot.svg"
     given = ("--workers", "1..3", "--strategy", "even", "--trace", trace, "--plot", plot)
@@ -102,6 +111,13 @@ def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> N
     assert [each["working"] for each in report["sweep"]] == [1, 2, 3]
     assert report["sweep"][0]["payload_bytes"] < report["sweep"][2]["payload_bytes"]
     assert json.loads(trace.read_text())["traceEvents"] and b"<svg" in plot.read_bytes()
+    split = json.loads((folder / "report.json").read_text())
+    code, text = command("cluster", "simulate", folder, "--inferences", "3", "--json")
+    report = json.loads(text)
+    for name, counted in (("messages", "messages"), ("payload_bytes", "bytes_moved"), ("frame_bytes", "frame_bytes")):
+        assert report[name] == 3 * split[counted] > 0
+    code, text = command("cluster", "simulate", folder)
+    assert f"{split['bytes_moved']:,} bytes moved in {split['messages']:,} messages" in text
     code, text = command("cluster", "simulate", folder, "--workers", "2")
     assert code == 0 and all(word in text for word in ("coordinator", "left", "right", "waits", "most RAM"))
 

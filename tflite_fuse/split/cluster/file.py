@@ -2,7 +2,7 @@
 
 [[worker]]
 name = "left"
-target = "cortex-m7"
+target = "cortex-m7"                 # or a board's or a chip's name; board alone suffices where it is known
 mhz = 600
 ram = "512kB"
 flash = "1500kB"
@@ -95,9 +95,11 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
 
 def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Device:
     only(table, _DEVICE_KEYS, what)
-    for key in () if default else ("name", "target", "mhz"):
+    for key in () if default else ("name", "mhz"):
         if key not in table:
             raise UsageError(f"{what} has no {key}")
+    if default is None and not {"target", "board"} & table.keys():
+        raise UsageError(f"{what} has no target, and no board that says which")
     name = table.get("name", default.name if default else "")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
         said = repr(name)[: _LONGEST_NAME // 2]
@@ -105,7 +107,8 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")
-    named = Named(default.target) if default and "target" not in table else _target(table.get("target"), name)
+    board = _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"')
+    named = _named(table, name, board, default)
     return Device(
         name,
         named.target,
@@ -114,8 +117,17 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
         _size(table, "flash", name),
         _link(link, name),
         _text(table, "address", name, '"host:port" or a serial line like "/dev/ttyACM0"'),
-        _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"') or named.board,
+        board or named.board,
     )
+
+
+def _named(table: Mapping[str, Any], name: str, board: str, default: Device | None) -> Named:
+    """The core whose instructions are predicted: the target's, else the board's."""
+    if "target" in table:
+        return _target(table["target"], f"the target of {name!r}")
+    if default is not None:
+        return Named(default.target)
+    return _target(board, f"{name!r} has no target, and its board")
 
 
 def _text(table: Mapping[str, Any], key: str, name: str, what: str) -> str:
@@ -159,11 +171,11 @@ def _flag(table: Mapping[str, Any], key: str, usual: bool) -> bool:
     return value
 
 
-def _target(value: Any, name: str) -> Named:
+def _target(value: Any, what: str) -> Named:
     try:
         return read_target(str(value))
     except UsageError as error:
-        raise UsageError(f"the target of {name!r}: {error}") from error
+        raise UsageError(f"{what}: {error}") from error
 
 
 def _number(table: Mapping[str, Any], key: str, name: str, default: float | None, least: float) -> float:

@@ -25,7 +25,7 @@ class Point:
     Attributes:
         workers, working: how many there are, and how many of them have something to do.
         seconds: of one inference of the simulated devices.
-        payload_bytes: moved, control messages included.
+        payload_bytes: of values, moved over all links.
         ram_bytes, flash_bytes: of the worker that needs most.
         reason: why there is no split; the figures are 0 then.
     """
@@ -64,7 +64,7 @@ def _point(deployment: Deployment, count: int, strategy: str) -> Point:
     course = simulated(Deployment(split.network, split.plan, cluster, fragments))
     working = [each for each in split.needs if each.by_phase]
     ram, flash = max(each.ram_bytes for each in working), max(each.flash_bytes for each in working)
-    return Point(count, len(working), course.seconds, course.payload_bytes, ram, flash)
+    return Point(count, len(working), course.seconds, course.moved_bytes, ram, flash)
 
 
 def _with_workers(cluster: Cluster, count: int) -> Cluster:

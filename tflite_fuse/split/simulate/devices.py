@@ -133,6 +133,21 @@ class Course:
         return (self.ends[-1] - self.ends[first]) / (len(self.ends) - 1 - first) if len(self.ends) > 1 else None
 
     @property
+    def values(self) -> tuple[Sent, ...]:
+        """Messages with values: those a plan counts, without START and STEP."""
+        return tuple(each for each in self.messages if each.kind is Kind.DATA)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Return the bytes of values over all links: what a plan's ``bytes_moved`` are, for each inference."""
+        return sum(each.payload_bytes for each in self.values)
+
+    @property
+    def moved_frame_bytes(self) -> int:
+        """Return the same with the messages' headers."""
+        return sum(each.frame_bytes for each in self.values)
+
+    @property
     def payload_bytes(self) -> int:
         return sum(each.payload_bytes for each in self.messages)
 
