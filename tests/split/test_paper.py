@@ -40,9 +40,10 @@ def test_too_little_storage_says_how_much_is_missing() -> None:
 
 
 @pytest.mark.skipif(not MOBILENET.exists(), reason="no mbv2-w1.0-r112.json beside the project")
-def test_bytes_moved_and_the_busiest_layer_are_the_papers() -> None:
+def test_bytes_moved_are_about_the_papers_and_rise_with_workers() -> None:
     network = network_of(build_architecture_file(MOBILENET))
     plans = {count: paper_plan(network, [1.0] * count, "") for count in (3, 5, 8)}
     assert plans[3].moved == pytest.approx(4.21e6, rel=0.25)
-    assert max(phase.moved for phase in plans[3].phases) == pytest.approx(450e3, rel=0.05)
+    busiest = max(plans[3].phases, key=lambda phase: phase.moved)
+    assert (busiest.name, busiest.moved) == ("CONV_2D_4", 3 * 150_528)
     assert plans[3].moved < plans[5].moved < plans[8].moved

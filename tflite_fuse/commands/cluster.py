@@ -35,8 +35,9 @@ from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.cluster.sweep import Point, draw_sweep, sweep
+from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.devices import Course, chrome_trace
-from tflite_fuse.split.splitting import STRATEGIES
+from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, require_known
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="What tflite-fuse split -o wrote.", show_default=False)]
 
@@ -63,6 +64,7 @@ def simulate(
         int, typer.Option(min=1, max=1000, help="How many, as many at a time as the workers can have.")
     ] = 1,
     strategy: Annotated[str, typer.Option(help=f"How --workers splits: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
+    objective: Annotated[str, typer.Option(help=f"What auto makes least then: {', '.join(OBJECTIVES)}.")] = "time",
     plot: PlotFile = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -72,14 +74,12 @@ def simulate(
     counts = None if workers is None else _range(workers)
     if plot is not None and counts is None:
         raise UsageError("--plot draws time, bytes and RAM over the number of workers: give --workers, like 1..8")
-    if strategy not in STRATEGIES:
-        raise UsageError(f"{strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
+    options = SplitOptions(strategy, objective)
+    require_known(options)
     deployment = read_deployment(folder)
     course = simulated(deployment, inferences)
     with Status("splitting", as_json) as show:
-        points = (
-            [] if counts is None else sweep(deployment, counts, strategy, lambda each: show(f"{each} workers", 0, 0))
-        )
+        points = sweep(deployment, counts or (), options, lambda each: show(f"{each} workers", 0, 0))
     if plot is not None:
         draw_sweep(points, plot)
     if trace is not None:

@@ -18,7 +18,6 @@ from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cluster.folder import fragment_files
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan_file import PREDICTED, plan_document
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.report import split_json, split_table, split_verdict
@@ -87,7 +86,7 @@ def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
     names = [worker.name for worker in found.cluster.workers]
     predicted = {"latency_s": found.timeline.seconds, "period_s": found.timeline.period}
     document = plan_document(found.network, found.plan, names, model)
-    fragments = encode_plan(found.network, found.plan, Accountant(found.network).parts)
+    fragments = encode_plan(found.network, found.plan, found.accountant.parts)
     return {
         "report.json": _json(split_json(found)),
         "trace.json": _json(chrome_trace(found.timeline, found.cluster)),

@@ -72,6 +72,7 @@ class Split:
 
     Attributes:
         network, cluster, plan: as planned; the network is the plan's, with layers cut as its ``sums`` say.
+        accountant: of that network, with the blocks of the plan's tasks.
         needs: of each worker.
         timeline: of one inference on simulated devices.
         one_seconds: of the fastest worker alone with memory without limit, input and output brought by the coordinator.
@@ -82,6 +83,7 @@ class Split:
     network: Network
     cluster: Cluster
     plan: Plan
+    accountant: Accountant
     needs: tuple[Needs, ...]
     timeline: Timeline
     one_seconds: float
@@ -101,10 +103,7 @@ def split_model(
         PlanError: the plan contradicts itself (a defect of this package).
         RuntimeUnavailableError: verification was asked for and TFLM or a C compiler is missing.
     """
-    if options.strategy not in STRATEGIES:
-        raise UsageError(f"{options.strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
-    if options.objective not in OBJECTIVES:
-        raise UsageError(f"{options.objective!r} is no objective; choose from {', '.join(OBJECTIVES)}")
+    require_known(options)
     cluster = _limited(cluster, options)
     network = network_of(model)
     accountant = Accountant(network)
@@ -122,7 +121,15 @@ def split_model(
         verified = verify_plan(network, plan, accountant, inputs=options.verify, seed=options.seed, progress=progress)
     timeline = timeline_of(plan, cluster, accountant, spans=True)
     notes = (*network.notes, plan.strategy, *claims, *_device_notes(cluster, plan, needs))
-    return Split(network, cluster, plan, needs, timeline, alone, verified, notes)
+    return Split(network, cluster, plan, accountant, needs, timeline, alone, verified, notes)
+
+
+def require_known(options: SplitOptions) -> None:
+    """Raises UsageError: an unknown strategy or objective."""
+    if options.strategy not in STRATEGIES:
+        raise UsageError(f"{options.strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
+    if options.objective not in OBJECTIVES:
+        raise UsageError(f"{options.objective!r} is no objective; choose from {', '.join(OBJECTIVES)}")
 
 
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:

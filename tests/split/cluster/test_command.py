@@ -118,7 +118,7 @@ def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> N
         assert report[name] == 3 * split[counted] > 0
     code, text = command("cluster", "simulate", folder)
     assert f"{split['bytes_moved']:,} bytes moved in {split['messages']:,} messages" in text
-    code, text = command("cluster", "simulate", folder, "--workers", "2")
+    code, text = command("cluster", "simulate", folder, "--workers", "2", "--objective", "ram")
     assert code == 0 and all(word in text for word in ("coordinator", "left", "right", "waits", "most RAM"))
 
 
@@ -130,6 +130,7 @@ def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> N
         (("--workers", "1..121"), "from 1 to 120"),
         (("--plot", "x.svg"), "give --workers"),
         (("--strategy", "best", "--workers", "2"), "is no strategy"),
+        (("--objective", "best", "--workers", "2"), "is no objective"),
     ],
 )
 def test_a_simulation_that_cannot_be_ends_in_one_sentence(

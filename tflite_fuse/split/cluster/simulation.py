@@ -9,9 +9,15 @@ from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.simulate.devices import Course, acts_of, run_devices
 
 
-def simulated(deployment: Deployment, inferences: int = 1) -> Course:
-    """Inferences of the fragments as they are, every block for as long as its predicted instructions take."""
-    accountant = Accountant(deployment.network)
+def simulated(deployment: Deployment, inferences: int = 1, accountant: Accountant | None = None) -> Course:
+    """Return the course of inferences of the fragments as they are, blocks taking their predicted instructions.
+
+    Args:
+        deployment: what runs.
+        inferences: how many, as many at a time as the workers can have.
+        accountant: of the deployment's network, if it knows the plan's blocks.
+    """
+    accountant = accountant or Accountant(deployment.network)
     acts = {COORDINATOR: tuple(acts_of(decode(deployment.fragments.coordinator), ()))}
     for device in deployment.taking_part:
         worker = deployment.cluster.workers[device]

@@ -13,7 +13,6 @@ from tflite_fuse.files import require_writable
 from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 
@@ -44,24 +43,24 @@ class Point:
 
 
 def sweep(
-    deployment: Deployment, counts: Iterable[int], strategy: str, progress: Callable[[int], None] = lambda each: None
+    deployment: Deployment, counts: Iterable[int], options: SplitOptions, progress: Callable[[int], None]
 ) -> list[Point]:
     """A point for every number of workers."""
     points = []
     for count in counts:
         progress(count)
-        points.append(_point(deployment, count, strategy))
+        points.append(_point(deployment, count, options))
     return points
 
 
-def _point(deployment: Deployment, count: int, strategy: str) -> Point:
+def _point(deployment: Deployment, count: int, options: SplitOptions) -> Point:
     cluster = _with_workers(deployment.cluster, count)
     try:
-        split = split_model(deployment.network.model, cluster, SplitOptions(strategy))
+        split = split_model(deployment.network.model, cluster, options)
     except LimitError as error:
         return Point(count, reason=str(error))
-    fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
-    course = simulated(Deployment(split.network, split.plan, cluster, fragments))
+    fragments = encode_plan(split.network, split.plan, split.accountant.parts)
+    course = simulated(Deployment(split.network, split.plan, cluster, fragments), accountant=split.accountant)
     working = [each for each in split.needs if each.by_phase]
     ram, flash = max(each.ram_bytes for each in working), max(each.flash_bytes for each in working)
     return Point(count, len(working), course.seconds, course.moved_bytes, ram, flash)
