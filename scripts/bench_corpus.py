@@ -16,7 +16,6 @@ Nothing is written.
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections import Counter
@@ -35,8 +34,10 @@ from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.notes import tensor_of
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.report.report import Report
+from tflite_fuse.report.wording import general
 
 LONGEST_REASON = 90
 MOST_REASONS = 40
@@ -146,21 +147,25 @@ def _counts(model: Model, report: Report) -> bool:
 
 
 def _outside(model: Model) -> dict[tuple[str, str], int]:
-    """Of the operators no block can hold, by kind and by reason with its numbers and names left out."""
+    """Of the operators no block can hold, by kind and by reason without the names of tensors."""
     most: dict[tuple[str, str], int] = {}
     for operator, reason in zip(model.main.operators, fusability(model), strict=True):
         if reason is not None:
-            key = operator_name(model, operator), re.sub(r"\d+", "#", re.sub(r"(tensor|constant) \S+", r"\1 …", reason))
+            key = operator_name(model, operator), general(reason, tensor_of(reason))
             written = [model.main.tensors[tensor] for tensor in operator.outputs or ()]
             most[key] = max(most.get(key, 0), sum(map(tensor_nbytes, written)))
     return most
+
+
+_NO_GAIN = "fusing does not pay"
 
 
 def _why(report: Report) -> str:
     """The reason most operators outside blocks have, or why the file is unchanged."""
     if report.unchanged is not None:
         return report.unchanged
-    told = [note.split(" not fused: ", 1)[1] for note in report.notes if " not fused: " in note]
+    unfused = [each.details for each in report.records if each.fate == "not fused"]
+    told = [general(str(each["why"]), str(each["tensor"])) if "tensor" in each else _NO_GAIN for each in unfused]
     common = Counter(told).most_common(1)
     return f"{common[0][1]} x {common[0][0]}" if common else ""
 

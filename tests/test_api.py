@@ -12,6 +12,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo.networks import inverted_residual_network
+from tests.told import told
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
@@ -76,7 +77,7 @@ def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> 
             result = tflite_fuse.rewrite(data, verify=False, goal=goal, input_mode=mode)
             reached, loading = result.report, loading_bytes(load_model(result.model))
             limit = max(reached.after.arena_bytes, loading)
-            assert any("while it loads" in note for note in reached.notes) == (limit == loading)
+            assert bool(told(reached.records, "warned", "loading")) == (limit == loading)
             fitted = tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=limit), input_mode=mode).report
             assert fitted.after.arena_bytes <= limit and fitted.compute_factor <= reached.compute_factor
 

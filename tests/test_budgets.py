@@ -16,6 +16,7 @@ import tflite_fuse
 from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.networks import temporal_network
 from tests.drawing.raw_models import RawModel
+from tests.told import told
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
 from tflite_fuse.ir.memory_graph import MOST_PARTS
 from tflite_fuse.model import load_model, serialize_model
@@ -142,6 +143,7 @@ BOUNDED = """
 import resource, sys
 import tflite_fuse, tflite_fuse.api
 from tflite_fuse.runtime import tflm
+from tests.told import told
 tflm.available = lambda: False
 limit, seconds = 1 << 30, 60
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -166,13 +168,15 @@ def test_maps_beyond_the_budget_are_passed_through_with_the_reason() -> None:
     result = tflite_fuse.rewrite(data, verify=False)
     assert load_model(result.model) == load_model(data)
     rows = tflite_fuse.inspect(data).operators
-    assert len(rows) == 3 and any("more than 1,048,576 pixels" in note for note in result.report.notes)
+    why = [str(each.details["why"]) for each in told(result.report.records, "not fused", "operator")]
+    assert len(rows) == 3 and any("more than 1,048,576 pixels" in each for each in why)
 
 
 def test_operators_beyond_the_budget_are_passed_through_with_a_note() -> None:
     data = serialize_model(chain(MOST_LAYERS + 1))
     result = tflite_fuse.rewrite(data, passes=("fuse",), verify=False)
-    assert any("not fused: blocks are searched for models of up to 1,000 operators" in n for n in result.report.notes)
+    (given_up,) = told(result.report.records, "not fused", "budget")
+    assert "up to 1,000 operators" in str(given_up.details["why"])
     with pytest.raises(LimitError, match="up to 1,000 operators"):
         tflite_fuse.pareto(data)
 
@@ -209,7 +213,8 @@ def test_work_that_no_number_holds_is_passed_through() -> None:
         raw.operator("CONV_2D", [y, weights, -1], [z], make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1))
         y = z
     result = tflite_fuse.rewrite(serialize_model(raw.build([x], [y])), passes=("fuse",), verify=False)
-    assert any("more than can be weighed" in note for note in result.report.notes)
+    why = [str(each.details["why"]) for each in told(result.report.records, "not fused", "operator")]
+    assert any("more than can be weighed" in each for each in why)
 
 
 def test_without_a_compiler_a_rewrite_goes_through_and_says_what_was_not_run(

@@ -18,6 +18,7 @@ from tests.builders import random_graph
 from tests.conftest import SHARED
 from tests.input_mode_models import MODELS, int16_input, two_towers
 from tests.test_cli import validate
+from tests.told import told
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
 from tflite_fuse.cli import app
 from tflite_fuse.emit.insert_blocks import insert_blocks
@@ -182,9 +183,12 @@ def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
 
 @pytest.mark.parametrize("mode", OUTSIDE)
 def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
-    notes = rewritten("image and vector", mode).report.notes
-    assert any(f"input input_1 cannot be {mode}: LOG_SOFTMAX" in note for note in notes)
-    assert any("input input_0 (int8 [1, 16, 16, 3], scale" in note and f"is {mode}: 16 rows" in note for note in notes)
+    notes = rewritten("image and vector", mode).report.records
+    (stays,), (moved,) = told(notes, "kept", "input in the arena"), told(notes, "changed", "input outside the arena")
+    assert (stays.details["tensor"], stays.details["mode"]) == ("input_1", mode)
+    assert str(stays.details["why"]).startswith("LOG_SOFTMAX")
+    expected = {"tensor": "input_0", "type": "int8", "shape": "[1, 16, 16, 3]", "mode": mode, "rows": 16}
+    assert expected.items() <= dict(moved.details).items()
 
 
 def test_models_of_other_types_say_what_to_do() -> None:
@@ -321,9 +325,11 @@ def test_inspect_says_where_file_and_blocks_disagree(tmp_path: Path) -> None:
     model = load_model(rewritten("two towers", "streamed").model)
     path = tmp_path / "lies.tflite"
     save_model(set_outside_inputs(model, [replace(outside_inputs(model)[0], mode=InputMode.EXTERNAL)]), path)
-    notes = json.loads(command("inspect", path, "--json").stdout)["notes"]
-    assert any("number 0 is 3,072 external bytes, blocks read 3,072 streamed bytes" in note for note in notes)
-    assert any("number 1 is nothing, blocks read 576 streamed bytes" in note for note in notes)
+    records = json.loads(command("inspect", path, "--json").stdout)["records"]
+    assert [each["details"] for each in records if each["reason"] == "metadata"] == [
+        {"number": 0, "says": "3,072 external bytes", "does": "3,072 streamed bytes"},
+        {"number": 1, "says": "nothing", "does": "576 streamed bytes"},
+    ]
     save_model(set_metadata(model, OUTSIDE_METADATA, b"{}"), path)
     for arguments in (("inspect", path), ("verify", path, path), ("rewrite", path, tmp_path / "out.tflite")):
         done = command(*arguments)

@@ -18,6 +18,7 @@ from tests.conftest import SHARED
 from tests.drawing.raw_models import RawModel
 from tests.drawing.raw_models import add_convolution as conv
 from tests.input_mode_models import MODELS, skipped_over
+from tests.told import told
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.check import validate
@@ -101,7 +102,9 @@ def test_an_input_somebody_else_reads_is_not_converted_where_it_lies() -> None:
     y = conv(raw, conv(raw, same, (1, 8, 8, 8), kernel=3), (1, 8, 8, 4), kernel=3)
     report = tflite_fuse.rewrite(serialize_model(raw.build([x], [y, other]))).report
     assert report.verified is not None and report.verified.bit_exact
-    assert any("uint8 and read by others, too" in note for note in report.notes)
+    assert any(
+        "uint8 and read by others" in str(each.details["why"]) for each in told(report.records, "not fused", "operator")
+    )
 
 
 def test_a_source_of_the_wrong_type_is_refused() -> None:

@@ -14,6 +14,7 @@ from tflite_fuse.memory.budget import heard_by
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import note
 from tflite_fuse.passes.goal import Goal, checked
 from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
 from tflite_fuse.report.front import FrontReport
@@ -79,9 +80,9 @@ def look(model: Model, data: bytes, name: str, known: KnownBlocks) -> Inspection
     found = figures(model, data, arena_in_file(model, data, known), known)
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
     if rights:
-        notes = (*notes, f"the runtime that measured it ran with rights it does not need: {rights}")
+        notes = (*notes, note("warned", "rights", rights=rights))
     why = None if found.head_source == tflm.RUNTIME_NAME else refusal(data)
-    notes = notes if why is None else (*notes, why)
+    notes = notes if why is None else (*notes, note("warned", "runtime refuses", why=why))
     return Inspection(name, found, rows, notes, outside_inputs(model))
 
 

@@ -21,7 +21,15 @@ class PlanError(TfliteFuseError):
 
 
 class BlockError(TfliteFuseError):
-    """A fused block, or its encoded options, is inconsistent."""
+    """A fused block, or its encoded options, is inconsistent, or an operator cannot be in one.
+
+    Attributes:
+        tensor: name of the tensor that the message calls by name; empty where it names none.
+    """
+
+    def __init__(self, message: str, tensor: str = "") -> None:
+        super().__init__(message)
+        self.tensor = tensor
 
 
 class LimitError(TfliteFuseError):

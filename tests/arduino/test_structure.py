@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 

@@ -10,6 +10,7 @@ import tflite_fuse
 from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.networks import cell_network, inverted_residual_network, one_dimensional_network, pyramid_network
 from tests.drawing.cut_dag import cut_dag
+from tests.told import told
 from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.estimate.block_costs import driven_tensor
 from tflite_fuse.cost.instructions import (
@@ -111,7 +112,7 @@ def test_limits_count_instructions_and_reports_multiply_accumulates() -> None:
     ).report
     assert report.prediction is not None and 1 < report.prediction.factor <= 1.3
     assert "arena" in report.optimal["fusion"].scope and not report.optimal["fusion"].proven
-    assert any("instructions of cortex-m7 expected" in note for note in report.notes)
+    assert told(report.records, "expected", "instructions")[0].details["target"] == "cortex-m7"
     assert report.verified is not None and report.verified.bit_exact
     assert sum(block.macs for block in report.blocks) <= report.after.macs
     assert report.after.macs - report.before.macs == sum(block.extra_macs for block in report.blocks)
@@ -135,7 +136,7 @@ def test_instructions_are_predicted_for_blocks_alone() -> None:
     builder = ModelBuilder(1)
     only_softmax = builder.build([builder.log_softmax(builder.input((1, 10)))])
     report = tflite_fuse.rewrite(serialize_model(only_softmax), target="xtensa", verify=False).report
-    assert report.prediction is None and not any("expected" in note for note in report.notes)
+    assert report.prediction is None and not told(report.records, "expected", "instructions")
 
 
 def test_no_limit_is_exceeded_by_what_the_schedule_takes() -> None:

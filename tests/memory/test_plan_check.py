@@ -12,6 +12,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from scripts.zoo.networks import branching_network
 from tests.memory.one_operator import I8, Maker
+from tests.told import told
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError
 from tflite_fuse.export import export_model
@@ -105,7 +106,7 @@ def test_inspect_warns_and_verify_and_export_refuse(tmp_path: Path) -> None:
     sound = serialize_model(model)
     source = memory_graph(model).ops[0]
     wrong = serialize_model(moved(model, source.outputs[0], (read_plan(model) or ())[source.inputs[0]] + 16))
-    assert any("plan in the file is unsound" in note for note in tflite_fuse.inspect(wrong).notes)
+    assert told(tflite_fuse.inspect(wrong).records, "warned", "unsound plan")
     with pytest.raises(PlanError, match=r"model B: .* unsound"):
         tflite_fuse.verify(sound, wrong, inputs=1)
     for format in ("arduino", "platformio", "esp-idf"):
@@ -119,7 +120,7 @@ def test_rewriting_drops_an_unsound_plan_and_proves_the_result_against_the_model
     source = memory_graph(model).ops[0]
     wrong = moved(model, source.outputs[0], (read_plan(model) or ())[source.inputs[0]] + 16)
     result = tflite_fuse.rewrite(serialize_model(wrong), passes=("plan",), inputs=2)
-    assert any("was dropped" in note for note in result.report.notes)
+    assert told(result.report.records, "removed", "plan")
     assert plan_fault(load_model(result.model)) is None
 
 

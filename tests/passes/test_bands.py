@@ -8,6 +8,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from tests.told import told
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in
 from tflite_fuse.ir.memory_graph import memory_graph
@@ -62,7 +63,7 @@ def test_the_same_bytes_in_no_more_memory(mode: str, monkeypatch: pytest.MonkeyP
     assert result.report.after.arena_bytes <= without.report.after.arena_bytes
     if mode == "external":
         assert bands(result.model) and result.report.after.arena_bytes < without.report.after.arena_bytes
-        assert any("fused in tiles of" in note for note in result.report.notes)
+        assert told(result.report.records, "fused", "tiles")
 
 
 def test_the_plan_lets_bands_write_over_their_input_and_is_sound() -> None:

@@ -14,10 +14,12 @@ from scripts.zoo import ModelBuilder
 from scripts.zoo.networks import cell_network, inverted_residual_network, pyramid_network
 from tests.drawing.raw_models import RawModel, add_convolution
 from tests.test_cli import validate
+from tests.told import told
 from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
+from tflite_fuse.notes import note
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -75,7 +77,10 @@ def test_pixels_no_operator_reads_are_skipped_and_the_report_says_so(mode: str) 
     skipped = at_the_edge if mode == "streamed" else at_the_edge + between_strips
     assert report.before.macs - report.after.macs == skipped * 8 * 27 and report.compute_factor < 1
     assert sum(block.extra_macs for block in report.blocks) == -skipped * 8 * 27
-    assert any(f"{skipped * 8 * 27:,} MACs fewer" in note for note in report.notes)
+    assert (
+        sum(int(str(each.details["extra_macs"])) for each in report.records if each.fate == "fused")
+        == -skipped * 8 * 27
+    )
     validate(json.loads(json.dumps(report.to_json())), "report")
 
 
@@ -112,9 +117,9 @@ def test_a_model_that_fits_unfused_is_left_unfused_and_the_note_says_why() -> No
     arena = tflite_fuse.rewrite(model, passes=["reorder", "plan"], verify=False).report.after.arena_bytes
     fits, short = (tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit)) for limit in (arena, arena - 1))
     assert not fits.report.blocks and fits.report.after.arena_bytes <= arena
-    about = [note for note in fits.report.notes if "fused" in note]
-    assert about == [f"nothing fused: the model fits into {arena:,} bytes as it is"]
-    assert short.report.blocks and not any("fits into" in note for note in short.report.notes)
+    about = [each for each in fits.report.records if "fused" in each.fate]
+    assert about == [note("not fused", "fits", max_ram_bytes=arena)]
+    assert short.report.blocks and not told(short.report.records, "not fused", "fits")
 
 
 def chunks(result: Result) -> list[int]:
@@ -147,13 +152,12 @@ def test_ram_that_would_save_much_time_is_named_and_reachable() -> None:
     model, named = serialize_model(inverted_residual_network(size=48, blocks=4)), []
     for goal in (Goal(max_compute=1.0), Goal(least_ram=True)):
         report = tflite_fuse.rewrite(model, verify=False, goal=goal).report
-        for note in report.notes:
-            if "of the expected instructions: --max-ram" in note:
-                named.append(int(note.rsplit(" ", 1)[1]))
-                faster = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=named[-1])).report
-                assert faster.prediction is not None and report.prediction is not None
-                assert faster.after.arena_bytes <= named[-1]
-                assert faster.prediction.instructions <= 0.9 * report.prediction.instructions
+        for offer in told(report.records, "offered", "more RAM"):
+            named.append(int(str(offer.details["max_ram_bytes"])))
+            faster = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=named[-1])).report
+            assert faster.prediction is not None and report.prediction is not None
+            assert faster.after.arena_bytes <= named[-1]
+            assert faster.prediction.instructions <= 0.9 * report.prediction.instructions
     assert named
 
 

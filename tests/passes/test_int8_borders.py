@@ -12,6 +12,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.conftest import SHARED
 from tests.drawing.raw_models import RawModel
+from tests.told import told
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
@@ -21,6 +22,7 @@ from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import SignatureDef, TensorMap
 from tflite_fuse.model.types import TensorType, affine_parameters, dequantize
+from tflite_fuse.notes import note
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.runtime import tflm
@@ -149,7 +151,7 @@ def raw_border(scale: float = 0.5, twice: bool = False, returned: bool = False) 
 def test_borders_that_stay_say_why(model: Model, reason: str) -> None:
     result = Int8Borders().run(model)
     assert result.model is model and not result.changed
-    assert result.notes == (f"input t0 stays float32: {reason}",)
+    assert result.notes == (note("kept", "border", side="input", tensor="t0", type="float32", why=reason),)
 
 
 def test_an_output_read_inside_stays() -> None:
@@ -159,7 +161,8 @@ def test_an_output_read_inside_stays() -> None:
     raw.operator("DEQUANTIZE", [q], [x], None)
     raw.operator("QUANTIZE", [x], [y], None)
     result = Int8Borders().run(raw.build([q], [x, y]))
-    assert result.notes == ("output t2 stays float32: the model reads it itself",)
+    why = "the model reads it itself"
+    assert result.notes == (note("kept", "border", side="output", tensor="t2", type="float32", why=why),)
 
 
 @needs_tflm
@@ -197,22 +200,22 @@ def test_uint8_ends_become_int8_in_every_mode_and_are_proven(mode: str) -> None:
     assert result.report.verified is not None and result.report.verified.bit_exact
     graph = load_model(result.model).main
     assert {graph.tensors[index].type for index in (*graph.inputs, *graph.outputs)} == {TensorType.INT8}
-    assert sum("is int8 now" in note for note in result.report.notes) == 2
+    assert len(told(result.report.records, "changed", "border")) == 2
     assert all(entry.type == TensorType.INT8 for entry in result.report.outside)
 
 
 def test_a_quantize_that_rescales_stays() -> None:
     result = Int8Borders().run(with_uint8_borders(without_borders(), coarser=1.5))
     assert not result.changed and len(result.notes) == 2
-    assert all("stays uint8" in note and "changes its scale or zero point, too" in note for note in result.notes)
+    for kept in told(result.notes, "kept", "border"):
+        assert kept.details["type"] == "uint8" and "changes its scale" in str(kept.details["why"])
+    assert len(told(result.notes, "kept", "border")) == 2
 
 
 def test_a_model_of_int8_ends_says_that_there_is_nothing_to_do() -> None:
     result = Int8Borders().run(without_borders())
     assert not result.changed
-    assert result.notes == (
-        "int8 inputs and outputs were asked for: the model has no others that are float32 or uint8",
-    )
+    assert result.notes == (note("kept", "all borders"),)
 
 
 @needs_tflm

@@ -9,6 +9,7 @@ import pytest
 import tflite_fuse
 from scripts.zoo.builder import ModelBuilder
 from tests.conftest import shared_models
+from tests.told import told
 from tflite_fuse import Goal
 from tflite_fuse.model import Model, serialize_model
 
@@ -29,7 +30,8 @@ def test_heads_that_take_turns_are_walked_one_after_the_other() -> None:
     report = tflite_fuse.rewrite(data, inputs=2).report
     assert report.verified is None or report.verified.bit_exact
     assert report.after.arena_bytes < 0.85 * as_it_is.after.arena_bytes
-    assert any(note.startswith("operators in the order branch by branch") for note in report.notes)
+    (chosen,) = told(report.records, "expected", "arena by order")
+    assert str(chosen.details["order"]).startswith("branch by branch")
 
 
 @pytest.mark.parametrize(("mode", "most"), [("streamed", 22_000), ("resident", 72_796)])

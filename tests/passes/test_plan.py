@@ -13,6 +13,7 @@ from tests.conftest import shared_models
 from tests.memory.one_operator import I8, Maker
 from tests.memory.tflm.test_greedy_planner import conditional_model
 from tests.passes.claims import proven
+from tests.told import told
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.ir.memory_graph import Overlap, arena_tensors, memory_graph
 from tflite_fuse.memory.arena import ArenaOptions
@@ -21,6 +22,7 @@ from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
+from tflite_fuse.notes import note
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.runtime import tflm
@@ -67,7 +69,8 @@ def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
     assert measured(model) == 73_728
     assert measured(result.model) == 55_296
     assert (result.changed, proven(result)) == (True, True)
-    assert "from 73,728 to 55,296 B" in result.notes[-1]
+    (planned,) = told(result.notes, "planned", "smaller head")
+    assert (planned.details["head_before_bytes"], planned.details["head_bytes"]) == (73_728, 55_296)
     assert same_bytes(model, result.model)
 
 
@@ -108,9 +111,8 @@ def test_no_plan_is_written_where_it_saves_nothing() -> None:
     result = Plan().run(model)
     assert result.model is model
     assert (result.changed, proven(result)) == (False, True)
-    assert result.notes == (
-        "no plan written: the runtime's own planner needs 512 B already, the least this order of operators allows",
-    )
+    (kept,) = told(result.notes, "not planned", "least already")
+    assert (kept.details["head_before_bytes"], kept.details["proven"]) == (512, True)
 
 
 def test_the_measured_head_decides() -> None:
@@ -120,7 +122,8 @@ def test_the_measured_head_decides() -> None:
     result = Plan(ArenaOptions(measure=stubborn)).run(GREEDY_FAILS)
     assert result.model is GREEDY_FAILS
     assert not result.changed
-    assert "with it the runtime would need 999 B, without it 998 B" in result.notes[-1]
+    (kept,) = told(result.notes, "not planned", "larger head")
+    assert (kept.details["head_bytes"], kept.details["head_before_bytes"]) == (999, 998)
 
 
 def test_a_runtime_that_cannot_tell_is_recomputed() -> None:
@@ -192,7 +195,7 @@ def test_an_existing_plan_is_redone() -> None:
     result = Plan().run(poor)
     assert result.changed
     assert result.model == Plan().run(GREEDY_FAILS).model
-    assert result.notes[0] == "the plan in the file was redone"
+    assert result.notes[0] == note("changed", "plan")
 
 
 def test_a_plan_that_corrupts_is_dropped_with_a_word() -> None:
@@ -202,7 +205,8 @@ def test_a_plan_that_corrupts_is_dropped_with_a_word() -> None:
     assert result.changed
     assert not has_plan(result.model)
     assert result.model == model
-    assert result.notes[0].startswith("the plan in the file was dropped: output")
+    (dropped,) = told(result.notes, "removed", "plan")
+    assert str(dropped.details["why"]).startswith("output")
 
 
 def test_a_damaged_plan_is_dropped() -> None:
@@ -211,7 +215,7 @@ def test_a_damaged_plan_is_dropped() -> None:
     result = Plan().run(damaged)
     assert result.changed
     assert not has_plan(result.model)
-    assert "announces" in result.notes[0] or "bytes" in result.notes[0]
+    assert told(result.notes, "removed", "plan") == [result.notes[0]]
 
 
 def test_a_sound_plan_that_is_better_stays() -> None:
@@ -220,7 +224,7 @@ def test_a_sound_plan_that_is_better_stays() -> None:
     result = Plan(ArenaOptions("reference", measure=_first_is_best(planned))).run(planned)
     assert result.model is planned
     assert not result.changed
-    assert "was kept" in result.notes[-1]
+    assert told(result.notes, "kept", "plan")
 
 
 def _first_is_best(best: Model) -> Callable[[Model], int]:
@@ -294,7 +298,7 @@ def test_control_flow_is_left_alone() -> None:
     result = Plan().run(model)
     assert result.model is model
     assert not result.changed
-    assert result.notes == ("not planned: the model calls other subgraphs (IF)",)
+    assert result.notes == (note("not planned", "obstacle", why="the model calls other subgraphs (IF)"),)
 
 
 def test_control_flow_with_a_plan_keeps_it() -> None:
@@ -302,7 +306,7 @@ def test_control_flow_with_a_plan_keeps_it() -> None:
     planned = write_plan(model, [-1] * sum(len(graph.tensors) for graph in model.subgraphs))
     result = Plan().run(planned)
     assert result.model is planned
-    assert result.notes[0].endswith("the plan in the file was left as it is")
+    assert told(result.notes, "not planned", "obstacle, plan kept")
 
 
 @needs_wheel
@@ -323,10 +327,11 @@ def test_variables_of_other_subgraphs_are_a_reason_not_to_plan() -> None:
     extra = s.SubGraph((variable,), (), (), (), "extra")
     result = Plan().run(replace(GREEDY_FAILS, subgraphs=(GREEDY_FAILS.main, extra)))
     assert not result.changed
-    assert result.notes[0].startswith("not planned: a subgraph other than the first has variables")
+    (why,) = told(result.notes, "not planned", "obstacle")
+    assert "a subgraph other than the first has variables" in str(why.details["why"])
 
 
 def test_unknown_scratch_is_admitted() -> None:
     maker = Maker()
     model = maker.model("FOREIGN", [maker.data((64,), I8)], [maker.data((64,), I8)])
-    assert "scratch buffers of FOREIGN_0 are not known" in Plan().run(model).notes[0]
+    assert Plan().run(model).notes[0] == note("warned", "unknown scratch", names="FOREIGN_0")

@@ -12,6 +12,7 @@ from tests.builders import random_models
 from tests.memory.order.order_graphs import is_valid
 from tests.model.rich_model import rich_model
 from tests.passes.claims import proven
+from tests.told import told
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.memory_graph import MemoryGraph, memory_graph
@@ -22,6 +23,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.options import make_options
+from tflite_fuse.notes import note
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.runtime import tflm
@@ -57,9 +59,8 @@ def test_a_branching_model_gets_a_better_order() -> None:
     assert after < before
     assert result.order is not None
     assert after == result.order.peak == result.order.lower_bound
-    assert result.notes == (
-        f"operators reordered: peak {before:,} B -> {after:,} B, proven to be the least of any order",
-    )
+    (found,) = told(result.notes, "changed", "order of operators")
+    assert found.details == {"peak_before_bytes": before, "peak_bytes": after, "proven": True, "bound_bytes": after}
     assert replace_operators(result.model, model.main.operators) == model, "only the order may change"
 
 
@@ -68,7 +69,7 @@ def test_a_second_run_changes_nothing() -> None:
     again = Reorder().run(once)
     assert again.model is once
     assert (again.changed, proven(again)) == (False, True)
-    assert again.notes[0].startswith("order of operators kept: its peak is ")
+    assert told(again.notes, "kept", "order of operators")
 
 
 def test_without_time_the_model_stays_and_the_note_says_so() -> None:
@@ -77,8 +78,8 @@ def test_without_time_the_model_stays_and_the_note_says_so() -> None:
     assert result.model is model
     assert (result.changed, proven(result)) == (False, False)
     assert result.order is not None
-    assert "the search for a better one was ended" in result.notes[0]
-    assert f"no order needs less than {result.order.lower_bound:,} B" in result.notes[0]
+    assert not result.notes[0].details["proven"]
+    assert result.notes[0].details["bound_bytes"] == result.order.lower_bound
 
 
 def test_a_plan_of_the_old_order_is_dropped() -> None:
@@ -86,7 +87,7 @@ def test_a_plan_of_the_old_order_is_dropped() -> None:
     planned = write_plan(model, [ONLINE] * tensor_count(model))
     result = Reorder().run(planned)
     assert not has_plan(result.model)
-    assert "dropped" in result.notes[1]
+    assert result.notes[1] == note("removed", "plan of another order")
     ordered = Reorder().run(model).model
     kept = Reorder().run(write_plan(ordered, [ONLINE] * tensor_count(ordered)))
     assert has_plan(kept.model)
@@ -187,4 +188,4 @@ def test_the_order_there_was_stays_where_it_needs_a_smaller_arena() -> None:
     assert Reorder(arena=realise).run(model).model == least
     result = Reorder(arena=arena).run(model)
     assert result.model is model and result.arena == arena(model)
-    assert "order of operators kept: it needs" in result.notes[0]
+    assert told(result.notes, "kept", "order of operators by arena")

@@ -10,6 +10,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import networks
+from tests.told import told
 from tflite_fuse import UsageError
 from tflite_fuse.check import validate
 from tflite_fuse.emit.decode import decode
@@ -96,9 +97,9 @@ def test_the_flash_they_take_is_in_the_notes(original: bytes, rewritten: tflite_
     more = sum(len(constants) for _, constants in encoded(rewritten.model)) - sum(
         len(constants) for _, constants in encoded(eight.model)
     )
-    (note,) = [note for note in rewritten.report.notes if "of flash more" in note]
-    said = int(note.split(" B of flash more")[0].split()[-1].replace(",", ""))
-    assert abs(said - more) <= 16 * 8  # sections start at multiples of 16
+    (note,) = told(rewritten.report.records, "expected", "16-bit weights")
+    said = note.details["flash_bytes"]
+    assert isinstance(said, int) and abs(said - more) <= 16 * 8  # sections start at multiples of 16
     assert rewritten.report.proven.compared["weights"] == eight.report.proven.compared["weights"]
     assert WeightLayout.INT16_DOWN in layouts(rewritten.model)
     assert WeightLayout.INT16_DOWN not in layouts(eight.model)

@@ -17,6 +17,7 @@ ORDER = (
     "errors",
     "units",
     "claim",
+    "notes",
     "tuning",
     "files",
     "model",

@@ -19,6 +19,7 @@ from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model.outside import InputMode
+from tflite_fuse.notes import note
 from tflite_fuse.search.cut_graph import CutGraph, Edge, Offers, Residency, Rules, cut_graph
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
@@ -281,15 +282,15 @@ def test_every_place_left_alone_is_explained() -> None:
     front = fusion_front(maker.graph())
     notes = front.explain(front.least_ram(1.0))
     assert notes == (
-        "other_2 not fused: it is not a fusable operator",
-        "conv_3 not fused: fusing does not pay at this point of the front",
+        note("not fused", "operator", "other_2", why="it is not a fusable operator", tensor=""),
+        note("not fused", "does not pay", "conv_3"),
     )
 
 
 def test_a_model_that_needs_no_block_to_fit_is_said_to_fit() -> None:
     front = fusion_front(inverted_residuals())
-    assert front.explain(front.unfused, 20_000) == ("nothing fused: the model fits into 20,000 bytes as it is",)
-    assert len(front.explain(front.unfused)) > 0 and front.explain(front.unfused)[0].startswith("conv_0")
+    assert front.explain(front.unfused, 20_000) == (note("not fused", "fits", max_ram_bytes=20_000),)
+    assert len(front.explain(front.unfused)) > 0 and front.explain(front.unfused)[0].operators[0] == "conv_0"
     fused = front.points[0]
     assert fused.blocks and front.explain(fused, 20_000) == front.explain(fused)
 

@@ -21,8 +21,8 @@ from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
 from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.pipelines.flat import figures_metrics
-from tflite_fuse.report.sentences import grouped
 from tflite_fuse.report.tables import inspection_table
+from tflite_fuse.report.wording import grouped
 
 
 @answers_errors
@@ -71,9 +71,8 @@ def inspect(
         return
     say(f"{model}: {inspection.verdict()}")
     console().print(inspection_table(inspection))
-    blocked = [f"{row.name} not fused: {row.blocked}" for row in inspection.operators if row.blocked is not None]
-    for note in grouped((*inspection.notes, *blocked)):
-        say(f"- {note}")
+    for told in grouped((*inspection.records, *inspection.unfused())):
+        say(f"- {told}")
     if verdict is not None:
         _say_verdict(verdict)
 

@@ -13,6 +13,7 @@ from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.files import require_apart, require_writable, write_atomically
 from tflite_fuse.model.file import read_source
+from tflite_fuse.notes import Note
 
 
 @answers_errors
@@ -37,14 +38,14 @@ def report(
     require_writable(output)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
-        notes: tuple[str, ...] = ()
+        notes: tuple[Note, ...] = ()
         advice: tuple[str, ...] = ()
         if rewritten is not None:
             after, name = read_source(rewritten), str(rewritten)
         else:
             showable(before, str(model))
             result = tflite_fuse.rewrite(before, verify=False, target=core, advise=True)
-            after, name, notes, advice = result.model, str(model), result.report.notes, result.report.advice
+            after, name, notes, advice = result.model, str(model), result.report.records, result.report.advice
         content = page_content(before, after, (str(model), name), notes, advice, core, inputs, progress)
         page = page_html(content)
         write_atomically(page.encode("utf-8", "backslashreplace"), output)

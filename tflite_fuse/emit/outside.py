@@ -14,6 +14,7 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import OUTSIDE_TYPES, InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType, type_name
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
 from tflite_fuse.ops.lowering.extract import Extraction
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
@@ -119,8 +120,8 @@ def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockT
 
 def inputs_to_move(
     model: Model, mode: InputMode, lowerings: Lowerings | None = None
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The inputs that leave the arena, and one sentence for each other one that says why it stays.
+) -> tuple[tuple[int, ...], tuple[Note, ...]]:
+    """The inputs that leave the arena, and a note for each other one that says why it stays.
 
     Raises:
         LimitError: none can, for the reason it gives.
@@ -130,16 +131,18 @@ def inputs_to_move(
     lowerings = lower_model(model) if lowerings is None else lowerings
     reasons = {tensor: why_inside(model, tensor, lowerings) for tensor in dict.fromkeys(model.main.inputs)}
     moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
-    stay = tuple(
-        f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in reasons.items() if reason
-    )
+    stay = {tensor: reason for tensor, reason in reasons.items() if reason is not None}
     if not moved:
-        raise LimitError("; ".join(stay) or f"no input can be {mode.value}: the model has none in the arena")
+        refused = (f"{input_name(model, tensor)} cannot be {mode.value}: {reason}" for tensor, reason in stay.items())
+        raise LimitError("; ".join(refused) or f"no input can be {mode.value}: the model has none in the arena")
     if len(moved) > MOST_OUTSIDE:
         raise LimitError(
             f"{len(moved)} inputs cannot be {mode.value}: a runtime takes {MOST_OUTSIDE} outside the arena"
         )
-    return moved, stay
+    return moved, tuple(
+        note("kept", "input in the arena", tensor=tensor_name(model, tensor), mode=mode.value, why=reason)
+        for tensor, reason in stay.items()
+    )
 
 
 def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) -> str | None:

@@ -35,6 +35,7 @@ from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, note
 from tflite_fuse.units import round_up
 
 _CALLS_SUBGRAPHS = frozenset(
@@ -97,7 +98,7 @@ class Arena:
         measured: whether a real runtime told the head.
         unknown: operators whose needs are not known, by name; empty = the figures are exact.
         left_alone: whether the model is best left as it is: nothing can be planned, or its own offsets are better.
-        notes: why there are offsets or none, one sentence each.
+        notes: why there are offsets or none.
     """
 
     head: int
@@ -108,7 +109,7 @@ class Arena:
     measured: bool = False
     unknown: tuple[str, ...] = ()
     left_alone: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def total(self) -> int:
@@ -165,9 +166,9 @@ def realise(
     """
     obstacle = _obstacle(model)
     if obstacle is not None:
-        kept = "; the plan in the file was left as it is" if has_plan(model) else ""
+        reason = "obstacle, plan kept" if has_plan(model) else "obstacle"
         arena = as_it_stands(model, overlaps, options)
-        return replace(arena, left_alone=True, notes=(f"not planned: {obstacle}{kept}",))
+        return replace(arena, left_alone=True, notes=(note("not planned", reason, why=obstacle),))
     if not options.planned:
         return as_it_stands(remove_plan(model), overlaps, options)
     site, allowed = _Site(remove_plan(model), options), tuple(overlaps)
@@ -181,7 +182,7 @@ def realise(
     unplanned = site.head(None)
     old, notes = _sound_plan(model, site.graph(), allowed)
     if old is not None and (head := site.head(old, model)) < min(unplanned, best.head):
-        kept = f"the plan in the file was kept: it needs {head:,} B, a new one {min(unplanned, best.head):,} B"
+        kept = note("kept", "plan", head_bytes=head, other_bytes=min(unplanned, best.head))
         arena = site.arena(head, old, Proof(min(bound, head), head <= bound), (kept,))
         return replace(arena, left_alone=True)
     proof = Proof(min(bound, unplanned), min(best.head, unplanned) <= bound)
@@ -242,13 +243,13 @@ class _Site:
             self._measure = None
         return greedy_height(self.requests.buffers, offsets)
 
-    def admitted(self) -> tuple[str, ...]:
+    def admitted(self) -> tuple[Note, ...]:
         """What a recomputed head may lack."""
         if self._measure is not None or not self.requests.unknown:
             return ()
-        return (f"scratch buffers of {', '.join(self.requests.unknown)} are not known: figures leave them out",)
+        return (note("warned", "unknown scratch", names=", ".join(self.requests.unknown)),)
 
-    def arena(self, head: int, offsets: Offsets | None, proof: Proof, notes: tuple[str, ...]) -> Arena:
+    def arena(self, head: int, offsets: Offsets | None, proof: Proof, notes: tuple[Note, ...]) -> Arena:
         """The arena with this head; the C library alone keeps no tail."""
         measured, unknown = self._measure is not None, self.requests.unknown
         if self.options.alone:
@@ -291,7 +292,7 @@ def _with_scratch(graph: MemoryGraph, scratch: Sequence[tuple[int, int]]) -> Mem
 
 def _sound_plan(
     model: Model, graph: MemoryGraph, allowed: tuple[Overlap, ...]
-) -> tuple[Offsets | None, tuple[str, ...]]:
+) -> tuple[Offsets | None, tuple[Note, ...]]:
     """The offsets in the file if they keep every tensor whole, and what happens to them otherwise."""
     if not has_plan(model):
         return None, ()
@@ -299,17 +300,22 @@ def _sound_plan(
         offsets = read_plan(model) or ()
         check_plan(graph, offsets[: len(graph.sizes)], allowed)
     except PlanError as error:
-        return None, (f"the plan in the file was dropped: {error}",)
+        return None, (note("removed", "plan", why=str(error)),)
     if any(offset != ONLINE for offset in offsets[len(graph.sizes) :]):
-        return None, ("the plan in the file was dropped: it places tensors of other subgraphs",)
-    return offsets, ("the plan in the file was redone",)
+        return None, (note("removed", "plan", why="it places tensors of other subgraphs"),)
+    return offsets, (note("changed", "plan"),)
 
 
-def _verdict(unplanned: int, best: _Planned, proof: Proof) -> str:
-    least = "the least this order of operators allows"
-    end = least if proof.proven else f"the lower bound is {proof.bound_bytes:,} B"
+def _verdict(unplanned: int, best: _Planned, proof: Proof) -> Note:
+    fate, reason = "not planned", "least already" if proof.proven else "larger head"
     if best.head < unplanned:
-        return f"planned ({best.placement.method}): the head shrinks from {unplanned:,} to {best.head:,} B, {end}"
-    if proof.proven:
-        return f"no plan written: the runtime's own planner needs {unplanned:,} B already, {end}"
-    return f"no plan written: with it the runtime would need {best.head:,} B, without it {unplanned:,} B; {end}"
+        fate, reason = "planned", "smaller head"
+    return note(
+        fate,
+        reason,
+        head_before_bytes=unplanned,
+        head_bytes=best.head,
+        method=best.placement.method,
+        proven=proof.proven,
+        bound_bytes=proof.bound_bytes,
+    )

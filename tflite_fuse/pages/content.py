@@ -26,6 +26,7 @@ from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, tensor_of
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
@@ -33,7 +34,7 @@ from tflite_fuse.passes.options import read_options
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
-from tflite_fuse.report.sentences import grouped, unnamed
+from tflite_fuse.report.wording import general, grouped
 from tflite_fuse.rewriting.figures import expected_instructions
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.fusion_front import SearchOptions
@@ -74,7 +75,7 @@ def page_content(
     before: bytes,
     after: bytes,
     names: tuple[str, str],
-    notes: tuple[str, ...] = (),
+    notes: tuple[Note, ...] = (),
     advice: tuple[str, ...] = (),
     target: str = Target.GENERIC.value,
     inputs: int = 0,
@@ -127,7 +128,7 @@ def page_content(
         "held": _held(told[1]),
         "schemes": schemes,
         "advice": list(map(printable, advice)),
-        "notes": list(map(printable, grouped((*notes, *told[1].notes)))),
+        "notes": list(map(printable, grouped((*notes, *told[1].records)))),
         "certificate": certificate.to_json() | {"sentence": certificate.sentence(tested or None), "inputs": tested},
         "steps": {"before": _steps(told[0]), "after": _steps(told[1])},
     }
@@ -267,7 +268,7 @@ def _held(after: Inspection) -> list[dict[str, Any]]:
     fused = FUSED_OPERATOR.removeprefix("CUSTOM:")
     for row in after.operators:
         if not row.name.startswith(fused):
-            reasons.setdefault(unnamed(row.blocked or _FUSABLE), []).append(row)
+            reasons.setdefault(_reason(row), []).append(row)
     held: list[dict[str, Any]] = [
         {
             "reason": printable(reason if len(rows) > 1 else rows[0].blocked or _FUSABLE),
@@ -278,6 +279,11 @@ def _held(after: Inspection) -> list[dict[str, Any]]:
         for reason, rows in reasons.items()
     ]
     return sorted(held, key=lambda each: -each["working_set_bytes"])
+
+
+def _reason(row: OperatorRow) -> str:
+    why = row.blocked or _FUSABLE
+    return general(why, tensor_of(why))
 
 
 def _steps(inspection: Inspection) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,14 @@ class PassResult:
     Attributes:
         model: the model after the pass; the very same object where nothing changed.
         changed: whether the pass changed the model.
-        notes: one sentence per site: what was done, and why not where nothing was done.
+        notes: one per site: what was done, and why not where nothing was done.
         claim: what is proven about a pass that looks for the least of something; None where there was nothing to prove.
         proves: what the claim is about: ``order``, ``fusion`` or ``plan``.
     """
 
     model: Model
     changed: bool
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     claim: Claim | None = None
     proves: str = ""
 

@@ -16,6 +16,7 @@ from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
 from tflite_fuse.model.types import TensorType, affine_parameters, is_other_sign, is_reversible, type_name
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 _OUTER: dict[int, str] = {TensorType.FLOAT32: "DEQUANTIZE", TensorType.UINT8: "QUANTIZE"}
@@ -48,7 +49,7 @@ class Int8Borders:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
-        notes: list[str] = []
+        notes: list[Note] = []
         borders: list[_Border] = []
         for what, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
             for tensor in dict.fromkeys(tensors):
@@ -57,12 +58,17 @@ class Int8Borders:
                 found = find(model, tensor)
                 name = model.main.tensors[tensor].name or f"tensor {tensor}"
                 if isinstance(found, str):
-                    notes.append(f"{what} {name} stays {type_name(model.main.tensors[tensor].type)}: {found}")
+                    kind = type_name(model.main.tensors[tensor].type)
+                    notes.append(note("kept", "border", side=what, tensor=name, type=kind, why=found))
                     continue
                 borders.append(found)
-                notes.append(f"{what} {name} is int8 now, {_meaning(model, found)}: {_label(model, found)} removed")
+                scale, zero_point = _parameters(model, found)
+                label = _label(model, found)
+                notes.append(
+                    note("changed", "border", label, side=what, tensor=name, scale=scale, zero_point=zero_point)
+                )
         if not notes:
-            notes.append("int8 inputs and outputs were asked for: the model has no others that are float32 or uint8")
+            notes.append(note("kept", "all borders"))
         if not borders:
             return PassResult(model, False, tuple(notes))
         bare = remove_plan(model) if has_plan(model) else model
@@ -112,9 +118,9 @@ def _checked(model: Model, border: _Border) -> _Border | str:
     return border
 
 
-def _meaning(model: Model, border: _Border) -> str:
-    scale, zero_point = affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
-    return f"q standing for {scale:.9g} * (q - {zero_point})"
+def _parameters(model: Model, border: _Border) -> tuple[float, int]:
+    """Return scale and zero point of the int8 tensor."""
+    return affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
 
 
 def _label(model: Model, border: _Border) -> str:

@@ -9,6 +9,7 @@ from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps
 from tflite_fuse.ir.memory_graph import Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note
 from tflite_fuse.passes.base import Pass, PassResult
 from tflite_fuse.passes.fusing.fuse import Fuse, FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
@@ -81,7 +82,7 @@ def prepared(model: Model, *, states: bool = False) -> Model:
     return model
 
 
-def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model, list[str]]:
+def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model, list[Note]]:
     """A model in the form that is cut best: no constant channels, all of ``_tidying``, groups spelt out.
 
     Args:
@@ -89,7 +90,7 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
         accepts: whether a step's model computes what the one before it does; a step that it refuses is left out.
 
     Returns:
-        The model, and what was done, a sentence each.
+        The model, and notes of what was done.
     """
 
     def spelled(before: Model) -> PassResult:
@@ -97,7 +98,7 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
         return PassResult(found.model, found.model is not before, found.notes)
 
     steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())
-    notes = list[str]()
+    notes = list[Note]()
     for step in (*(each.run for each in steps), spelled):
         result = step(model)
         if result.changed and accepts(model, result.model):

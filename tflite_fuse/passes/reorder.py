@@ -18,6 +18,7 @@ from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 _SHARE = 0.25
@@ -76,8 +77,8 @@ class Reorder:
         shares = self.in_place is not None
         result = minimal_peak_order(graph, Effort.of(self.budget, _SHARE), in_place=shares)
         before_peak = peak(graph, in_place=shares)
-        note = _note(result, before_peak)
-        unchanged = ReorderResult(model, False, (note,), _claim(result, before_peak), "order", result)
+        about = _note(result, before_peak)
+        unchanged = ReorderResult(model, False, (about,), _claim(result, before_peak), "order", result)
         if result.order == tuple(range(len(graph.ops))):
             return unchanged if self.arena is None else replace(unchanged, arena=self.arena(model))
         operators = [model.main.operators[index] for index in result.order]
@@ -86,12 +87,9 @@ class Reorder:
         if self.arena is not None:
             arena, before = self.arena(reordered), self.arena(model)
             if before.total < arena.total:
-                why = f"order of operators kept: it needs {before.total:,} B, that of least peak {arena.total:,} B"
-                return replace(unchanged, notes=(why,), arena=before)
-        notes = (
-            note,
-            *("the offline memory plan in the file belonged to the old order and was dropped",) * has_plan(model),
-        )
+                kept = note("kept", "order of operators by arena", arena_bytes=before.total, other_bytes=arena.total)
+                return replace(unchanged, notes=(kept,), arena=before)
+        notes = (about, *(note("removed", "plan of another order"),) * has_plan(model))
         return ReorderResult(reordered, True, notes, _claim(result, result.peak), "order", result, arena)
 
 
@@ -100,10 +98,12 @@ def _claim(result: OrderResult, needed: int) -> Claim:
     return Claim(needed <= result.lower_bound, result.lower_bound, _SCOPE)
 
 
-def _note(result: OrderResult, before: int) -> str:
-    proof = "proven to be the least of any order"
-    if not result.optimal:
-        proof = f"no order needs less than {result.lower_bound:,} B, but the search for a better one was ended"
-    if result.peak == before:
-        return f"order of operators kept: its peak is {before:,} B, {proof}"
-    return f"operators reordered: peak {before:,} B -> {result.peak:,} B, {proof}"
+def _note(result: OrderResult, before: int) -> Note:
+    return note(
+        "kept" if result.peak == before else "changed",
+        "order of operators",
+        peak_before_bytes=before,
+        peak_bytes=result.peak,
+        proven=result.optimal,
+        bound_bytes=result.lower_bound,
+    )

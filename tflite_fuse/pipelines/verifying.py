@@ -16,6 +16,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
+from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.comparing.comparison import Comparison
@@ -56,8 +57,8 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
         return _of_stream(pair, stream, inputs, seed)
     if (mended := Dilate().run(first)).changed and (means := validate(mended.model, second)).proven:
         # The runtime leaves bytes of the first undefined: the second is compared with what it stands for.
-        means = replace(means, notes=(*means.notes, *mended.notes))
-        return Comparison(True, 0, None, "", "", means, mended.notes[0])
+        means = replace(means, notes=(*means.notes, *sentences_of(mended.notes)))
+        return Comparison(True, 0, None, "", "", means, sentence(mended.notes[0]))
     certificate = validate(first, second)
     given = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
     try:

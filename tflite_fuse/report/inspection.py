@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.notes import Note, note, tensor_of
 from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.report import Figures
+from tflite_fuse.report.wording import sentences_of
 
 INSPECTION_SCHEMA = "tflite-fuse/inspection/1"
 
@@ -44,13 +46,26 @@ class Inspection:
     model: str
     figures: Figures
     operators: tuple[OperatorRow, ...]
-    notes: tuple[str, ...]
+    records: tuple[Note, ...]
     outside: tuple[OutsideInput, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences of ``records``."""
+        return sentences_of(self.records)
 
     @property
     def bottleneck(self) -> OperatorRow | None:
         """The first operator whose working set is the peak."""
         return next((row for row in self.operators if row.bottleneck), None)
+
+    def unfused(self) -> tuple[Note, ...]:
+        """Return a note for each operator that cannot be part of a fused block."""
+        return tuple(
+            note("not fused", "operator", row.name, why=row.blocked, tensor=tensor_of(row.blocked))
+            for row in self.operators
+            if row.blocked is not None
+        )
 
     def verdict(self) -> str:
         """One sentence: the arena to allocate and the operator that makes it so."""
@@ -81,5 +96,6 @@ class Inspection:
             "bottleneck": bottleneck,
             "operators": [asdict(row) for row in self.operators],
             "outside": [entry.to_json() for entry in self.outside],
+            "records": [each.to_json() for each in self.records],
             "notes": list(self.notes),
         }

@@ -13,11 +13,13 @@ from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Prediction
 from tflite_fuse.model.outside import InputMode, OutsideInput
 from tflite_fuse.model.types import TensorType, type_name
+from tflite_fuse.notes import Note, note
 from tflite_fuse.report.notebook import html_table
+from tflite_fuse.report.wording import sentences_of
 
 
-def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[str]:
-    """One sentence per input outside the arena, and one per number where the file and its blocks disagree.
+def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
+    """One note per input outside the arena, and one per number where the file and its blocks disagree.
 
     Args:
         entries: what the file's metadata says.
@@ -27,18 +29,26 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
         how = f"source {entry.number}" if entry.mode is InputMode.STREAMED else f"external tensor {entry.number}"
         order = "row by row" if entry.mode is InputMode.STREAMED else "in any order"
         real = entry.type == TensorType.FLOAT32
-        meaning = "" if real else f", scale {entry.scale:g}, zero point {entry.zero_point}"
-        pixel = f"{entry.channels} floats" if real else f"{entry.channels} bytes"
-        yield (
-            f"input {entry.name} ({type_name(entry.type)} {list(entry.shape)}{meaning}) is "
-            f"{entry.mode.value}: {entry.rows} rows of {entry.columns} pixels of {pixel} are read "
-            f"{order} from {how}, outside the arena"
+        yield note(
+            "changed",
+            "input outside the arena",
+            tensor=entry.name,
+            type=type_name(entry.type),
+            shape=str(list(entry.shape)),
+            quantization="" if real else f", scale {entry.scale:g}, zero point {entry.zero_point}",
+            mode=entry.mode.value,
+            rows=entry.rows,
+            columns=entry.columns,
+            channels=entry.channels,
+            elements="floats" if real else "bytes",
+            order=order,
+            source=how,
         )
     told = {entry.number: (entry.mode, entry.nbytes) for entry in entries}
     for number in sorted(told.keys() | read.keys()):
         if told.get(number) != read.get(number):
             says, does = (_described(each.get(number)) for each in (told, read))
-            yield f"the metadata about inputs outside the arena is wrong: number {number} is {says}, blocks read {does}"
+            yield note("warned", "metadata", number=number, says=says, does=does)
 
 
 def _described(what: tuple[InputMode, int] | None) -> str:
@@ -197,7 +207,7 @@ class Report:
     optimal: dict[str, Claim]
     proven: Proven
     verified: Verified | None
-    notes: tuple[str, ...]
+    records: tuple[Note, ...]
     blocks: tuple[BlockReport, ...] = ()
     outside: tuple[OutsideInput, ...] = ()
     prediction: Prediction | None = None
@@ -207,6 +217,11 @@ class Report:
     unchanged: str | None = None
     advice: tuple[str, ...] = ()
     stream: StreamReport | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences of ``records``."""
+        return sentences_of(self.records)
 
     def claim(self) -> str:
         """What was proven and what was tested."""
@@ -230,7 +245,8 @@ class Report:
         """The object that ``--json`` prints."""
         expected = None if self.prediction is None else asdict(self.prediction) | {"factor": self.prediction.factor}
         outside = [entry.to_json() for entry in self.outside]
-        return {"schema": SCHEMA, **asdict(self), "outside": outside, "prediction": expected}
+        told = {"records": [each.to_json() for each in self.records], "notes": list(self.notes)}
+        return {"schema": SCHEMA, **asdict(self), **told, "outside": outside, "prediction": expected}
 
 
 def change(before: int, after: int) -> str:

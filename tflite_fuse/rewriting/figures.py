@@ -15,6 +15,7 @@ from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
@@ -91,7 +92,7 @@ def _live_bytes(model: Model) -> list[int]:
     return working_sets(graph)
 
 
-def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[str, ...]]:
+def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...]]:
     """One row per operator of the main subgraph, and notes about what the table leaves out.
 
     Args:
@@ -122,9 +123,9 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
     notes = list(outside_notes(outside_inputs(model), outside_reads(model, known)))
     fault = plan_fault(model, block_overlaps(model, known))
     if fault is not None:
-        notes.append(f"the offline memory plan in the file is unsound, what the model computes is chance: {fault}")
+        notes.append(note("warned", "unsound plan", why=fault))
     if len(model.subgraphs) > 1:
-        notes.append(f"the table shows the first of {len(model.subgraphs)} subgraphs")
+        notes.append(note("limited", "first subgraph", count=len(model.subgraphs)))
     return tuple(rows), tuple(notes)
 
 

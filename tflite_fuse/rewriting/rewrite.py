@@ -22,6 +22,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.passes.base import PassResult, run_passes
 from tflite_fuse.passes.fusing.fuse import FuseResult
@@ -30,6 +31,7 @@ from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified, outside_notes
+from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
 from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
 
@@ -67,7 +69,7 @@ def rewrite_model(
     before = figures(model, data, arena_in_file(model, data, known), known)
     untouchable = why_untouchable(model)
     if untouchable is not None:
-        return _as_it_was(model, data, before, options, f"left as it is: {untouchable}")
+        return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
     mended = Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
     if mended.changed:
         # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
@@ -76,8 +78,8 @@ def rewrite_model(
     _keep_limit(made.after, options)
     sound = plan_fault(model, block_overlaps(model, known)) is None
     if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
-        needs = f"an arena of {made.after.arena_bytes:,} bytes, and {before.arena_bytes:,} as it is"
-        return _as_it_was(model, data, before, options, f"rewritten, it would need {needs}")
+        needs = {"arena_bytes": made.after.arena_bytes, "before_bytes": before.arena_bytes}
+        return _as_it_was(model, data, before, options, note("kept", "file, larger otherwise", **needs))
     files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
     seed = crc32(data) if seed is None else seed
     over = None if made.streamed is None else made.streamed.time
@@ -93,7 +95,7 @@ def rewrite_model(
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
     notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
     report = _report(made, before, heard, mended.notes)
-    return made.file, replace(report, notes=notes, reproducible=not budget.braked)
+    return made.file, replace(report, records=notes, reproducible=not budget.braked)
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,9 @@ class _Made:
         return next((result for result in self.results if isinstance(result, FuseResult)), None)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         streamed = () if self.streamed is None else self.streamed.notes
-        return (*streamed, *(note for result in self.results for note in result.notes))
+        return (*streamed, *(each for result in self.results for each in result.notes))
 
 
 _Accepts = Callable[[Model, Model], bool]
@@ -182,24 +184,25 @@ def _keep_limit(after: Figures, options: FuseOptions) -> None:
         )
 
 
-def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[str]) -> Report:
+def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Note]) -> Report:
     """What there is to tell of a rewrite, notes aside.
 
     Args:
         mended: what was mended before anything was compared: part of what is proven.
     """
     fused, after, certificate = made.fused, made.after, made.certificate
+    limits = (*certificate.notes, *sentences_of(mended))
     return Report(
         before=before,
         after=after,
         estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_claims(made.results),
-        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, (*certificate.notes, *mended)),
+        proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, limits),
         verified=_verified(heard.oracle),
         unverified=heard.why_not,
         second_witness=_verified(heard.second),
-        notes=(),
+        records=(),
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
         outside=outside_inputs(made.model),
         prediction=None if fused is None else fused.prediction,
@@ -207,20 +210,20 @@ def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[str
     )
 
 
-def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, reason: str) -> tuple[bytes, Report]:
+def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, kept: Note) -> tuple[bytes, Report]:
     """The file unchanged.
 
     Raises:
         LimitError: other inputs or outputs, or less RAM, were asked for.
     """
-    limit = options.goal.max_ram
+    limit, reason = options.goal.max_ram, sentence(kept)
     if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
         raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
     if limit is not None and before.arena_bytes > limit:
         raise LimitError(f"{reason}; an arena of {limit:,} bytes cannot be reached")
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
-    report = Report(before, before, None, 1.0, {}, proven, None, (reason,), outside=outside, unchanged=reason)
+    report = Report(before, before, None, 1.0, {}, proven, None, (kept,), outside=outside, unchanged=reason)
     return data, report
 
 
@@ -230,15 +233,14 @@ def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | N
     Raises:
         VerificationError: the file was to be verified.
     """
-    why = f"the runtime leaves bytes of the original undefined. {mended.notes[0]}"
+    why = f"the runtime leaves bytes of the original undefined. {sentence(mended.notes[0])}"
     if wanted:
         raise VerificationError(
             f"it cannot be verified: {why}; nothing was written (without --verify it is proven and written)"
         )
     if heard.oracle is None:
         return heard
-    inputs = heard.oracle.inputs
-    run = f"{heard.oracle.runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs"
+    run = note("run", "stands for", runtime=heard.oracle.runtime, inputs=heard.oracle.inputs)
     return replace(heard, oracle=None, why_not=why, notes=(run, *heard.notes))
 
 
@@ -266,20 +268,17 @@ def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
     return {result.proves: result.claim for result in [*results, *ordered] if result.claim is not None}
 
 
-def _about_arena(arena: Arena) -> Iterator[str]:
+def _about_arena(arena: Arena) -> Iterator[Note]:
     """What small models need beyond head and tail."""
     if arena.while_loading > arena.total:
-        yield (
-            f"while it loads, the runtime needs {arena.while_loading:,} bytes for a moment: allocate so many, not "
-            f"{arena.total:,}"
-        )
+        yield note("warned", "loading", loading_bytes=arena.while_loading, arena_bytes=arena.total)
 
 
-def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[str]:
-    if budget.braked:
-        yield f"the time limit of {options.time_limit:g} s ended a search: with more time the arena may be smaller"
+def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[Note]:
+    if budget.braked and options.time_limit is not None:
+        yield note("limited", "time", seconds=options.time_limit)
     elif budget.is_over():
-        yield "the searches have used up the work they may do: what was tried last was placed without them"
+        yield note("limited", "work")
 
 
 def _passed(

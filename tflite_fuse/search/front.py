@@ -9,6 +9,7 @@ from itertools import groupby
 from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.notes import Note, note, tensor_of
 
 
 @dataclass(frozen=True)
@@ -78,29 +79,28 @@ class Front:
             f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
         )
 
-    def explain(self, point: Point, max_ram: int | None = None) -> tuple[str, ...]:
-        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason.
+    def explain(self, point: Point, max_ram: int | None = None) -> tuple[Note, ...]:
+        """Why ``point`` leaves operators unfused: one note for each run of neighbours with the same reason.
 
         Args:
             point: what was chosen.
             max_ram: the bytes it was to stay within, and does. If it has no blocks, that is the reason.
         """
         if max_ram is not None and not point.blocks:
-            return (f"nothing fused: the model fits into {max_ram:,} bytes as it is",)
+            return (note("not fused", "fits", max_ram_bytes=max_ram),)
         fused = {operator for block in point.blocks for operator in block.operators}
-        reasons = (
-            None if index in fused else layer.reason or "fusing does not pay at this point of the front"
-            for index, layer in enumerate(self.graph.layers)
-        )
+        reasons = (None if index in fused else layer.reason or "" for index, layer in enumerate(self.graph.layers))
         runs = [
             (reason, [index for index, _ in run]) for reason, run in groupby(enumerate(reasons), lambda item: item[1])
         ]
-        return tuple(f"{_range(self.graph, run)} not fused: {reason}" for reason, run in runs if reason is not None)
+        return tuple(_unfused(self.graph, run, reason) for reason, run in runs if reason is not None)
 
 
-def _range(graph: LayerGraph, operators: Sequence[int]) -> str:
-    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
-    return first if len(operators) == 1 else f"{first} to {last}"
+def _unfused(graph: LayerGraph, operators: Sequence[int], reason: str) -> Note:
+    labels = [graph.layers[index].name for index in operators]
+    if not reason:
+        return note("not fused", "does not pay", *labels)
+    return note("not fused", "operator", *labels, why=reason, tensor=tensor_of(reason))
 
 
 def _named(graph: LayerGraph, operators: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from scripts.zoo import ModelBuilder
 from tests.drawing.raw_models import RawModel, add_convolution
 from tests.input_mode_models import int16_input
+from tests.told import told
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.emit.outside import MOST_OUTSIDE, inputs_to_move, why_inside
 from tflite_fuse.errors import LimitError
@@ -103,8 +104,9 @@ def test_some_inputs_move_and_others_stay_with_a_reason() -> None:
     model = b.build([b.conv(x, 4, 3), b.log_softmax(y)])
     moved, notes = inputs_to_move(model, InputMode.STREAMED)
     assert moved == model.main.inputs[:1]
-    (note,) = notes
-    assert note.startswith("input input_1 cannot be streamed: LOG_SOFTMAX_1 reads it")
+    (stays,) = told(notes, "kept", "input in the arena")
+    assert (stays.details["tensor"], stays.details["mode"]) == ("input_1", "streamed")
+    assert str(stays.details["why"]).startswith("LOG_SOFTMAX_1 reads it")
 
 
 def test_a_runtime_takes_only_so_many() -> None:

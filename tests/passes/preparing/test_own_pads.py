@@ -11,6 +11,7 @@ from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
+from tflite_fuse.notes import note
 from tflite_fuse.passes.preparing.straighten import OwnPads
 from tflite_fuse.runtime import tflm
 
@@ -55,7 +56,7 @@ def test_every_convolution_has_a_pad_of_its_own(readers: int) -> None:
     model = heads(readers)
     result = OwnPads().run(model)
     assert names(result.model) == ["CONV_2D", *("PAD", "CONV_2D") * readers]
-    assert result.notes == (f"PAD_1 is done by each of the {readers} convolutions that read it",)
+    assert result.notes == (note("changed", "own padding", "PAD_1", readers=readers),)
     assert validate(model, result.model).proven
     images = [[np.random.default_rng(seed).integers(-128, 128, (1, 12, 12, 4), np.int8)] for seed in range(3)]
     before, after = (tflm.run(serialize_model(each), images).outputs for each in (model, result.model))

@@ -21,6 +21,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import note
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.runtime import tflm
 
@@ -184,7 +185,7 @@ def test_float_maps_that_are_joined_are_no_longer_held() -> None:
     result = rewrite(serialize_model(joined_heads()))
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
     assert result.report.after.arena_bytes * 8 < result.report.before.arena_bytes
-    assert any("QUANTIZE_6 moved before CONCATENATION_4" in note for note in result.report.notes)
+    assert note("changed", "quantized first", "QUANTIZE_6", before="CONCATENATION_4") in result.report.records
 
 
 def test_moves_that_undo_each_other_are_proven() -> None:

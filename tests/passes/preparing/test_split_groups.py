@@ -16,6 +16,7 @@ from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
+from tflite_fuse.notes import note
 from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.runtime import tflm
 
@@ -112,7 +113,7 @@ def test_a_block_goes_through_groups() -> None:
     result = rewrite(serialize_model(shuffled()), inputs=3, verify=True)
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
     assert result.report.after.arena_bytes < 0.6 * result.report.before.arena_bytes
-    assert any("CONV_2D_1 is 3 convolutions in blocks" in note for note in result.report.notes)
+    assert note("changed", "groups", "CONV_2D_1", groups=3) in result.report.records
 
 
 def test_more_groups_than_one_concatenation_joins_stay() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scripts.zoo import ModelBuilder
 from scripts.zoo.networks import keyword_network, one_dimensional_network, temporal_network
+from tests.told import told
 from tflite_fuse.api import pareto, rewrite, verify
 from tflite_fuse.emit.stream_time import STREAM_METADATA, stream_time
 from tflite_fuse.errors import LimitError, ModelError, UsageError, VerificationError
@@ -188,9 +189,7 @@ def test_the_front_of_a_stream_is_beside_the_window_and_counts_the_state(cost: s
     assert front.state_bytes == least.stream.state_bytes <= made.stream.state_bytes
     assert front.rows[-1].ram_bytes < front.unfused_ram_bytes <= made.before.arena_bytes  # planned
     assert cost != "macs" or front.unfused_work == made.before.macs
-    loading = [
-        int(found[1].replace(",", "")) for note in made.notes if (found := re.search(r"needs ([\d,]+) bytes", note))
-    ]
+    loading = [int(str(note.details["loading_bytes"])) for note in told(made.records, "warned", "loading")]
     assert front.state_bytes < front.rows[0].ram_bytes <= max(made.after.arena_bytes, *loading, 0)
     assert all(row.compute_factor < 1 for row in front.rows) and "least RAM" in front.rows[0].marks
 

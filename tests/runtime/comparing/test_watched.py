@@ -15,9 +15,11 @@ from scripts.zoo.networks import inverted_residual_network
 from tests.check.test_validate import with_constant
 from tests.conftest import shared_models
 from tests.test_cli import validate as validate_json
+from tests.told import told
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
+from tflite_fuse.notes import note
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.comparing.mutation import mutation_score
@@ -152,17 +154,19 @@ def test_seeds_are_told_and_can_be_set(pair: tuple[Model, Model], tmp_path: Path
 
 def test_a_rewrite_names_its_seed_which_the_file_gives_or_the_user() -> None:
     data = serialize_model(two_halves())
-    first, again, other = (tflite_fuse.rewrite(data, inputs=3, seed=seed).report.notes for seed in (None, None, 5))
+    first, again, other = (tflite_fuse.rewrite(data, inputs=3, seed=seed).report.records for seed in (None, None, 5))
     assert first == again != other
-    assert any(note.startswith("run on inputs of seed 5, comparing ") for note in other)
+    (run,) = told(other, "run", "inputs")
+    assert run.details["seed"] == 5 and run.details["inside"]
 
 
 def test_rights_the_runtime_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tflm, "unconfined", lambda: "it may open files")
     data = serialize_model(two_halves())
-    assert any("it may open files" in note for note in tflite_fuse.inspect(data).notes)
+    kept = note("warned", "rights", rights="it may open files")
+    assert kept in tflite_fuse.inspect(data).records
     assert tflite_fuse.verify(data, data, inputs=1).unconfined == "it may open files"
-    assert any("it may open files" in note for note in tflite_fuse.rewrite(data, inputs=1).report.notes)
+    assert kept in tflite_fuse.rewrite(data, inputs=1).report.records
 
 
 def test_outputs_of_many_floats_are_looked_at_in_part() -> None:

@@ -28,6 +28,7 @@ from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Reason
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
 from tflite_fuse.ops.kinds.moves import quantize_parameters
 from tflite_fuse.ops.kinds.offset import offset_by_channel
@@ -247,7 +248,7 @@ def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | s
     try:
         lowered = lower_operator(model, index)
     except BlockError as error:
-        return str(error)
+        return Reason(str(error), error.tensor)
     unknown = [activation.index for activation in lowered.inputs if activation.index not in written]
     return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes" if unknown else lowered
 

@@ -73,9 +73,9 @@ class Activation:
         if self.by_value and len(self.dims) > 1 and (len(self.dims) > 4 or self.dims[0] != 1):
             return math.prod(self.dims[:-2]), self.dims[-2], self.dims[-1]
         if len(self.dims) > 4:
-            raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions")
+            raise BlockError(f"tensor {self.name} has {len(self.dims)} dimensions", self.name)
         if len(self.dims) > 1 and self.dims[0] != 1:
-            raise BlockError(f"tensor {self.name} has a batch of {self.dims[0]}")
+            raise BlockError(f"tensor {self.name} has a batch of {self.dims[0]}", self.name)
         image = self.dims[1:] if len(self.dims) > 1 else self.dims
         height, width, channels = (1, 1, 1, *image)[-3:]
         return height, width, channels
@@ -135,13 +135,13 @@ def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
     if tensor.type != type_:
-        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8")
+        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8", name)
     if model.buffers[tensor.buffer].data:
-        raise BlockError(f"tensor {name} is a constant where blocks read an activation")
+        raise BlockError(f"tensor {name} is a constant where blocks read an activation", name)
     if tensor.is_variable:
-        raise BlockError(f"tensor {name} keeps its value between inferences")
+        raise BlockError(f"tensor {name} keeps its value between inferences", name)
     if _is_dynamic(tensor):
-        raise BlockError(f"tensor {name} has a dynamic shape")
+        raise BlockError(f"tensor {name} has a dynamic shape", name)
     return tensor
 
 
@@ -150,12 +150,12 @@ def _read_affine(model: Model, index: int, what: str, type_: TensorType = Tensor
     scales, zero_points = read_quantization(model, index)
     name = tensor_name(model, index)
     if len(scales) != 1 or len(zero_points) != 1:
-        raise BlockError(f"tensor {name} is {what} with per-channel quantization")
+        raise BlockError(f"tensor {name} is {what} with per-channel quantization", name)
     zero_point = zero_points[0] - (128 if type_ == TensorType.UINT8 else 0)
     if not -128 <= zero_point <= 127:
-        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside {type_name(type_)}")
+        raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside {type_name(type_)}", name)
     if scales[0] <= 0:
-        raise BlockError(f"tensor {name} has scale {scales[0]:g}")
+        raise BlockError(f"tensor {name} has scale {scales[0]:g}", name)
     return scales[0], zero_point
 
 
@@ -182,7 +182,7 @@ def read_real(model: Model, index: int) -> Activation:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
     if tensor.type != TensorType.FLOAT32 or tensor.is_variable or _is_dynamic(tensor):
-        raise BlockError(f"tensor {name} is no float32 tensor of known shape")
+        raise BlockError(f"tensor {name} is no float32 tensor of known shape", name)
     stored = read_constant(model, index, TensorType.FLOAT32, "constant") if is_constant(model, index) else None
     return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
 
@@ -278,10 +278,10 @@ def read_quantization(model: Model, index: int) -> tuple[tuple[float, ...], tupl
     """
     quantization, name = model.main.tensors[index].quantization, tensor_name(model, index)
     if quantization is None or not quantization.scale or not quantization.zero_point:
-        raise BlockError(f"tensor {name} is not quantized")
+        raise BlockError(f"tensor {name} is not quantized", name)
     if quantization.details is not None:
-        raise BlockError(f"tensor {name} has a quantization of its own kind")
+        raise BlockError(f"tensor {name} has a quantization of its own kind", name)
     scales = tuple(float(np.float32(scale)) for scale in quantization.scale)
     if not all(map(math.isfinite, scales)):
-        raise BlockError(f"tensor {name} has a scale that is not a number")
+        raise BlockError(f"tensor {name} has a scale that is not a number", name)
     return scales, quantization.zero_point

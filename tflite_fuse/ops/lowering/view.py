@@ -114,7 +114,9 @@ class OperatorView:
         source, output = self.read(), self.write()
         for activation in (source, output):
             if len(activation.dims) != 4:
-                raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4")
+                raise BlockError(
+                    f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name
+                )
         return source, output
 
     def elementwise(self) -> tuple[Activation, Activation]:
@@ -140,7 +142,8 @@ class OperatorView:
         readers = sum(source.index in (operator.inputs or ()) for operator in graph.operators)
         if self.types(source)[0] == TensorType.UINT8 and (readers > 1 or source.index in graph.outputs):
             raise BlockError(
-                f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place"
+                f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place",
+                source.name,
             )
 
     @property
@@ -153,7 +156,7 @@ class OperatorView:
         """Input and output of an operator on float32."""
         source, output = read_real(self.model, self.operand(0)), read_real(self.model, self.output)
         if source.constant is not None:
-            raise BlockError(f"tensor {source.name} is a constant where blocks read an activation")
+            raise BlockError(f"tensor {source.name} is a constant where blocks read an activation", source.name)
         return source, output
 
     def types(self, *activations: Activation) -> tuple[int, ...]:

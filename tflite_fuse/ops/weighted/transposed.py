@@ -97,7 +97,7 @@ def _lower(view: OperatorView) -> Lowered:
     source, output = view.read(2), view.write()
     for activation in (source, output):
         if len(activation.dims) != 4:
-            raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4")
+            raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name)
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
     channels, tall, wide, depth = weights.shape
     strides = view.positive("stride_h", "stride_w")

@@ -22,6 +22,7 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
@@ -67,7 +68,7 @@ class Start:
     site: Site
     options: SearchOptions
     front: Front
-    why_not: tuple[str, ...]
+    why_not: tuple[Note, ...]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Fuse:
         except BudgetError as error:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
-            return FuseResult(model, False, (f"not fused: {error}",))
+            return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
         goal = self.options.goal
         answer = asked_for(starts, goal)
         best, speed, chosen = answer.best, answer.speed, answer.chosen
@@ -288,62 +289,62 @@ def _merit(candidate: Candidate, goal: Goal) -> tuple[int, int]:
     return needs if goal.max_ram is None else (needs[1], needs[0])
 
 
-def _about_orders(best: Fused, fused: Sequence[Fused]) -> Iterator[str]:
+def _about_orders(best: Fused, fused: Sequence[Fused]) -> Iterator[Note]:
     yield from best.start.ordered.notes
-    others = ", ".join(f"{each.start.ordered.name} {each.chosen.arena:,} B" for each in fused if each is not best)
+    others = {each.start.ordered.name: each.chosen.arena for each in fused if each is not best}
     if others:
         name, needed = best.start.ordered.name, best.chosen.arena
-        yield f"operators in the order {name}: with blocks they need {needed:,} B, {others}"
+        yield note("expected", "arena by order", order=name, arena_bytes=needed, others=others)
 
 
 def _prediction(site: Site, chosen: Candidate) -> Prediction:
     return Prediction(site.core.value, chosen.instructions, sum(site.alone), prediction_error(site.core))
 
 
-def _limited(layers: int) -> Iterator[str]:
+def _limited(layers: int) -> Iterator[Note]:
     longest = longest_block(layers)
     if longest < layers:
-        yield f"of {layers:,} operators, blocks of up to {longest:,} were looked at"
+        yield note("limited", "longest block", count=layers, longest=longest)
 
 
-def _expectation(expected: Prediction) -> str:
-    return (
-        f"{expected.instructions:,} instructions of {expected.target} expected, {expected.factor:.3f} times those of "
-        f"its operators one by one in the same library; predictions were {expected.error}"
+def _expectation(expected: Prediction) -> Note:
+    return note(
+        "expected",
+        "instructions",
+        instructions=expected.instructions,
+        target=expected.target,
+        factor=expected.factor,
+        error=str(expected.error),
     )
 
 
-def _about_weights(site: Site, chosen: Candidate, form: WeightForm) -> Iterator[str]:
+def _about_weights(site: Site, chosen: Candidate, form: WeightForm) -> Iterator[Note]:
     if form is WeightForm.SIXTEEN:
         more = flash_of_16_bits(plan.block for plan in site.maker.plans_of(chosen.draft))
-        yield (
-            f"weights of 16 bits take {more:,} B of flash more than those of 8; they are for cores with the DSP "
-            "extension (Cortex-M4, M7, M33 ...): others take longer with them"
-        )
+        yield note("expected", "16-bit weights", flash_bytes=more)
 
 
-def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[str]:
+def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[Note]:
     if found is not None:
         saved = 1 - found.instructions / chosen.instructions
-        yield (
-            f"{found.arena - chosen.arena:,} B more would save {saved:.0%} of the expected instructions: "
-            f"--max-ram {found.arena}"
-        )
+        more = found.arena - chosen.arena
+        yield note("offered", "more RAM", more_bytes=more, saved=saved, max_ram_bytes=found.arena)
 
 
-def _done(model: Model, chosen: Candidate) -> Iterator[str]:
+def _done(model: Model, chosen: Candidate) -> Iterator[Note]:
     for block in chosen.blocks:
-        ends = block.choice.operators[0], block.choice.operators[-1]
-        labels = [operator_label(model, index) for index in ends]
-        where = f"{labels[0]} to {labels[-1]}" if labels[0] != labels[-1] else f"{labels[0]} alone"
-        height, width = block.choice.config.tile_height, block.choice.config.tile_width
-        shape = f"tiles of {height} x {width}" if block.choice.scheme == "tiles" else f"strips of width {width}"
+        config = block.choice.config
         recomputes = block.choice.scheme != "line-buffers" and block.extra_macs != 0
-        how = f"in {shape}" if recomputes else "without recompute"
-        less = f"; {-block.extra_macs:,} MACs fewer, as pixels no operator reads are skipped" * (block.extra_macs < 0)
-        scratch = block.plan.schedule.scratch_bytes
-        whole = "" if labels[0] == labels[-1] else " instead of whole inner tensors"
-        yield f"{where} fused {how}: {scratch:,} B of scratch{whole}{less}"
+        tiled = "tiles" if block.choice.scheme == "tiles" else "strips"
+        yield note(
+            "fused",
+            tiled if recomputes else "line buffers",
+            *(operator_label(model, index) for index in block.choice.operators),
+            tile_height=config.tile_height,
+            tile_width=config.tile_width,
+            scratch_bytes=block.plan.schedule.scratch_bytes,
+            extra_macs=block.extra_macs,
+        )
 
 
 MOST_TRIED = 2

@@ -15,6 +15,7 @@ from tflite_fuse.memory.order.by_branch import orders_by_branch
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.notes import Note
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.passes.reorder import Reorder
 
@@ -37,7 +38,7 @@ class OrderedModel:
 
     model: Model
     name: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     lowered: Lowerings | None = None
 
 

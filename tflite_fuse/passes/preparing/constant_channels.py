@@ -32,6 +32,7 @@ from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_main
 from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.ops.entry import required
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of
@@ -234,14 +235,11 @@ class ConstantChannels:
             return PassResult(model, False)
         every = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
         gone = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
-        note = f"{gone:,} of {every:,} channels are the same for all inputs, or read by nobody, and were left out"
         rewritten = remove_plan(model) if has_plan(model) else model
         rewritten = prune(_narrowed(rewritten, found, kept))
         if not self.accepts(model, rewritten):
-            return PassResult(
-                model, False, (f"{gone:,} channels seem to say nothing and stay: it could not be proven",)
-            )
-        return PassResult(rewritten, True, (note,))
+            return PassResult(model, False, (note("kept", "channels", count=gone),))
+        return PassResult(rewritten, True, (note("removed", "channels", count=gone, channels=every),))
 
 
 @dataclass(frozen=True)
@@ -354,11 +352,11 @@ class _Found:
         return np.asarray(unread | constant)
 
 
-def _too_many(channels: Sequence[int]) -> str:
+def _too_many(channels: Sequence[int]) -> Note:
     most, total = max(channels), sum(channels)
     what = f"a tensor of {most:,}" if most > MOST_CHANNELS else f"{total:,} in all"
     limit = MOST_CHANNELS if most > MOST_CHANNELS else MOST_IN_ALL
-    return f"channels that say nothing are not looked for: there is {what}, and {limit:,} are the most"
+    return note("kept", "channels not searched", what=what, most=limit)
 
 
 def _computed(model: Model, operator: Operator) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, pr
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.operands import is_constant
 from tflite_fuse.passes.base import PassResult
 
@@ -79,12 +80,9 @@ class _Chain:
     fault: str
 
 
-def _note(model: Model, chain: _Chain) -> str:
-    first, last = (operator_label(model, chain.operators[place]) for place in (0, -1))
-    return (
-        f"{first} to {last} are the dilated convolution they stand for: TensorFlow Lite Micro would {chain.fault}; "
-        "the result is compared with a model that has this convolution"
-    )
+def _note(model: Model, chain: _Chain) -> Note:
+    labels = (operator_label(model, index) for index in chain.operators)
+    return note("changed", "dilated convolution", *labels, fault=chain.fault)
 
 
 def _chains(model: Model) -> Iterator[_Chain]:

@@ -22,6 +22,7 @@ from tflite_fuse.model.edit import add_buffer, prune, replace_main, replace_oper
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import note
 from tflite_fuse.passes.base import PassResult
 
 Whole = npt.NDArray[np.int64]
@@ -50,10 +51,9 @@ class FoldConstants:
         for tensor, values in known.items():
             rewritten = _with_values(rewritten, tensor, values)
         kept = [op for index, op in enumerate(rewritten.main.operators) if index not in folded]
-        label = operator_label(model, folded[0])
-        more = f" and {len(folded) - 1} more" if len(folded) > 1 else ""
+        labels = (operator_label(model, index) for index in folded)
         rewritten = prune(replace_operators(rewritten, kept))
-        return PassResult(rewritten, True, (f"{label}{more} compute known numbers: constants in their place",))
+        return PassResult(rewritten, True, (note("changed", "constants", *labels),))
 
 
 def _with_values(model: Model, tensor: int, values: Whole) -> Model:

@@ -25,6 +25,7 @@ from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.real import REAL_OPERATORS
 from tflite_fuse.passes.base import PassResult
 
@@ -56,10 +57,10 @@ class QuantizeFirst:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
-        rewritten, notes = model, list[str]()
+        rewritten, notes = model, list[Note]()
         while (site := _Values(rewritten).site()) is not None:
             labels = [operator_label(rewritten, index) for index in (site.chain[-1], site.mover)]
-            notes.append(f"{labels[0]} moved before {labels[1]}, which then moves int8 instead of float32")
+            notes.append(note("changed", "quantized first", labels[0], before=labels[1]))
             rewritten = _moved(rewritten, site)
         if rewritten is model:
             return PassResult(model, False, ())

@@ -22,14 +22,12 @@ from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 Axes = tuple[int, ...]
 
 _RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
-
-
-_NEITHER = "what reads it is neither a chain of int8 means that undoes its order nor FULLY_CONNECTED of all its values"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class SinkTranspose:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
-        notes: list[str] = []
+        notes: list[Note] = []
         rewritten = model
         for index in reversed(range(len(model.main.operators))):
             if operator_name(model, model.main.operators[index]) != "TRANSPOSE":
@@ -65,13 +63,13 @@ class SinkTranspose:
             dense = () if means else _dense_behind(rewritten, index)
             if means:
                 rewritten = _without(rewritten, index, means)
-                notes.append(f"{label} removed: the means behind it average over the axes of its input")
+                notes.append(note("removed", "transpose before means", label))
             elif dense:
                 rewritten = _with_weights_moved(rewritten, index, dense)
                 behind = " and ".join(operator_label(model, reader) for reader in dense)
-                notes.append(f"{label} removed: the weights of {behind} are in the order of its input")
+                notes.append(note("removed", "transpose before weights", label, readers=behind))
             else:
-                notes.append(f"{label} kept: {_NEITHER}")
+                notes.append(note("kept", "transpose", label))
         if rewritten is model:
             return PassResult(model, False, tuple(notes))
         if has_plan(rewritten):

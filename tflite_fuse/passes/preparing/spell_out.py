@@ -29,6 +29,7 @@ from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.operands import is_constant, read_activation
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 
@@ -206,12 +207,12 @@ class Spelled:
     Attributes:
         model: the rewritten one, the very same object where nothing changed.
         made: by index of such an operator in the model it was, the names of what those in its place write.
-        notes: a sentence for each.
+        notes: one for each.
     """
 
     model: Model
     made: dict[int, frozenset[str]]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
@@ -222,15 +223,15 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         kept: indices of operators to leave as they are.
     """
     rewritten = remove_plan(model) if has_plan(model) else model
-    operators, made, notes = list[Operator](), dict[int, frozenset[str]](), list[str]()
+    operators, made, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()
     for index, operator in enumerate(model.main.operators):
         groups = 0 if index in kept else groups_of(model, operator)
         if groups:
             rewritten, instead = split_groups(rewritten, operator, groups)
-            notes.append(f"{operator_label(model, index)} is {groups} convolutions in blocks, one for each group")
+            notes.append(note("changed", "groups", operator_label(model, index), groups=groups))
         elif index not in kept and joins_rows(model, operator):
             rewritten, instead = join_rows(rewritten, operator)
-            notes.append(f"{operator_label(model, index)} is the maximum of its inputs in blocks, padded with -128")
+            notes.append(note("changed", "rows joined", operator_label(model, index)))
         else:
             operators.append(operator)
             continue

@@ -30,6 +30,7 @@ from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_int32, add_operator_code, add_tensor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, OptionsTable
+from tflite_fuse.notes import note
 from tflite_fuse.ops.kinds.resize import PARTS, nearest
 from tflite_fuse.ops.lowering.lower import Lowerings, absorb, lower_model
 from tflite_fuse.ops.lowering.movement import MOVES, Indices, channels_of, moves_in, places_of
@@ -51,7 +52,7 @@ class OwnPads:
         if not shared:
             return PassResult(model, False)
         notes = [
-            f"{operator_label(model, pad)} is done by each of the {len(readers)} convolutions that read it"
+            note("changed", "own padding", operator_label(model, pad), readers=len(readers))
             for pad, readers in shared.items()
         ]
         own = {reader: pad for pad, readers in shared.items() for reader in readers}
@@ -139,12 +140,7 @@ class Straighten:
         removed -= len(rewritten.main.operators)
         kinds = {way.name for ways_of in chosen.values() for way in ways_of.values()}
         what = "channels" if kinds <= {"GATHER", "RESHAPE"} else "values"
-        note = f"{_listed(labels)} read {what} from where they come"
-        return PassResult(rewritten, True, (note + (f": {removed} operators before them removed" if removed else ""),))
-
-
-def _listed(labels: list[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more"
+        return PassResult(rewritten, True, (note("changed", "straightened", *labels, values=what, removed=removed),))
 
 
 @dataclass

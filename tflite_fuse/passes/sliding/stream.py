@@ -10,7 +10,7 @@ windowed: [1, 49, 10, 1] in every call, 47 of 49 steps those of the call before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -28,6 +28,7 @@ from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.lower import lower_operator
 from tflite_fuse.ops.table import KINDS
@@ -129,13 +130,13 @@ class Streamed:
         model: it; states are operators no runtime knows.
         time: the window, the hop.
         macs: multiply-accumulates of a call.
-        notes: a sentence for each thing worth knowing.
+        notes: each thing worth knowing.
     """
 
     model: Model
     time: StreamTime
     macs: int
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def to_stream(model: Model, hop: Hop) -> Streamed:
@@ -160,7 +161,7 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
         raise LimitError(f"it is no stream: {error}") from error
     before, after = (sum(operator_macs(each)) for each in (model, streamed))
     if after >= before:
-        why = f": {found.notes[0]}" if found.notes else ""
+        why = _whole_window(found.notes)
         others = _working(model, window, times, found.spacings)
         raise LimitError(
             f"as a stream of hop {hop.steps} it computes {after:,} MACs, and {before:,} as it is{why}{others}"
@@ -169,13 +170,27 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
     told = StreamTime(hop.steps, window, time.axis, time.each)
     states = sum(operator_name(streamed, operator) == _STATE for operator in streamed.main.operators)
     notes = (
-        f"a stream that takes {hop.steps} of {window} steps a call and keeps {states} rings: {after:,} of {before:,} "
-        f"MACs a call, {after / before:.3f}",
-        f"from call {told.calls} on the window is full; before, and after a reset, it is as if the input's zero point "
-        "had been fed",
+        note(
+            "changed",
+            "stream",
+            hop=hop.steps,
+            window=window,
+            rings=states,
+            macs=after,
+            macs_of_window=before,
+            factor=after / before,
+        ),
+        note("expected", "full window", calls=told.calls),
         *found.notes,
     )
     return Streamed(with_stream_time(streamed, told), told, after, notes)
+
+
+def _whole_window(notes: Sequence[Note]) -> str:
+    """Return the first operator that reads the whole window, and its reason, as a clause; nothing if there is none."""
+    if not notes:
+        return ""
+    return f": {notes[0].operators[0]} and what follows it look at the whole window: {notes[0].details['why']}"
 
 
 def _working(model: Model, window: int, times: Mapping[int, Time], spacings: frozenset[int]) -> str:

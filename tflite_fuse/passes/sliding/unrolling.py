@@ -22,6 +22,7 @@ from math import gcd
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.sliding.looks import Look, Time, Way, look_of
 from tflite_fuse.passes.sliding.writing import Writing
 
@@ -77,7 +78,7 @@ class Unrolled:
     """
 
     model: Model
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     streams: int
     spacings: frozenset[int]
 
@@ -103,7 +104,7 @@ class Unrolling:
         self.asked: dict[int, int] = {}
         self._rows: dict[tuple[int, int, int], int] = {}
         self._taken: dict[tuple[int, int, int, int], int] = {}
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
         self._spacings: set[int] = set()
         self._readers: dict[int, list[Operator]] = {}
         for operator in self.model.main.operators:
@@ -137,9 +138,7 @@ class Unrolling:
             pools = "POOL" in operator_name(self.model, operator)
             made = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
         except BlockError as error:
-            self._notes.append(
-                f"{operator_label(self.model, index)} and what follows it look at the whole window: {error}"
-            )
+            self._notes.append(note("kept", "whole window", operator_label(self.model, index), why=str(error)))
             self._once(operator)
             return False
         times, found = {t: stream.time for t, stream in self.streams.items()}, []

@@ -21,6 +21,7 @@ from tflite_fuse.model.edit import add_buffer, add_tensor, drop_unread, prune, r
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.movement import MOST_VALUES, MOVES
 from tflite_fuse.ops.lowering.operands import Activation, read_activation, read_bias, read_filter
@@ -82,7 +83,7 @@ class MixedDepthwise:
         read = {tensor for operator in operators for tensor in operator.inputs or ()} | {*model.main.outputs}
         kept = [op for op in operators if _has_readers(changed, op, read)]
         changed = prune(replace_operators(changed, drop_unread(changed, kept, MOVES)))
-        return PassResult(changed, True, (f"{', '.join(labels)}: depthwise convolutions of parts of a state are one",))
+        return PassResult(changed, True, (note("changed", "depthwise of a state", *labels),))
 
 
 def _has_readers(model: Model, operator: Operator, read: set[int]) -> bool:

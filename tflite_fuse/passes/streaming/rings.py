@@ -43,6 +43,7 @@ from tflite_fuse.model.edit import (
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.lower import lower_operator
 from tflite_fuse.ops.lowering.movement import MOST_VALUES, MOVES, Indices, moves_in
@@ -378,14 +379,13 @@ class Rings:
         reasons.update(_kept_by_others(model, variables, reasons))
         chosen = [ring for number, ring in found.items() if number not in reasons]
         notes = [
-            f"{operator_label(model, variables[number].handles[0])} is no state of a block: {reason}"
+            note("kept", "variable", operator_label(model, variables[number].handles[0]), why=reason)
             for number, reason in sorted(reasons.items())
         ]
         if not chosen:
             return PassResult(model, False, tuple(notes))
         labels = [operator_label(model, ring.windows.joins[0]) for ring in chosen]
-        listed = labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more"
-        notes.insert(0, f"{listed}: the earlier steps are states of fused blocks, no longer copied")
+        notes.insert(0, note("changed", "state", *labels))
         return PassResult(_rewritten(model, chosen), True, tuple(notes))
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse.check.certificate import Certificate
+from tflite_fuse.notes import Note
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.difference import Difference
 
@@ -26,7 +27,7 @@ class Testimony:
     oracle: Comparison | None
     why_not: str | None = None
     second: Comparison | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def unheard(wanted: bool | None) -> Testimony | None:

@@ -15,6 +15,7 @@ from tflite_fuse.errors import ModelError, RuntimeUnavailableError, Verification
 from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
 from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
+from tflite_fuse.notes import Note, note
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony
@@ -82,16 +83,16 @@ def hear(
         return Testimony(None, f"not possible on this machine: {error}")
     _refuse_difference(oracle)
     rights = tflm.unconfined()
-    inside = f", comparing {oracle.inside} tensors between and in blocks as well" if oracle.inside else ""
-    notes = [f"run on inputs of seed {seed}{inside}"]
+    notes = [note("run", "inputs", seed=seed, inside=oracle.inside)]
     if watch is not None and watch.narrower:
-        notes.append(
-            f"of the tensors in blocks {watch.narrower} lack channels of the original's and were not compared alone"
-        )
-    notes += [f"run over two sequences of {oracle.calls} calls, one with a reset, as well"] if oracle.calls else []
-    notes += [f"the runtime ran with rights it does not need: {rights}"] if rights else []
-    notes += [] if oracle.warning is None else [oracle.warning]
-    return Testimony(oracle, notes=tuple(notes))
+        notes.append(note("run", "fewer channels", count=watch.narrower))
+    notes += [note("run", "calls", calls=oracle.calls)] if oracle.calls else []
+    notes += [note("warned", "rights", rights=rights)] if rights else []
+    return Testimony(oracle, notes=(*notes, *_warned(oracle)))
+
+
+def _warned(oracle: Comparison) -> tuple[Note, ...]:
+    return () if oracle.warning is None else (note("warned", "inputs say little", why=oracle.warning),)
 
 
 def _over_time(
@@ -111,8 +112,7 @@ def _over_time(
     oracle = Comparison(
         True, 2 * found.calls, None, tflm.RUNTIME_NAME, version, varied=found.varied, elements=found.elements
     )
-    notes = [f"run over two sequences of {found.calls} calls, seed {seed}, beside the model over the window"]
-    return Testimony(oracle, notes=(*notes, *([] if oracle.warning is None else [oracle.warning])))
+    return Testimony(oracle, notes=(note("run", "stream", calls=found.calls, seed=seed), *_warned(oracle)))
 
 
 def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
@@ -132,11 +132,11 @@ def _second(
     if not litert.available() or not given:
         return Testimony(None, why_not)
     if any(operator_name(model, each) == FUSED_OPERATOR for model in models for each in model.main.operators):
-        return Testimony(None, why_not, notes=("LiteRT cannot stand in as a witness: it has no fused blocks",))
+        return Testimony(None, why_not, notes=(note("warned", "no second witness", why="it has no fused blocks"),))
     try:
         second = compare(*files, given, names=NAMES, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
-        return Testimony(None, why_not, notes=(f"LiteRT cannot stand in as a witness: {error}",))
+        return Testimony(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
     _refuse_difference(second)
     return Testimony(None, why_not, second)
 

@@ -27,6 +27,7 @@ from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.ops.lowering.view import Lowered
 from tflite_fuse.ops.table import KINDS
 from tflite_fuse.passes.pipeline import tidied
+from tflite_fuse.report.wording import sentences_of
 from tflite_fuse.runtime.comparing.compare import keeps_state
 
 _MOST_NOTES = 8
@@ -126,7 +127,7 @@ def network_of(model: Model) -> Network:
         raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
     memory_graph(model)  # what it cannot hold ends in a sentence of its own
     prepared, notes = tidied(model, lambda before, after: validate(before, after).proven)
-    return replace(_network(prepared), model=model, changes=tuple(notes))
+    return replace(_network(prepared), model=model, changes=sentences_of(notes))
 
 
 def _network(model: Model) -> Network:

@@ -1,0 +1,244 @@
+"""The sentence of every note, and notes of one reason as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tflite_fuse.notes import Note
+
+_ORDERS = ("order of operators", "order of operators by arena")
+"""Reasons of notes about the order: it is searched several times, the last search is that of the written model."""
+
+
+def sentence(note: Note) -> str:
+    """Return the sentence of a note, without a full stop.
+
+    Raises:
+        KeyError: no wording for its fate and reason.
+    """
+    wording = WORDING[note.fate, note.reason]
+    if callable(wording):
+        return wording(note)
+    return wording.format(site=_site(note.operators), operators=" and ".join(note.operators), **note.details)
+
+
+def sentences_of(notes: Iterable[Note]) -> tuple[str, ...]:
+    """Return the sentence of every note."""
+    return tuple(map(sentence, notes))
+
+
+def grouped(notes: Sequence[Note]) -> tuple[str, ...]:
+    """Return sentences, one for all sites that share a reason (``31 PRELU not fused: ...``) and one for the order."""
+    order = [note for note in notes if note.reason in _ORDERS][-1:]
+    alike: dict[tuple[str, str, str], list[Note]] = {}
+    for note in notes:
+        alike.setdefault(_group(note), []).append(note)
+    told: list[str] = []
+    for note in notes:
+        together = alike.get(_group(note), []) if note.fate in _GROUPED and note.operators else [note]
+        if note.reason in _ORDERS and note not in order:
+            continue
+        if len(together) > 1:
+            told.append(_together(together))
+        else:
+            told.append(sentence(note))
+    return tuple(dict.fromkeys(told))
+
+
+_GROUPED = ("not fused", "kept")
+
+
+def _group(note: Note) -> tuple[str, str, str]:
+    return note.fate, note.reason, general(str(note.details.get("why", "")), str(note.details.get("tensor", "")))
+
+
+def general(why: str, tensor: str) -> str:
+    """Return a reason with "a tensor" in place of the named one: what sites have in common."""
+    return why.replace(f"tensor {tensor}", "a tensor", 1) if tensor else why
+
+
+def _together(notes: Sequence[Note]) -> str:
+    """Return one sentence for sites that differ in nothing but their operators and tensors."""
+    kinds: Counter[str] = Counter()
+    for note in notes:
+        alone = len(note.operators) == 1
+        kinds[note.operators[0].rpartition("_")[0] if alone else "operators in a row"] += len(note.operators)
+    first = notes[0]
+    one = Note(("SITE",), first.fate, first.reason, {**first.details, "why": _group(first)[2]})
+    what = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return sentence(one).replace("SITE", what, 1)
+
+
+def _site(operators: Sequence[str]) -> str:
+    if len(operators) < 2:
+        return "".join(operators)
+    return f"{operators[0]} to {operators[-1]}"
+
+
+def _listed(operators: Sequence[str]) -> str:
+    return operators[0] if len(operators) == 1 else f"{operators[0]} and {len(operators) - 1} more"
+
+
+def _fused(note: Note) -> str:
+    details, alone = note.details, len(note.operators) == 1
+    shapes = {
+        "tiles": "in tiles of {tile_height} x {tile_width}",
+        "strips": "in strips of width {tile_width}",
+        "line buffers": "without recompute",
+    }
+    extra = details["extra_macs"]
+    assert isinstance(extra, int)
+    return "".join(
+        (
+            f"{_site(note.operators)}{' alone' * alone} fused {shapes[note.reason].format(**details)}: ",
+            f"{details['scratch_bytes']:,} B of scratch",
+            "" if alone else " instead of whole inner tensors",
+            f"; {-extra:,} MACs fewer, as pixels no operator reads are skipped" if extra < 0 else "",
+        )
+    )
+
+
+def _arenas(note: Note) -> str:
+    others, needed = note.details["others"], note.details["arena_bytes"]
+    assert isinstance(others, Mapping)
+    listed = ", ".join(f"{name} {arena:,} B" for name, arena in others.items())
+    return f"operators in the order {note.details['order']}: with blocks they need {needed:,} B, {listed}"
+
+
+def _order(note: Note) -> str:
+    details = note.details
+    proof = "proven to be the least of any order"
+    if not details["proven"]:
+        proof = f"no order needs less than {details['bound_bytes']:,} B, but the search for a better one was ended"
+    if note.fate == "kept":
+        return f"order of operators kept: its peak is {details['peak_bytes']:,} B, {proof}"
+    return f"operators reordered: peak {details['peak_before_bytes']:,} B -> {details['peak_bytes']:,} B, {proof}"
+
+
+def _planned(note: Note) -> str:
+    details = note.details
+    end = "the least this order of operators allows"
+    if not details["proven"]:
+        end = f"the lower bound is {details['bound_bytes']:,} B"
+    begin = {
+        "smaller head": "planned ({method}): the head shrinks from {head_before_bytes:,} to {head_bytes:,} B, ",
+        "least already": "no plan written: the runtime's own planner needs {head_before_bytes:,} B already, ",
+        "larger head": "no plan written: with it the runtime would need {head_bytes:,} B, without it "
+        "{head_before_bytes:,} B; ",
+    }
+    return begin[note.reason].format(**details) + end
+
+
+def _straightened(note: Note) -> str:
+    removed = note.details["removed"]
+    more = f": {removed} operators before them removed" if removed else ""
+    return f"{_listed(note.operators)} read {note.details['values']} from where they come{more}"
+
+
+def _compared(note: Note) -> str:
+    inside = note.details["inside"]
+    more = f", comparing {inside} tensors between and in blocks as well" if inside else ""
+    return f"run on inputs of seed {note.details['seed']}{more}"
+
+
+WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
+    # Fusing.
+    ("fused", "tiles"): _fused,
+    ("fused", "strips"): _fused,
+    ("fused", "line buffers"): _fused,
+    ("not fused", "operator"): "{site} not fused: {why}",
+    ("not fused", "does not pay"): "{site} not fused: fusing does not pay at this point of the front",
+    ("not fused", "fits"): "nothing fused: the model fits into {max_ram_bytes:,} bytes as it is",
+    ("not fused", "budget"): "not fused: {why}",
+    ("limited", "longest block"): "of {count:,} operators, blocks of up to {longest:,} were looked at",
+    ("expected", "arena by order"): _arenas,
+    ("expected", "instructions"): "{instructions:,} instructions of {target} expected, {factor:.3f} times those of "
+    "its operators one by one in the same library; predictions were {error}",
+    ("expected", "16-bit weights"): "weights of 16 bits take {flash_bytes:,} B of flash more than those of 8; they are "
+    "for cores with the DSP extension (Cortex-M4, M7, M33 ...): others take longer with them",
+    ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected instructions: "
+    "--max-ram {max_ram_bytes}",
+    ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
+    # Order and plan.
+    ("kept", "order of operators"): _order,
+    ("changed", "order of operators"): _order,
+    ("kept", "order of operators by arena"): "order of operators kept: it needs {arena_bytes:,} B, that of least peak "
+    "{other_bytes:,} B",
+    ("removed", "plan of another order"): "the offline memory plan in the file belonged to the old order and was "
+    "dropped",
+    ("planned", "smaller head"): _planned,
+    ("not planned", "least already"): _planned,
+    ("not planned", "larger head"): _planned,
+    ("not planned", "obstacle"): "not planned: {why}",
+    ("not planned", "obstacle, plan kept"): "not planned: {why}; the plan in the file was left as it is",
+    ("kept", "plan"): "the plan in the file was kept: it needs {head_bytes:,} B, a new one {other_bytes:,} B",
+    ("removed", "plan"): "the plan in the file was dropped: {why}",
+    ("changed", "plan"): "the plan in the file was redone",
+    ("warned", "unknown scratch"): "scratch buffers of {names} are not known: figures leave them out",
+    # Preparing.
+    ("changed", "groups"): "{site} is {groups} convolutions in blocks, one for each group",
+    ("changed", "rows joined"): "{site} is the maximum of its inputs in blocks, padded with -128",
+    ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
+    "removed",
+    ("kept", "border"): "{side} {tensor} stays {type}: {why}",
+    ("kept", "all borders"): "int8 inputs and outputs were requested: the model has no others that are float32 or "
+    "uint8",
+    ("removed", "channels"): "{count:,} of {channels:,} channels are the same for all inputs, or are never read, and "
+    "were left out",
+    ("kept", "channels"): "{count:,} channels seem to be constant and stay: it could not be proven",
+    ("kept", "channels not searched"): "constant channels are not looked for: there is {what}, and {most:,} are the "
+    "most",
+    ("removed", "transpose before means"): "{site} removed: the means behind it average over the axes of its input",
+    ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
+    ("kept", "transpose"): "{site} kept: what reads it is neither a chain of int8 means that undoes its order nor "
+    "FULLY_CONNECTED of all its values",
+    ("changed", "own padding"): "{site} is done by each of the {readers} convolutions that read it",
+    ("changed", "straightened"): _straightened,
+    ("changed", "quantized first"): "{site} moved before {before}, which then moves int8 instead of float32",
+    ("changed", "dilated convolution"): "{site} are the dilated convolution they stand for: TensorFlow Lite Micro "
+    "would {fault}; the result is compared with a model that has this convolution",
+    ("changed", "constants"): lambda note: f"{_listed(note.operators)} compute known numbers: constants in their place",
+    # Streams.
+    ("changed", "state"): lambda note: (
+        f"{_listed(note.operators)}: the earlier steps are states of fused blocks, no longer copied"
+    ),
+    ("kept", "variable"): "{site} is no state of a block: {why}",
+    ("changed", "depthwise of a state"): lambda note: (
+        f"{', '.join(note.operators)}: depthwise convolutions of parts of a state are one"
+    ),
+    ("changed", "stream"): "a stream that takes {hop} of {window} steps a call and keeps {rings} rings: {macs:,} of "
+    "{macs_of_window:,} MACs a call, {factor:.3f}",
+    ("expected", "full window"): "from call {calls} on the window is full; before, and after a reset, it is as if the "
+    "input's zero point had been fed",
+    ("kept", "whole window"): "{site} and what follows it look at the whole window: {why}",
+    # Rewriting.
+    ("kept", "file"): "left as it is: {why}",
+    ("kept", "file, larger otherwise"): "rewritten, it would need an arena of {arena_bytes:,} bytes, and "
+    "{before_bytes:,} as it is",
+    ("warned", "loading"): "while it loads, the runtime needs {loading_bytes:,} bytes for a moment: allocate so many, "
+    "not {arena_bytes:,}",
+    ("limited", "time"): "the time limit of {seconds:g} s ended a search: with more time the arena may be smaller",
+    ("limited", "work"): "the searches have used up the work they may do: the last candidates were placed without them",
+    ("changed", "input outside the arena"): "input {tensor} ({type} {shape}{quantization}) is {mode}: {rows} rows of "
+    "{columns} pixels of {channels} {elements} are read {order} from {source}, outside the arena",
+    ("warned", "metadata"): "the metadata about inputs outside the arena is wrong: number {number} is {says}, blocks "
+    "read {does}",
+    (
+        "warned",
+        "unsound plan",
+    ): "the offline memory plan in the file is unsound, outputs of the model depend on chance: {why}",
+    ("limited", "first subgraph"): "the table shows the first of {count} subgraphs",
+    # Runs.
+    ("run", "inputs"): _compared,
+    ("run", "fewer channels"): "of the tensors in blocks {count} lack channels of the original's and were not compared "
+    "alone",
+    ("run", "calls"): "run over two sequences of {calls} calls, one with a reset, as well",
+    ("run", "stream"): "run over two sequences of {calls} calls, seed {seed}, beside the model over the window",
+    ("run", "stands for"): "{runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs",
+    ("warned", "rights"): "the runtime ran with rights it does not need: {rights}",
+    ("warned", "inputs say little"): "{why}",
+    ("warned", "runtime refuses"): "{why}",
+    ("warned", "no second witness"): "LiteRT cannot stand in as a witness: {why}",
+}
+"""A template over ``details``, ``site`` (``A`` or ``A to B``) and ``operators``, or a function, by fate and reason."""
