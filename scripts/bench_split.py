@@ -27,13 +27,13 @@ from scripts.zoo.architectures import build_architecture_file
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.model import Model
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume
-from tflite_fuse.split.paper import paper_plan, profile, rating, travelling_share
+from tflite_fuse.split.devices import Cluster, Device, Link
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.estimates import Estimates
+from tflite_fuse.split.search.paper import paper_plan, profile, rating, travelling_share
 from tflite_fuse.split.simulate.events import simulate
 from tflite_fuse.split.splitting import Split, SplitOptions, seconds_alone, split_model
 

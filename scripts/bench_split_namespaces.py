@@ -31,10 +31,10 @@ from tests.split.cluster.cases import as_bytes
 from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.simulation import simulated
+from tflite_fuse.split.devices import COORDINATOR
 
 PORT = 7001
 BURST = 3000

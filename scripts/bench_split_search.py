@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.sweep_split import random_network
 from tests.split.every_way import every_way, timelines
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.split.devices import Cluster, Device, Link
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.splitting import SplitOptions, split_model
 

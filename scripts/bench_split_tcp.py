@@ -32,8 +32,8 @@ from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.splitting import SplitOptions, split_model
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "split" / "cluster" / "c"

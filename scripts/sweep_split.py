@@ -27,7 +27,7 @@ from scripts.zoo.recording import Ref
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
+from tflite_fuse.split.devices import Cluster, Device, Link
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
 

@@ -12,7 +12,7 @@ import pytest
 from tests.device.targets import NOT_OF_A_WORKER, OF_HALFWORDS
 from tflite_fuse.runtime.library.compiler import find_compiler
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES
+from tflite_fuse.split.needs import LIBRARY_BYTES
 
 STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 MOST_THUMB_CODE = LIBRARY_BYTES

@@ -17,7 +17,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES
+from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 
 THUMB_LIMIT = 35 * 1024
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""

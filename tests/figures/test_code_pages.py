@@ -13,7 +13,7 @@ from tests.arduino.test_library_compiles import code_bytes, cross
 from tests.device.test_emulated import FIRST_LIMITS, HALFWORDS_LIMIT, THUMB_LIMIT
 from tflite_fuse.runtime.library.compiler import find_compiler
 from tflite_fuse.runtime.library.sources import library_directory
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, STACK_BYTES, STATE_BYTES, SUMS_BYTES
+from tflite_fuse.split.needs import LIBRARY_BYTES, STACK_BYTES, STATE_BYTES, SUMS_BYTES
 
 TEXT = " ".join((PAGE.parent / "split.md").read_text().split())
 LINK = library_directory() / "link"

@@ -62,6 +62,22 @@ FORMAT = "emit/structs"
 """Generated from the schema: the proof must read the same structs as everybody else."""
 
 
+SPLIT_ORDER = (
+    "devices",
+    "protocol",
+    "cut",
+    "fragments",
+    "needs",
+    "simulate",
+    "search",
+    "verify",
+    "splitting",
+    "report",
+    "cluster",
+)
+"""The rooms of a split from the bottom to the top."""
+
+
 def modules() -> dict[str, Path]:
     """Every module of the package by its path inside, without suffix."""
     return {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -121,6 +137,19 @@ def test_every_module_is_in_a_room() -> None:
 
 def test_imports_point_down() -> None:
     up = [f"{module} imports {used}" for module, used in uses() if level(module) <= level(used)]
+    assert not up, up
+
+
+def test_imports_of_a_split_point_down() -> None:
+    inside = {module: module.split("/")[1] for module in modules() if module.startswith("split/")}
+    rooms = {module: room for module, room in inside.items() if room != "__init__"}
+    assert set(rooms.values()) == set(SPLIT_ORDER)
+    up = [
+        f"{module} imports {used}"
+        for module, room in rooms.items()
+        for used, _ in imports(modules()[module])
+        if used in rooms and SPLIT_ORDER.index(rooms[used]) > SPLIT_ORDER.index(room)
+    ]
     assert not up, up
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.search.labels import Label, plans_of

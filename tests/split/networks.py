@@ -7,8 +7,8 @@ from functools import cache
 from scripts.zoo import ModelBuilder
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
 from tflite_fuse.split.cut.network import Network, network_of
+from tflite_fuse.split.devices import Cluster, Device, Link
 
 FAST = Link(kilobytes_per_second=12_500.0, delay_ms_per_message=0.2)
 

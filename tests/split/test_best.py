@@ -18,14 +18,14 @@ from tests.split.test_search import residual_model
 from tests.split.test_sums import big_end
 from tflite_fuse.model import serialize_model
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.cluster.devices import COORDINATOR, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, Transfer
 from tflite_fuse.split.cut.regions import Box
+from tflite_fuse.split.devices import COORDINATOR, Link
 from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import OBJECTIVES, Search
 from tflite_fuse.split.search.beam import bounds_of
 from tflite_fuse.split.search.edge import soonest

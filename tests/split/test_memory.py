@@ -9,14 +9,14 @@ import pytest
 
 from tests.split.networks import cluster, network
 from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.split.costs.memory import ALIGNMENT, DeviceBuffer, merged
-from tflite_fuse.split.costs.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Plan
 from tflite_fuse.split.cut.regions import Box
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.fragments.buffer import ALIGNMENT, DeviceBuffer, merged
+from tflite_fuse.split.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.memory import least_ram, within_ram
+from tflite_fuse.split.search.paper import paper_plan
 
 
 def test_rows_of_a_neighbour_lie_beside_ones_own() -> None:

@@ -8,7 +8,7 @@ from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.split.paper import Profile, paper_plan, rating, seconds, shares_of, without_overflow
+from tflite_fuse.split.search.paper import Profile, paper_plan, rating, seconds, shares_of, without_overflow
 
 MOBILENET = SHARED / "arch" / "mbv2-w1.0-r112.json"
 

@@ -16,11 +16,11 @@ from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import one_worker
+from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.execute import PlanRun

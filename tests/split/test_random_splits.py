@@ -12,8 +12,8 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.devices import Cluster, Device, Link
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES
+from tflite_fuse.split.devices import Cluster, Device, Link
+from tflite_fuse.split.needs import LIBRARY_BYTES
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, split_model
 

@@ -15,13 +15,13 @@ from tests.split.test_sums import big_end
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.devices import Cluster, Link
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import MOST_THRIFT
+from tflite_fuse.split.devices import Cluster, Link
 from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
 from tflite_fuse.split.search.ahead import Ahead
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.beam import bounds_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.split.networks import FAST, cluster, network
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Link
-from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer
 from tflite_fuse.split.cut.regions import Box
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.devices import COORDINATOR, Link
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
+from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.simulate.devices import chrome_trace
 from tflite_fuse.split.simulate.events import simulate
 

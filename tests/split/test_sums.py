@@ -23,14 +23,14 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.cluster.folder import Deployment
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Summed
 from tflite_fuse.split.cut.plan_file import plan_document, read_document
 from tflite_fuse.split.cut.sums import can_be_summed, extended
 from tflite_fuse.split.fragments.encode import encode_plan
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.search.edge import one_worker
+from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
 from tflite_fuse.split.verify.validate import check_plan

@@ -8,8 +8,8 @@ import pytest
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Link
 from tflite_fuse.split.cluster.file import cluster_of_file
+from tflite_fuse.split.devices import COORDINATOR, Cluster, Link
 
 WORKER = '[[worker]]\nname = "{}"\ntarget = "cortex-m7"\nmhz = 600\n'
 

@@ -26,7 +26,6 @@ from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
 from tflite_fuse.split.cluster.link.keys import read_key
 from tflite_fuse.split.cluster.link.streams import parse_address
@@ -35,6 +34,7 @@ from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.cluster.sweep import Point, draw_sweep, sweep
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.devices import Course, chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, require_known

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.cluster.devices import Cluster, Device
-from tflite_fuse.split.costs.needs import Accountant, Needs
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
-from tflite_fuse.split.measuring import Beyond, Measure, fits, timeline_of
-from tflite_fuse.split.paper import published
+from tflite_fuse.split.devices import Cluster, Device
+from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import (
     FEW_CANDIDATES,
     MANY,
@@ -25,6 +23,8 @@ from tflite_fuse.split.search.auto import (
     has_flash_limit,
 )
 from tflite_fuse.split.search.edge import one_worker, soonest
+from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_of
+from tflite_fuse.split.search.paper import published
 from tflite_fuse.split.simulate.events import Timeline
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 

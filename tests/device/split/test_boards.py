@@ -17,11 +17,11 @@ from tflite_fuse.errors import ClusterError
 from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
-from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 

@@ -12,7 +12,7 @@ from tests.device.split.test_boards import coordinator
 from tests.device.targets import TARGETS
 from tests.split.cluster import cases
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.costs.needs import STACK_BYTES, STATE_BYTES
+from tflite_fuse.split.needs import STACK_BYTES, STATE_BYTES
 
 TARGET = TARGETS["cortex-m7"]
 pytestmark = [

@@ -16,9 +16,9 @@ from tests.split.networks import branching_model
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.costs.needs import STACK_BYTES, STATE_BYTES
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.needs import STACK_BYTES, STATE_BYTES
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

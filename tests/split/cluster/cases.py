@@ -17,9 +17,9 @@ from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.worker import Worker
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.fragments.encode import encode_plan
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.needs import Accountant
+from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 
 

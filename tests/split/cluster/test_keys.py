@@ -16,13 +16,13 @@ from tests.split.cluster.test_c_worker import processes
 from tests.split.cluster.test_running import same
 from tflite_fuse.errors import ClusterError, UsageError
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.keys import read_key
 from tflite_fuse.split.cluster.link.messages import TAG_BYTES, Fault, Frame, Kind, Message, checked, decode, encode
 from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.devices import COORDINATOR
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

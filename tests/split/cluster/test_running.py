@@ -14,7 +14,6 @@ from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
@@ -22,6 +21,7 @@ from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.coordinator import Contact
 from tflite_fuse.split.cluster.running.status import ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
+from tflite_fuse.split.devices import COORDINATOR
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.split.cluster import cases
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.devices import COORDINATOR, Link
 from tflite_fuse.split.cluster.link.messages import Kind, Message
 from tflite_fuse.split.cluster.simulation import simulated
+from tflite_fuse.split.devices import COORDINATOR, Link
 from tflite_fuse.split.simulate.devices import Act, run_devices
 
 RUNNING = (Kind.START, Kind.DATA, Kind.STEP)

@@ -14,13 +14,13 @@ from tests.split.cluster import cases
 from tests.split.cluster.test_c_worker import processes
 from tests.split.cluster.test_running import same
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Kind, Message, Wish, encode
 from tflite_fuse.split.cluster.link.streams import TcpStream, connect, parse_address
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.devices import COORDINATOR
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -10,15 +10,15 @@ from typing import Any
 from scripts.zoo import ModelBuilder
 from tests.split.networks import cluster, network
 from tflite_fuse.model.schema import Model
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import CHECKSUM_AT, Fragments, encode_plan
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentHeader, FragmentStep, FragmentView, StepKind
-from tflite_fuse.split.paper import paper_plan
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edge import Edge, Mode
+from tflite_fuse.split.search.paper import paper_plan
 
 
 def large_end(features: int = 600) -> Model:

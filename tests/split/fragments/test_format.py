@@ -12,12 +12,13 @@ from tests.split.networks import network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES
-from tflite_fuse.split.costs.memory import DeviceBuffer
+from tflite_fuse.split.devices import COORDINATOR
+from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import encode, fragment_bytes
 from tflite_fuse.split.fragments.program import program_of
 from tflite_fuse.split.fragments.structs import StepKind
+from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 
 @pytest.mark.parametrize("strategy", ["paper", "time", "ram", "traffic"])

@@ -10,9 +10,9 @@ from ipaddress import AddressValueError, IPv4Address
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.split.cluster.devices import COORDINATOR, Device
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.streams import is_serial, parse_address
+from tflite_fuse.split.devices import COORDINATOR, Device
 
 COMPUTER = "computer"
 """The coordinator's board where it is ``tflite-fuse cluster run``."""

@@ -16,8 +16,8 @@ from tflite_fuse.export.split.boards import Place, Way, places_of
 from tflite_fuse.export.split.keys import Lock, key_files, lock_of, said_of_keys
 from tflite_fuse.export.split.programs import coordinator_program, fragment_files, worker_program
 from tflite_fuse.export.text import comment
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment, read_deployment
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.decode import decode
 
 EXPORT_SCHEMA = "tflite-fuse/export-split/1"

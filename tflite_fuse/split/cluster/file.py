@@ -31,7 +31,7 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import Named, read_target
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import nearest, only, parse_toml, size_of
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device, Link
+from tflite_fuse.split.devices import COORDINATOR, Cluster, Device, Link
 
 MOST_WORKERS = 1000
 

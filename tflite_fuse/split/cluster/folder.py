@@ -13,12 +13,12 @@ from tflite_fuse.files import nearest, read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.plan_file import plan_transfers, read_document
 from tflite_fuse.split.cut.sums import network_of_plan
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import Fragments
 from tflite_fuse.split.fragments.machine import Machine

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.folder import Deployment
-from tflite_fuse.split.costs.needs import Accountant
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.simulate.devices import Course, acts_of, run_devices
 
 

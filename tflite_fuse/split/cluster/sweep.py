@@ -10,9 +10,9 @@ from typing import Any
 
 from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError
 from tflite_fuse.files import require_writable
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import NOTHING, Region, intersect, subtract, union
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 
 Held = Mapping[int, Region]
 """Of one value: what each device holds of it; devices that hold nothing may be missing."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Step, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, Region
 from tflite_fuse.split.cut.sums import network_of_plan
+from tflite_fuse.split.devices import COORDINATOR
 
 SCHEMA = "tflite-fuse/plan/1"
 

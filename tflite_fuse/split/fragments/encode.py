@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import LimitError
-from tflite_fuse.split.cluster.devices import COORDINATOR
-from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
+from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.program import Copy, Message, Operator, Program, Run, View, parts_of, program_of
 from tflite_fuse.split.fragments.structs import (
     FRAGMENT_ALIGNMENT,

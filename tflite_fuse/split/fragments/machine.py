@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES
 from tflite_fuse.split.fragments.decode import Fragment
 from tflite_fuse.split.fragments.structs import FragmentStep, FragmentView, StepKind
+from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 
 class EventKind(Enum):

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES
-from tflite_fuse.split.costs.memory import DeviceBuffer, Key, Moment, Scope
 from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract, whole
 from tflite_fuse.split.fragments.blocks import Part
+from tflite_fuse.split.fragments.buffer import DeviceBuffer, Key, Moment, Scope
+from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 MOST_OPERANDS = 16
 """Inputs, and outputs, of a block: the device gathers their addresses on its stack."""

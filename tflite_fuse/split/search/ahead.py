@@ -16,8 +16,8 @@ from math import inf, isfinite
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.split.cluster.devices import Device
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES
+from tflite_fuse.split.devices import Device
+from tflite_fuse.split.needs import LIBRARY_BYTES
 from tflite_fuse.split.search.edge import Edge
 from tflite_fuse.split.search.labels import Cost, Joints, Label
 

@@ -11,10 +11,10 @@ from math import inf
 import numpy as np
 
 from tflite_fuse.errors import LimitError
-from tflite_fuse.split.cluster.devices import Cluster
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
+from tflite_fuse.split.devices import Cluster
+from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.search.ahead import Ahead
 from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key, bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode

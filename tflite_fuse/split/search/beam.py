@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import BlockError
-from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
 from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Label
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tflite_fuse.split.cluster.devices import Cluster
 from tflite_fuse.split.cut.holdings import transfers, with_transfers
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import can_be_cut, receptive_field
 from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer, evenly_loaded
 from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
 from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.search.edge import (
     Edge,
     Mode,

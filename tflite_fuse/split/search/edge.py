@@ -19,10 +19,10 @@ from enum import Enum
 from functools import cached_property
 from itertools import groupby
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, hull, intersect, whole
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentBlock, FragmentStep
 from tflite_fuse.split.search.estimates import Estimates
 

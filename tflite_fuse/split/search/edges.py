@@ -20,11 +20,11 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import Ranges, needed, union
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ops.table import accumulates, input_windows
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import can_be_cut
 from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer, evenly_loaded
 from tflite_fuse.split.cut.regions import Box, Range, Region
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
 from tflite_fuse.split.search.edge import (
     TASK_BYTES,

@@ -13,14 +13,14 @@ from operator import add
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
-from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.holdings import transfers
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, whole
 from tflite_fuse.split.cut.sums import extended, renumbered
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentStep, FragmentView
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
 from tflite_fuse.split.search.edge import Edge
 
 MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))

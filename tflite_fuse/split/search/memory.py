@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import volume
+from tflite_fuse.split.devices import COORDINATOR, Cluster
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import Edge
 
 Ram = Callable[[Plan, int], int]

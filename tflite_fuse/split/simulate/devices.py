@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
-from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.decode import Fragment
 from tflite_fuse.split.fragments.structs import StepKind
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, Kind
 from tflite_fuse.split.simulate.events import Span, Timeline
 
 _LANES = ("compute", "send", "receive")

@@ -14,9 +14,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES, Cluster
-from tflite_fuse.split.costs.needs import HEADER_BYTES
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
+from tflite_fuse.split.devices import COORDINATOR, Cluster
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
 
 TaskSeconds = Callable[[int, Task], float]
 """How long a task of a phase takes on its worker."""

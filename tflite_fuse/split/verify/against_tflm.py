@@ -11,11 +11,11 @@ from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.split.costs.needs import Accountant
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.fragments.operators import operators_of
+from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.verify.devices import LocalDevices
 from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan

@@ -8,7 +8,7 @@ from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.runtime.library import worker as library
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.devices import COORDINATOR
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import Fragments
 from tflite_fuse.split.fragments.machine import EventKind, Machine, Operators

@@ -13,11 +13,11 @@ import numpy as np
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import BlockTensor, ElementType, Int8Array
 from tflite_fuse.runtime.reference import run_stage
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import Piece, pieces_of
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.devices import COORDINATOR
 
 RunWhole = Callable[[int, Sequence[Int8Array]], list[Int8Array]]
 """Computes a node without stage from its inputs' bytes, flat; its outputs, flat."""

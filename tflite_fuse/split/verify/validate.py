@@ -14,11 +14,11 @@ from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ops.entry import parameters_of
 from tflite_fuse.ops.weighted.sums import PartOf
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Region, intersect, subtract, union, whole
+from tflite_fuse.split.devices import COORDINATOR
 
 
 def check_plan(network: Network, plan: Plan) -> None:

@@ -12,10 +12,10 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, Ends, secret_of
 from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Parser, Wish, checked, encode
 from tflite_fuse.split.cluster.link.streams import Stream
+from tflite_fuse.split.devices import COORDINATOR
 
 _WORDS = {
     Fault.LOST: "is lost: the connection broke",

@@ -26,8 +26,12 @@ import zlib
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, PAYLOAD_BYTES
 from tflite_fuse.split.cluster.link.keys import signature
+from tflite_fuse.split.devices import COORDINATOR
+from tflite_fuse.split.protocol import HEADER_BYTES as HEADER_BYTES
+from tflite_fuse.split.protocol import PAYLOAD_BYTES
+from tflite_fuse.split.protocol import TAG_BYTES as TAG_BYTES
+from tflite_fuse.split.protocol import Kind as Kind
 
 _START = 6
 """Bytes of a header that tell whether one may begin here."""
@@ -65,32 +69,9 @@ class Parser:
 
 MAGIC = 0xF75E
 VERSION = 1
-HEADER_BYTES = 32
-TAG_BYTES = 16
 
 _HEADER = struct.Struct("<HBBHHQIIII")
 _CHECKED = HEADER_BYTES - 4
-
-
-class Kind(IntEnum):
-    """What a message says. ``item`` is named where it counts."""
-
-    HELLO = 1
-    """Opens a connection: what the sender wants (item, a ``Wish``), and its nonce."""
-    WELCOME = 2
-    """The answer; item: inferences done so far. The payload is the answerer's nonce."""
-    PEERS = 3
-    """From the coordinator: where a worker finds another one it sends to; item: the device, payload: its address."""
-    READY = 4
-    """From the coordinator, and back as soon as there are so many connections (item) to other workers."""
-    START = 5
-    """From the coordinator: an inference begins; item: 0, or ``QUIET``; payload: u32 milliseconds it may take."""
-    DATA = 6
-    """Values; item: number of the message among those from its sender to its receiver in one inference."""
-    STEP = 7
-    """From a worker: it has computed something; item: the step of its fragment, payload: u32 microseconds."""
-    ERROR = 8
-    """The sender gives up and closes; item: a ``Fault``, payload: a sentence."""
 
 
 QUIET = 1

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.machine import Machine
 
 T = TypeVar("T")

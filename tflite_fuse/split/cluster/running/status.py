@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import Wish
 from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.coordinator import Contact
+from tflite_fuse.split.devices import COORDINATOR
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
 from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
+from tflite_fuse.split.devices import COORDINATOR
 
 HANDSHAKE_SECONDS = 5.0
 

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 
 from tflite_fuse.cost.instructions import Target, block_counts, expected_instructions, instruction_costs
 from tflite_fuse.ops.weighted.sums import OF_SUMS
-from tflite_fuse.split.cluster.devices import PAYLOAD_BYTES, Cluster
-from tflite_fuse.split.costs.memory import DeviceBuffer
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Summed, Task
 from tflite_fuse.split.cut.sums import extended
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
+from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.encode import fragment_bytes
 from tflite_fuse.split.fragments.program import parts_of, program_of
-
-HEADER_BYTES = 32
-"""Of a message: version, plan, inference, number, length, checksum."""
-
-SIGNATURE_BYTES = 16
-"""Of a message, where there is a key."""
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, TAG_BYTES
 
 STACK_BYTES = 2560
 """Of the device library's worker with its link, whatever they do: the tests measure it on an emulated Cortex-M7."""
@@ -32,7 +27,7 @@ STACK_BYTES = 2560
 STATE_BYTES = 512
 """What a worker remembers between two calls, its link and a serial line's packets of 48 bytes included."""
 
-WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + SIGNATURE_BYTES + STACK_BYTES + STATE_BYTES
+WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + TAG_BYTES + STACK_BYTES + STATE_BYTES
 """RAM of the worker itself: a message, which comes or goes, stack and state. What the board's network takes comes on
 top."""
 

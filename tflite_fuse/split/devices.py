@@ -9,9 +9,6 @@ from tflite_fuse.cost.instructions import Target
 COORDINATOR = -1
 """Number of the device that hands in the inputs and gets the outputs; workers count from 0."""
 
-PAYLOAD_BYTES = 1400
-"""Largest payload of one message, so that a frame fits an Ethernet packet."""
-
 
 @dataclass(frozen=True)
 class Link:

@@ -17,10 +17,10 @@ from itertools import product
 from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.portfolio import Placement, place
-from tflite_fuse.split.cluster.devices import COORDINATOR
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import Box, apart, hull, meet, whole
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
 
 ALIGNMENT = 16

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster
-from tflite_fuse.split.costs.needs import Accountant, Needs
 from tflite_fuse.split.cut.plan import Plan, Task
+from tflite_fuse.split.devices import COORDINATOR, Cluster
+from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import FEW_CANDIDATES
 from tflite_fuse.split.search.memory import least_ram, within_ram
 from tflite_fuse.split.simulate.events import Timeline, simulate

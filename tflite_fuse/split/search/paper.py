@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import StageKind
-from tflite_fuse.split.cluster.devices import COORDINATOR, Cluster, Device
-from tflite_fuse.split.costs.needs import LIBRARY_BYTES, Accountant, Needs
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import can_be_cut, receptive_field
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer, by_ratings
 from tflite_fuse.split.cut.regions import Region, flat_range, volume, whole
+from tflite_fuse.split.devices import COORDINATOR, Cluster, Device
+from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant, Needs
 from tflite_fuse.split.search.edge import one_worker
 
 MOST_ROUNDS = 1000
