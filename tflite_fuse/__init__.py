@@ -10,20 +10,8 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from tflite_fuse.errors import (
-    BlockError,
-    LimitError,
-    ModelError,
-    PlanError,
-    RuntimeUnavailableError,
-    TfliteFuseError,
-    UsageError,
-    VerificationError,
-)
-from tflite_fuse.passes.goal import Goal
-
+TYPE_CHECKING = False  # as typing's, which the command does not wait for before it can be interrupted
 if TYPE_CHECKING:
     from tflite_fuse.api import (
         INPUT_MODES,
@@ -38,6 +26,17 @@ if TYPE_CHECKING:
         run,
         verify,
     )
+    from tflite_fuse.errors import (
+        BlockError,
+        LimitError,
+        ModelError,
+        PlanError,
+        RuntimeUnavailableError,
+        TfliteFuseError,
+        UsageError,
+        VerificationError,
+    )
+    from tflite_fuse.passes.goal import Goal
     from tflite_fuse.passes.options import DEFAULT_PASSES
     from tflite_fuse.report.front import FrontReport
     from tflite_fuse.report.inspection import Inspection
@@ -78,4 +77,5 @@ def __getattr__(name: str) -> object:
     """The interface when it is first used: whoever wants an error or the version does not wait for numpy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tflite_fuse.api"), name)
+    room = "errors" if name.endswith("Error") else "passes.goal" if name == "Goal" else "api"
+    return getattr(import_module(f"tflite_fuse.{room}"), name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from typer.core import TyperGroup
 
 import tflite_fuse
 from tflite_fuse.console import log_file
+from tflite_fuse.interrupts import end_on_interrupts
 
 ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
 COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster"}
@@ -106,7 +106,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_on_interrupts()
     gc.set_threshold(SELDOM)
     os.environ.setdefault(_THREADS_OF_NUMPY, "1")
     try:

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 import tflite_fuse
+from tflite_fuse import interrupts
 from tflite_fuse.errors import ClusterError, LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.files import write_atomically
 from tflite_fuse.memory.budget import heard_by
@@ -44,11 +45,14 @@ def answers_errors(command: F) -> F:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            with interrupts.raised():
+                return command(*args, **kwargs)
         except TfliteFuseError as error:
             fail(str(error), 1 if isinstance(error, (LimitError, VerificationError, ClusterError)) else 2)
         except KeyboardInterrupt:
-            fail("interrupted; files are as they were, or whole and new", 130)
+            if not interrupts.is_said():
+                say(f"tflite-fuse: {interrupts.SENTENCE}", stderr=True)
+            raise typer.Exit(interrupts.EXIT_CODE) from None
         except BrokenPipeError:  # whoever reads this has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None

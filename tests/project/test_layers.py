@@ -15,6 +15,7 @@ PACKAGE = ROOT / "tflite_fuse"
 
 ORDER = (
     "errors",
+    "interrupts",
     "units",
     "claim",
     "notes",

@@ -20,12 +20,13 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.interrupts import end_processes
 from tflite_fuse.pipelines.sweep import Item, Row, measure
 
 EXECUTORS = ("local", "dask", "ray")
@@ -93,10 +94,16 @@ def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Processes that know nothing of this one, and leave Ctrl-C to it."""
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that know nothing of this one, and leave Ctrl-C to it: it ends them in the middle of their items."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        try:
+            yield pool
+        except (KeyboardInterrupt, GeneratorExit):
+            end_processes([*pool._processes])
+            raise
 
 
 def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: Work = measure) -> Iterator[Row]:

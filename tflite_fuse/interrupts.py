@@ -1,0 +1,109 @@
+"""Ctrl-C, and a request to end: the command ends within a second, in one sentence, and its child processes with it.
+
+While a command runs, the first interrupt is raised as KeyboardInterrupt, so that temporary files are removed and
+children ended in their order. A command that has not ended ``GRACE_SECONDS`` later is ended by a thread. Outside a
+command, where modules are imported, an interrupt ends the process at once. Only light modules of the standard library
+are imported here, because nothing of the package comes before this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+SENTENCE = "interrupted; files are as they were, or whole and new"
+EXIT_CODE = 130
+GRACE_SECONDS = 0.5
+
+_SHOW_CURSOR = b"\x1b[?25h"
+_running = 0
+_raised = False
+_said = False
+
+
+def end_on_interrupts() -> None:
+    """End this process on SIGINT and SIGTERM from now on; one it was started to ignore stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _arrived)
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Raise the first interrupt that comes inside as KeyboardInterrupt."""
+    global _running
+    _running += 1
+    try:
+        yield
+    finally:
+        _running -= 1
+
+
+def is_said() -> bool:
+    """Return whether the sentence was printed before, and note that it is from now on."""
+    global _said
+    before, _said = _said, True
+    return before
+
+
+def end_processes(roots: Iterable[int]) -> None:
+    """Kill processes, and all that they started."""
+    for each in _with_descendants(roots):
+        with contextlib.suppress(OSError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _arrived(number: int, frame: FrameType | None) -> None:
+    global _raised
+    if _raised or not _running:
+        _end()
+    _raised = True
+    threading.Thread(target=_end_later, daemon=True).start()
+    raise KeyboardInterrupt
+
+
+def _end_later() -> None:
+    time.sleep(GRACE_SECONDS)
+    _end()
+
+
+def _end() -> None:
+    here = os.getpid()
+    end_processes(each for each in _with_descendants([here]) if each != here)
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, _SHOW_CURSOR)
+        if not is_said():
+            os.write(2, f"tflite-fuse: {SENTENCE}\n".encode())
+    os._exit(EXIT_CODE)
+
+
+def _with_descendants(roots: Iterable[int]) -> list[int]:
+    """Processes and all that they started, where the system lists them in /proc; else what multiprocessing started."""
+    children: dict[int, list[int]] = {}
+    for name in _listed():
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as line:  # noqa: PTH123
+            children.setdefault(int(line.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+    if not children and "multiprocessing" in sys.modules:
+        children[os.getpid()] = [each.pid for each in sys.modules["multiprocessing"].active_children()]
+    found, left = list[int](), [*roots]
+    while left:
+        found.append(left.pop())
+        left += children.get(found[-1], ())
+    return found
+
+
+def _listed() -> list[str]:
+    try:
+        return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (pathlib takes longer to import)
+    except OSError:
+        return []
