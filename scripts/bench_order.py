@@ -29,8 +29,7 @@ from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, memory_graph
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
-from tflite_fuse.memory.order.pieces import OrderRules
-from tflite_fuse.memory.order.within_budget import Effort
+from tflite_fuse.memory.order.two_ended_search import OrderRules
 from tflite_fuse.model import load_model
 
 
@@ -98,7 +97,7 @@ def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "")
     """Search one graph's order, with one rule switched off, or all."""
     off = RULES if without == NO_RULES else (without,) if without else ()
     rules = OrderRules(**dict.fromkeys(off, False))
-    found = minimal_peak_order(graph, Effort.of(Budget(seconds=time_limit)), rules=rules)
+    found = minimal_peak_order(graph, Budget(seconds=time_limit), rules=rules)
     return Row(
         name,
         len(graph.ops),

@@ -26,6 +26,29 @@ def rule(default: Any, *, off: Any, unit: str, trades: str) -> Any:
 class Tuning:
     """Numbers that steer searches. Fields carry ``off``, ``unit`` and ``trades`` in their metadata."""
 
+    # The order of operators and their tensors' places (memory).
+    order_share: float = rule(
+        0.25, off=1.0, unit="share of the work left", trades="work that one order search may take from placements"
+    )
+    order_guesses: int = rule(
+        8, off=0, unit="bounds guessed", trades="proofs for good orders where the search of orders cannot end"
+    )
+    quick_order: int = rule(
+        1_000_000, off=0, unit="steps", trades="time of pages and metrics for fronts in an order of less peak"
+    )
+    exact_placement: int = rule(
+        500_000, off=0, unit="pairs of tensors", trades="time for a proof that spares the local searches"
+    )
+    local_searches: int = rule(
+        20, off=0, unit="searches of orders to place in", trades="time for less arena where no fixed order is best"
+    )
+    local_search_work: int = rule(
+        2_000_000, off=0, unit="pairs of tensors", trades="the same: what all of these searches take together"
+    )
+    promotion: float = rule(
+        8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
+    )
+
 
 TUNING = Tuning()
 """The values used unless a caller gives others."""

@@ -36,6 +36,7 @@ from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
+from tflite_fuse.tuning import TUNING, Tuning
 from tflite_fuse.units import round_up
 
 _CALLS_SUBGRAPHS = frozenset(
@@ -58,7 +59,7 @@ class ArenaOptions:
         measure: bytes of the head that a real runtime uses for a model, None where it cannot tell. Without it, or where
             it cannot tell, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
         build: struct sizes of the runtime.
-        thorough: whether exact searches may take most of the work; of many models one is looked at, none should.
+        tuning: rules of thumb of the searches.
     """
 
     in_place: str | None = None
@@ -66,7 +67,7 @@ class ArenaOptions:
     alone: bool = False
     measure: Callable[[Model], int | None] | None = field(default=None, compare=False)
     build: Build = ARM
-    thorough: bool = True
+    tuning: Tuning = TUNING
 
 
 AS_USUAL = ArenaOptions()
@@ -225,7 +226,7 @@ class _Site:
         """Offsets that leave room for some scratch buffers, checked."""
         graph = self.graph()
         extended = _with_scratch(graph, scratch)
-        placement = place(extended, allowed, budget=budget, thorough=self.options.thorough)
+        placement = place(extended, allowed, budget=budget, tuning=self.options.tuning)
         check_plan(extended, placement.offsets, allowed, height=placement.height)
         offsets = [ONLINE] * tensor_count(self.model)
         offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass
 
 Listener = Callable[[str, int, int], None]
 """Called with (what is counted, done, total); a total of 0 is not known."""
@@ -37,37 +39,58 @@ def heard_by(listener: Listener | None) -> Iterator[None]:
 
 
 WORK = 100_000_000
-"""Steps allowed unasked: a placement looks at a pair of tensors, an order search at a tensor of a state. About half a
-minute's worth, and far more than most networks take."""
+"""Steps allowed by default: a placement takes one per pair of tensors, an order search one per tensor of a state. About
+half a minute's worth, and far more than most networks take."""
+
+
+@dataclass
+class _Meter:
+    left: float
+    braked: bool = False
 
 
 class Budget:
     """Work left for all searches of a call, counted in steps, so that the same model gets the same answer everywhere.
 
-    Seconds are the emergency brake of somebody who cannot wait: an answer given under it may differ from machine to
+    Seconds are the emergency brake of a caller who cannot wait: an answer given under it may differ from machine to
     machine, and ``braked`` tells so.
-
-    Attributes:
-        left: steps that may still be taken.
-        braked: whether the time, or what one search may have of it, was over before the work was.
     """
 
     def __init__(self, work: int = WORK, seconds: float | None = None) -> None:
-        self.left = work
-        self.braked = False
+        self._meter, self._floor = _Meter(work), 0.0
         self._end = None if seconds is None else time.monotonic() + seconds
 
+    @property
+    def left(self) -> float:
+        """Steps that may still be taken."""
+        return self._meter.left - self._floor
+
+    @property
+    def braked(self) -> bool:
+        """Whether the time, or what one search may have of it, was over before the work was."""
+        return self._meter.braked
+
+    def part(self, share: float) -> Budget:
+        """Return a share of what is left, in steps and seconds; what is taken of it is taken of the whole."""
+        part = copy(self)
+        part._floor = self._floor + self.left * (1 - share)
+        if self._end is not None:
+            part._end = time.monotonic() + (self.seconds() or 0.0) * share
+        return part
+
     def spend(self, steps: int) -> bool:
-        """Take steps off; whether there is anything left."""
-        self.left -= steps
+        """Take steps off; returns whether there is anything left."""
+        self._meter.left -= steps
         return not self.is_over()
 
     def is_over(self) -> bool:
         """Whether a search must answer with what it has."""
+        if self.left <= 0:
+            return True
         late = self._end is not None and time.monotonic() >= self._end
-        self.braked |= late
-        return late or self.left <= 0
+        self._meter.braked |= late
+        return late
 
     def seconds(self) -> float | None:
-        """Until the brake; None where there is none."""
+        """Return the seconds until the brake; None where there is none."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())

@@ -23,6 +23,7 @@ from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
+from tflite_fuse.tuning import TUNING, Tuning
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
@@ -86,6 +87,7 @@ class FuseOptions:
         stream: make a stream of a model over a window; None for no such thing.
         weights: how weights are stored where kernels can take any.
         count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
+        tuning: the rules of thumb of all searches.
     """
 
     goal: Goal = NOTHING_RECOMPUTED
@@ -104,6 +106,7 @@ class FuseOptions:
     stream: Hop | None = None
     weights: WeightForm = WeightForm.EIGHT
     count_tail: bool = True
+    tuning: Tuning = TUNING
 
     def __post_init__(self) -> None:
         for name in self.passes:
@@ -185,7 +188,7 @@ class FuseOptions:
 
     def arena(self) -> ArenaOptions:
         """Under which conditions arenas are worked out."""
-        return ArenaOptions(self.in_place, planned="plan" in self.passes)
+        return ArenaOptions(self.in_place, planned="plan" in self.passes, tuning=self.tuning)
 
 
 def read_options(

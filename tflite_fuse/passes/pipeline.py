@@ -54,7 +54,7 @@ def make_passes(
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
     made: dict[str, list[Pass]] = {
         # Fusing tries the order in the file, too, and so puts operators in order itself.
-        "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place)],
+        "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place, tuning=options.tuning)],
         "fuse": [
             ConstantChannels(accepts),
             FoldConstants(),

@@ -12,7 +12,6 @@ from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
-from tflite_fuse.memory.order.within_budget import Effort
 from tflite_fuse.memory.place.portfolio import rounded
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
@@ -20,8 +19,7 @@ from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
-
-_SHARE = 0.25
+from tflite_fuse.tuning import TUNING, Tuning
 
 _SCOPE = "bytes live while one operator runs, whatever the order, with the blocks there are and every tensor by itself"
 
@@ -48,18 +46,20 @@ class Reorder:
     stay as they are.
 
     Attributes:
-        budget: what the search takes its work from, at most a quarter of what is left; None to go on until the optimum
+        budget: what the search takes its work from, at most a share of what is left; None to go on until the optimum
             is proven.
         in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
         arena: works out what a model needs. The least peak counts every tensor whole; where blocks write over their
             input the order there was may need less, and then it stays.
+        tuning: rules of thumb.
     """
 
     budget: Budget | None = None
     in_place: str | None = None
     alignment: int = 16
     arena: Callable[[Model], Arena] | None = None
+    tuning: Tuning = TUNING
 
     name: ClassVar[str] = "reorder"
 
@@ -75,7 +75,8 @@ class Reorder:
             graph = with_in_place(graph, model, self.in_place)
         graph = rounded(graph, self.alignment)
         shares = self.in_place is not None
-        result = minimal_peak_order(graph, Effort.of(self.budget, _SHARE), in_place=shares)
+        budget = self.budget and self.budget.part(self.tuning.order_share)
+        result = minimal_peak_order(graph, budget, in_place=shares, tuning=self.tuning)
         before_peak = peak(graph, in_place=shares)
         about = _note(result, before_peak)
         unchanged = ReorderResult(model, False, (about,), _claim(result, before_peak), "order", result)

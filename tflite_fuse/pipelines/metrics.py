@@ -130,7 +130,7 @@ def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...]
     """The front, and the bytes of inputs that were to leave the arena and cannot."""
     if "fuse" not in options.passes:
         return (), 0
-    orders = quick_orders(model) if "reorder" in options.passes else (remove_plan(model),)
+    orders = quick_orders(model, options.tuning) if "reorder" in options.passes else (remove_plan(model),)
     for mode in dict.fromkeys((options.input_mode, InputMode.RESIDENT)):
         found: list[NarrowPoint] = []
         for ordered in orders:

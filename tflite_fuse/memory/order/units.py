@@ -317,28 +317,27 @@ def settle_phases(graph: UnitGraph, number: int) -> None:
     """Fold what no longer depends on other units into the phases' numbers."""
     unit = graph.units[number]
     own = {t for t in unit.reads if graph.readers[t] == {number}}
-    unit.phases = fold_phases(unit.phases, graph.sizes, own, set())
+    unit.phases = fold_phases(unit.phases, graph.sizes, own)
     for tensor in own:
         graph.readers.pop(tensor)
     unit.reads -= own
 
 
-def fold_phases(phases: Iterable[Phase], sizes: tuple[int, ...], dead: set[int], kept: set[int]) -> list[Phase]:
-    """The same phases for tensors known to die where they are freed (``dead``) or to stay live (``kept``).
+def fold_phases(phases: Iterable[Phase], sizes: tuple[int, ...], dead: set[int]) -> list[Phase]:
+    """Return the same phases for tensors known to die where they are freed.
 
     Phases that need no boundary any more are joined.
     """
     joined: list[Phase] = []
     for old in phases:
-        sharing = tuple(pair for pair in old.sharing if pair[0] not in kept)
         phase = Phase(
             old.rise,
             old.delta - sum(sizes[t] for t in old.frees if t in dead),
-            tuple(t for t in old.frees if t not in dead and t not in kept),
-            sharing,
+            tuple(t for t in old.frees if t not in dead),
+            old.sharing,
         )
-        if all(source in dead for source, _ in sharing):
-            phase = replace(phase, rise=phase.rise - in_place_saving(sizes, sharing), sharing=())
+        if all(source in dead for source, _ in old.sharing):
+            phase = replace(phase, rise=phase.rise - in_place_saving(sizes, old.sharing), sharing=())
         if joined and not (joined[-1].frees or joined[-1].sharing or phase.sharing):
             last = joined.pop()
             phase = Phase(max(last.rise, last.delta + phase.rise), last.delta + phase.delta, phase.frees)

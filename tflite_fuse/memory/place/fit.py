@@ -3,7 +3,7 @@
 Local search over placement orders.
 
 The order in which items are placed decides where they land. An item that ends above the height aimed at was placed too
-late: it is moved forward, a little mostly, anywhere sometimes, and everything is placed again. Source: squeaky wheel
+late: it is moved forward, and everything is placed again. Source: squeaky wheel
 optimization, Joslin and Clements, Journal of Artificial Intelligence Research 10 (1999). Bounded by a number of steps
 and driven by a seeded generator: the same problem gives the same answer on every machine.
 """
@@ -139,10 +139,6 @@ def _shared_position(
     return None
 
 
-_LONG_MOVES = 0.3
-_MEAN_SHORT_MOVE = 8
-
-
 def search(
     problem: Problem,
     order: Sequence[int],
@@ -153,6 +149,7 @@ def search(
     budget: Budget,
     choice: Choice = Choice.LOWEST,
     share: bool = False,
+    moved: float = 8.0,
 ) -> Offsets:
     """The best placement found from an order.
 
@@ -165,6 +162,7 @@ def search(
         budget: what it takes its work from; it may stop even earlier.
         choice: which free position an item takes.
         share: place by ``fit(share=True)``.
+        moved: places by which an item that is too high moves forward in the order, in the mean.
     """
     generator = random.Random(seed)
     order = list(order)
@@ -174,7 +172,7 @@ def search(
         if least <= target or budget.is_over():
             break
         before = tuple(order)
-        _promote(problem, order, offsets, target, generator)
+        _promote(problem, order, offsets, target, moved, generator)
         if tuple(order) in seen:
             _swap(order, generator)
         seen.add(tuple(order))
@@ -186,16 +184,14 @@ def search(
     return best
 
 
-def _promote(problem: Problem, order: list[int], offsets: Offsets, target: int, generator: random.Random) -> None:
+def _promote(
+    problem: Problem, order: list[int], offsets: Offsets, target: int, moved: float, generator: random.Random
+) -> None:
     """Move every item that reaches above the target forward."""
     for item in [item for item in order if offsets[item] + problem.sizes[item] > target]:
         position = order.index(item)
-        if generator.random() < _LONG_MOVES:
-            moved = generator.randrange(position + 1)
-        else:
-            moved = max(0, position - 1 - int(generator.expovariate(1 / _MEAN_SHORT_MOVE)))
         del order[position]
-        order.insert(moved, item)
+        order.insert(max(0, position - 1 - int(generator.expovariate(1 / moved))), item)
 
 
 def _swap(order: list[int], generator: random.Random) -> None:

@@ -7,19 +7,11 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.place.branch_and_bound import prove
 from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height, search
 from tflite_fuse.memory.place.pair_search import settle
 from tflite_fuse.memory.place.problem import Problem, build_problem
+from tflite_fuse.tuning import TUNING, Tuning
 from tflite_fuse.units import round_up
-
-_SEARCH_WORK = 2_000_000
-_STEPS_PER_ITEM = 16
-_SEARCHES = 20
-_PATIENCE = 8
-"""Searches in a row that may find nothing better, where there are few items: in 16 such problems of three public models
-none that did was more than three behind the one before."""
-_STARTS = 4
 
 
 @dataclass(frozen=True)
@@ -49,12 +41,12 @@ def place(
     alignment: int = 16,
     budget: Budget | None = None,
     seed: int = 0,
-    thorough: bool = True,
+    tuning: Tuning = TUNING,
 ) -> Placement:
     """Plan the arena for operators in their given order.
 
-    Orders of first and best fit come first, then a local search over orders, then exact searches, which end soon on
-    small graphs only; each stage runs only if the one before did not meet the lower bound.
+    Orders of first and best fit come first, then an exact search, which ends soon on small graphs only, then a local
+    search over orders; each stage runs only if the one before did not meet the lower bound.
 
     Args:
         graph: operators in execution order. Outputs may share memory with inputs by ``MemoryOp.in_place``.
@@ -62,36 +54,25 @@ def place(
         alignment: bytes; offsets are multiples of it and sizes round up to it.
         budget: what the searches take their work from; None for one of its own.
         seed: of the searches.
-        thorough: whether an exact search behind the others may take more work than they do.
+        tuning: rules of thumb.
 
     Raises:
         PlanError: an overlap joins tensors that are not input and output of one operator.
     """
     budget = Budget() if budget is None else budget
     problem = build_problem(graph, overlaps, alignment)
-    starts = _by_order(problem, budget)
-    best, bound = _exactly(problem, starts[0], budget, _first_nodes(problem))
+    best, bound = _exactly(problem, _by_order(problem, budget), budget, tuning)
     if best.top > bound:
-        best = min(best, _by_search(problem, starts, budget, seed), key=lambda candidate: candidate.top)
-        best, bound = _exactly(
-            problem, best, budget, _NODES if thorough else min(_SEARCH_WORK // problem.pairs, _NODES)
-        )
-    return _placement(graph, problem, best, bound, alignment)
+        best = _by_search(problem, best, budget, seed, tuning)
+    offsets = [-1] * len(graph.sizes)
+    for item, tensor in enumerate(problem.tensors):
+        offsets[tensor] = best.offsets[item] * alignment
+    return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
 
 
 def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
     """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
     return replace(graph, sizes=tuple(round_up(size, alignment) for size in graph.sizes))
-
-
-_MOST_SETTLED = 120
-"""Items up to which problems that share memory are worth an exact search."""
-_NODES, _POSITIONS = 4_000, 20_000
-"""Decisions of an exact search behind the others, and positions of the one that needs more of them."""
-_FIRST_PAIRS, _FIRST_SHARED_PAIRS = 40_000, 500_000
-"""Pairs of items that an exact search may look at before anything else is tried. It may look at many where items share
-memory, because there it proves in some milliseconds that a bound is out of reach for which the local search would look
-in vain for half a second (28 items, 117 decisions)."""
 
 
 @dataclass(frozen=True)
@@ -103,44 +84,34 @@ class _Candidate:
     choice: Choice
 
 
-def _placement(graph: MemoryGraph, problem: Problem, best: _Candidate, bound: int, alignment: int) -> Placement:
-    offsets = [-1] * len(graph.sizes)
-    for item, tensor in enumerate(problem.tensors):
-        offsets[tensor] = best.offsets[item] * alignment
-    return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
-
-
-def _first_nodes(problem: Problem) -> int:
-    """Decisions of the exact search that comes before any other."""
-    return min((_FIRST_SHARED_PAIRS if problem.shares else _FIRST_PAIRS) // max(problem.pairs, 1), _NODES)
-
-
-def _exactly(problem: Problem, best: _Candidate, budget: Budget, nodes: int) -> tuple[_Candidate, int]:
-    """The best placement after an exact search of at most so many decisions, and the least height proven."""
-    if best.top <= problem.lower_bound or (problem.shares and len(problem.sizes) > _MOST_SETTLED):
+def _exactly(problem: Problem, best: _Candidate, budget: Budget, tuning: Tuning) -> tuple[_Candidate, int]:
+    """The best placement after an exact search that looks at so many pairs of items, and the least height proven."""
+    decisions = tuning.exact_placement // max(problem.pairs, 1)
+    if best.top <= problem.lower_bound or not decisions:
         return best, problem.lower_bound
-    solve_exactly, most = (settle, _NODES) if problem.shares else (prove, _POSITIONS)
-    offsets, proven = solve_exactly(problem, best.offsets, budget, nodes=nodes * most // _NODES)
-    if height(problem, offsets) < best.top:
-        best = _Candidate(height(problem, offsets), offsets, "exact search", best.order, best.choice)
+    offsets, proven = settle(problem, best.offsets, budget, nodes=decisions)
+    if (top := height(problem, offsets)) < best.top:
+        best = _Candidate(top, offsets, "exact search", best.order, best.choice)
     return best, best.top if proven else problem.lower_bound
 
 
-def _by_order(problem: Problem, budget: Budget) -> list[_Candidate]:
-    """The best placements of a few fixed orders, best first."""
-    candidates: list[_Candidate] = []
+def _by_order(problem: Problem, budget: Budget) -> _Candidate:
+    """The best placement of a few fixed orders."""
+    best: _Candidate | None = None
     for share in (False, True) if problem.shares else (False,):
         for name, key in _orders(problem).items():
             order = tuple(sorted(range(len(problem.sizes)), key=key))
             for choice in Choice:
                 offsets = fit(problem, order, choice, share=share)
-                method = f"{choice.value}, {name}"
-                candidates.append(_Candidate(height(problem, offsets), offsets, method, order, choice))
-                if candidates[-1].top <= problem.lower_bound:
-                    return [candidates[-1]]
+                top = height(problem, offsets)
+                if best is None or top < best.top:
+                    best = _Candidate(top, offsets, f"{choice.value}, {name}", order, choice)
+                if top <= problem.lower_bound:
+                    return best
                 if not budget.spend(problem.pairs):
                     break
-    return sorted(candidates, key=lambda candidate: candidate.top)[:_STARTS]
+    assert best is not None
+    return best
 
 
 def _orders(problem: Problem) -> dict[str, Callable[[int], tuple[int, ...]]]:
@@ -168,31 +139,24 @@ def _pressure(problem: Problem) -> list[int]:
     return [max(alive[first + 1 : last + 2]) for first, last in problem.lives]
 
 
-def _by_search(problem: Problem, starts: Sequence[_Candidate], budget: Budget, seed: int) -> _Candidate:
-    """Many short local searches: from different orders, with different ways to place, each with its own seed."""
-    best, idle = starts[0], 0
-    patience = _SEARCHES if len(problem.sizes) > _MOST_SETTLED else _PATIENCE
-    steps = max(1, min(_STEPS_PER_ITEM * len(problem.sizes), _SEARCH_WORK // (problem.pairs * _SEARCHES)))
-    choices = tuple(Choice)
-    for turn in range(_SEARCHES):
-        start = starts[turn % len(starts)]
-        choice = start.choice if turn < len(starts) else choices[turn % len(choices)]
-        share = problem.shares and turn % 2 == 0
+def _by_search(problem: Problem, start: _Candidate, budget: Budget, seed: int, tuning: Tuning) -> _Candidate:
+    """Many short local searches from one order, with different ways to place, each with its own seed."""
+    best = start
+    for turn in range(tuning.local_searches):
         # The lower bound may be out of reach: every other search only tries to beat the best height known.
-        target = problem.lower_bound if turn % 4 < 2 else best.top - 1
         offsets = search(
             problem,
             start.order,
-            target=target,
-            steps=steps,
+            target=problem.lower_bound if turn % 4 < 2 else best.top - 1,
+            steps=max(1, tuning.local_search_work // (problem.pairs * tuning.local_searches)),
             seed=seed + turn,
             budget=budget,
-            choice=choice,
-            share=share,
+            choice=tuple(Choice)[turn % len(Choice)] if turn else start.choice,
+            share=problem.shares and turn % 2 == 0,
+            moved=tuning.promotion,
         )
-        idle += 1
-        if height(problem, offsets) < best.top:
-            best, idle = _Candidate(height(problem, offsets), offsets, "local search", start.order, choice), 0
-        if best.top <= problem.lower_bound or idle == patience or budget.is_over():
+        if (top := height(problem, offsets)) < best.top:
+            best = _Candidate(top, offsets, "local search", start.order, start.choice)
+        if best.top <= problem.lower_bound or budget.is_over():
             break
     return best

@@ -149,7 +149,7 @@ class Fuse:
         plans: Plans = {}
         known = KnownBlocks() if self.known is None else self.known
         blocks_in(model, known)
-        reorder = Reorder(self.budget, self.options.in_place)
+        reorder = Reorder(self.budget, self.options.in_place, tuning=self.options.tuning)
         for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
             try:
                 found.append(self._start(ordered, known, plans))
@@ -171,9 +171,13 @@ class Fuse:
 
         def arena(draft: Model) -> Arena:
             overlaps = block_overlaps(draft, known) if options.shares else ()
-            return realise(draft, overlaps, replace(options.arena(), thorough=False), self.budget)
+            return realise(draft, overlaps, options.arena(), self.budget)
 
-        order = Reorder(self.budget, options.in_place, arena=arena) if "reorder" in options.passes else None
+        order = (
+            Reorder(self.budget, options.in_place, arena=arena, tuning=options.tuning)
+            if "reorder" in options.passes
+            else None
+        )
         site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target, shapes)
         return Start(ordered, site, searched, front, why_not)
 

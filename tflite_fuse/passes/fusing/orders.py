@@ -18,9 +18,7 @@ from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.notes import Note
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.passes.reorder import Reorder
-
-_MOMENT = 1_000_000
-"""Steps, of which the search takes a quarter: less than a tenth of a second."""
+from tflite_fuse.tuning import TUNING, Tuning
 
 _BY_BRANCH = "branch by branch", "branch by branch, others first"
 
@@ -66,13 +64,13 @@ def orders_at_hand(model: Model, reorder: Reorder | None) -> tuple[OrderedModel,
     return tuple(replace(each, model=model, lowered=lowered if model is bare else None) for each, model in together)
 
 
-def quick_orders(model: Model) -> tuple[Model, ...]:
+def quick_orders(model: Model, tuning: Tuning = TUNING) -> tuple[Model, ...]:
     """A model in its own order, and in one of less peak where a moment's search finds one; without an offline plan.
 
     Raises: as ``orders_at_hand``.
     """
     bare = remove_plan(model)
-    least = Reorder(Budget(_MOMENT)).run(bare)
+    least = Reorder(Budget(tuning.quick_order), tuning=tuning).run(bare)
     parts = _parts(lower_model(bare))
     return tuple(_with_parts_together(each, parts) for each in (bare, least.model)[: 1 + least.changed])
 
