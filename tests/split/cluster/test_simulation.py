@@ -12,7 +12,8 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.link.messages import Kind, Message
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.devices import COORDINATOR, Link
-from tflite_fuse.split.simulate.devices import Act, run_devices
+from tflite_fuse.split.simulate.devices import run_devices
+from tflite_fuse.split.simulate.events import Act
 
 RUNNING = (Kind.START, Kind.DATA, Kind.STEP)
 Links = dict[tuple[int, int], list[tuple[Kind, int, int, int]]]

@@ -1,25 +1,30 @@
-"""A plan on simulated devices and links, message by message.
+"""Devices and links, message by message: how long what they do takes.
 
 Every device has one processor, sends one message after another and receives one message after another; the three do
 not disturb each other. A message occupies its sender, travels for the latency of the slower end, then occupies its
 receiver; or occupies a medium that both share, once, for as long as the slower end takes. Every device goes through its
-own transfers and tasks in the plan's order: what it sends leaves at once, what it receives it waits for. Nobody waits
-for a round to end. What the switch between them does is not part of this: no loss, no congestion, no retransmission.
+own acts in order: what it sends lies in the network at once, for what it receives it waits. No round ends for all. What
+the switch between them does is not part of this: no loss, no congestion, no retransmission.
+
+Of a plan each device has its transfers and tasks in the plan's order; of a fragment its steps (``devices``).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 from tflite_fuse.split.devices import COORDINATOR, Cluster
-from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
+from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, Kind
 
 TaskSeconds = Callable[[int, Task], float]
 """How long a task of a phase takes on its worker."""
+
+_CONTROL_BYTES = 4
+"""Payload of START and of STEP."""
 
 
 @dataclass(frozen=True)
@@ -70,188 +75,278 @@ class Timeline:
         return max((0.0, *self.taken.values(), *self.lanes.values()))
 
 
-def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
-    """Run a plan once."""
-    return _Simulation(plan, cluster, task_seconds, spans).run()
+@dataclass(frozen=True)
+class Sent:
+    """A message.
+
+    Attributes:
+        source, target: devices.
+        kind, item: as in its header.
+        payload_bytes: without the header.
+        inference: which, from 0.
+    """
+
+    source: int
+    target: int
+    kind: Kind
+    item: int
+    payload_bytes: int
+    inference: int = 0
+
+    @property
+    def frame_bytes(self) -> int:
+        return self.payload_bytes + HEADER_BYTES
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing a device does: sends, waits for a message, or computes (``kind`` STEP) for some seconds."""
+
+    kind: Kind
+    sends: bool
+    peer: int = COORDINATOR
+    item: int = 0
+    payload_bytes: int = 0
+    seconds: float = 0.0
+    name: str = ""
+
+
+def acts_of_message(sends: bool, peer: int, first: int, nbytes: int) -> Iterator[Act]:
+    """The messages in which so many bytes travel, numbered from ``first``."""
+    for index, start in enumerate(range(0, nbytes, PAYLOAD_BYTES)):
+        yield Act(Kind.DATA, sends, peer, first + index, min(PAYLOAD_BYTES, nbytes - start))
 
 
 @dataclass
-class _Job:
-    """A transfer or a task that waits for others.
+class Usage:
+    """Where a device's seconds go. Links are busy beside the rest.
 
     Attributes:
-        what: the transfer, the task with its phase, or None of one that only waits, for many.
-        waits: how many jobs it still waits for.
-        next: the jobs that wait for it.
-        left: messages of a transfer that have not arrived.
+        computes, waits: seconds.
+        sends, receives: seconds its link is occupied.
     """
 
-    what: Transfer | tuple[int, Task] | None
-    waits: int
-    next: list[int]
-    left: int = 0
-    start: float = 0.0
+    computes: float = 0.0
+    waits: float = 0.0
+    sends: float = 0.0
+    receives: float = 0.0
 
 
-class _Simulation:
-    def __init__(self, plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool) -> None:
-        self.plan, self.cluster, self.task_seconds = plan, cluster, task_seconds
-        self.jobs = _jobs(plan)
+Who = tuple[int, int]
+"""A device and 0; of the coordinator, which is there once for every inference, that one's number."""
+
+
+@dataclass
+class _Device:
+    """Attributes: what it does, how far it is, since when it waits, and messages that came, by sender and inference."""
+
+    acts: list[tuple[int, Act]]
+    done: int = 0
+    since: float = 0.0
+    waiting: bool = False
+    came: dict[Who, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class Run:
+    """Inferences of devices that go through their acts, as many at a time as there can be.
+
+    Attributes:
+        now: seconds until everything is done.
+        ends: of each inference, seconds until the coordinator has gone through its acts.
+        usage: by device.
+        sent: messages in the order in which they were handed to the network.
+        lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
+        began, taken: by worker, when it first computes, and seconds from then to the end of the last.
+        spans: what was computed and received, where that is asked for.
+    """
+
+    def __init__(
+        self,
+        acts: Mapping[int, Sequence[Act]],
+        cluster: Cluster,
+        inferences: int = 1,
+        *,
+        controls: bool = False,
+        spans: bool = False,
+    ) -> None:
+        """Go through all. Raises ValueError: the devices wait for each other.
+
+        Args:
+            acts: of the coordinator and of every worker that takes part, in ascending order, in one inference.
+            cluster: their links.
+            inferences: at least 1.
+            controls: whether START and STEP travel, too.
+            spans: whether to note them.
+        """
+        workers = [device for device in acts if device != COORDINATOR]
+        starts = [Act(Kind.START, True, device, 0, _CONTROL_BYTES) for device in workers if controls]
+        started = [Act(Kind.START, False, COORDINATOR, 0, _CONTROL_BYTES)] if controls else []
+        self.devices: dict[Who, _Device] = {}
+        for device in workers:
+            every = [(number, act) for number in range(inferences) for act in (*started, *acts[device])]
+            self.devices[device, 0] = _Device(every)
+        for number in range(inferences):
+            own = [(number, act) for act in (*starts, *acts[COORDINATOR])]
+            self.devices[COORDINATOR, number] = _Device(own)
+        self.ends = [0.0] * inferences
+        self.ahead = len(workers) + 1
+        self.cluster = cluster
+        self.usage = {device: Usage() for device in acts}
         self.queue: list[tuple[float, int, Callable[[float], None]]] = []
         self.number = 0
-        self.sending: dict[tuple[str, int], deque[tuple[int, int]]] = defaultdict(deque)
-        self.receiving: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
-        self.computing: dict[int, deque[int]] = defaultdict(deque)
-        self.active: set[tuple[str, int]] = set()
-        self.busy = [0.0] * plan.workers
-        self.spans: list[Span] | None = [] if spans else None
-        self.payload = self.messages = 0
+        self.queues: dict[tuple[str, int], deque[Sent]] = defaultdict(deque)
         self.lanes: dict[tuple[str, int], float] = defaultdict(float)
+        self.busy: set[tuple[str, int]] = set()
+        self.sent: list[Sent] = []
+        self.spans: list[Span] | None = [] if spans else None
+        self.controls = controls
+        self.now = 0.0
         self.began: dict[int, float] = {}
         self.taken: dict[int, float] = {}
+        self._go()
 
-    def run(self) -> Timeline:
-        now = 0.0
-        for index, job in enumerate(self.jobs):
-            if not job.waits:
-                self._ready(index, 0.0)
+    def _go(self) -> None:
+        for who in self.devices:
+            if who[1] < self.ahead:
+                self._go_on(who, 0.0)
         while self.queue:
-            now, _, action = heapq.heappop(self.queue)
-            action(now)
-        frames = self.payload + HEADER_BYTES * self.messages
-        busy, spans = tuple(self.busy), tuple(self.spans or ())
-        return Timeline(now, busy, self.payload, frames, self.messages, spans, self.lanes, self.taken)
+            self.now, _, action = heapq.heappop(self.queue)
+            action(self.now)
+        if stuck := sorted({who[0] for who in self.devices if not self._is_done(who)}):
+            raise ValueError(f"devices {stuck} wait for ever")
+
+    def _is_done(self, who: Who) -> bool:
+        return self.devices[who].done == len(self.devices[who].acts)
 
     def _at(self, when: float, action: Callable[[float], None]) -> None:
         self.number += 1
         heapq.heappush(self.queue, (when, self.number, action))
 
-    def _ready(self, index: int, now: float) -> None:
-        job = self.jobs[index]
-        if isinstance(job.what, Transfer):
-            sizes = list(_messages(job.what.nbytes))
-            job.left, job.start = len(sizes), now
-            lane = self.cluster.lane(job.what.source, job.what.target)
-            self.sending[lane].extend((index, size) for size in sizes)
-            self._send(lane, now)
-        elif job.what is None:
-            self._done(index, now)
-        else:
-            self.computing[job.what[1].worker].append(index)
-            self._compute(job.what[1].worker, now)
+    def _go_on(self, who: Who, now: float) -> None:
+        device = self.devices[who]
+        while not self._is_done(who):
+            inference, act = device.acts[device.done]
+            if act.kind is Kind.STEP:
+                self._compute(who, inference, act, now)
+                return
+            if act.sends:
+                self._send(Sent(who[0], act.peer, act.kind, act.item, act.payload_bytes, inference), now)
+            elif device.came[act.peer, inference]:
+                device.came[act.peer, inference] -= 1
+            else:
+                device.waiting, device.since = True, now
+                return
+            device.done += 1
+        if who[0] == COORDINATOR:
+            self.ends[who[1]] = now
+            following = COORDINATOR, who[1] + self.ahead
+            if following in self.devices:
+                self._go_on(following, now)
 
-    def _done(self, index: int, now: float) -> None:
-        for following in self.jobs[index].next:
-            self.jobs[following].waits -= 1
-            if not self.jobs[following].waits:
-                self._ready(following, now)
-
-    def _send(self, lane: tuple[str, int], now: float) -> None:
-        if lane in self.active or not self.sending[lane]:
-            return
-        index, size = self.sending[lane].popleft()
-        self.active.add(lane)
-        transfer = self._transfer(index)
-        links = [self.cluster.device(each).link for each in (transfer.source, transfer.target)]
-        self.payload, self.messages = self.payload + size, self.messages + 1
-        seconds = self.cluster.occupied(transfer.source, transfer.target, size + HEADER_BYTES)
-        arrive = self._arrive if lane[0] == "send" else self._came
-
-        def sent(then: float) -> None:
-            self.active.discard(lane)
-            self._at(then + max(each.latency for each in links), lambda later: arrive(index, size, later))
-            self._send(lane, then)
-
-        self.lanes[lane] += seconds
-        self._at(now + seconds, sent)
-
-    def _arrive(self, index: int, size: int, now: float) -> None:
-        device = self._transfer(index).target
-        self.receiving[device].append((index, size))
-        self._receive(device, now)
-
-    def _receive(self, device: int, now: float) -> None:
-        if ("receive", device) in self.active or not self.receiving[device]:
-            return
-        index, size = self.receiving[device].popleft()
-        self.active.add(("receive", device))
-
-        def received(then: float) -> None:
-            self.active.discard(("receive", device))
-            self._came(index, size, then)
-            self._receive(device, then)
-
-        seconds = self.cluster.device(device).link.seconds(size + HEADER_BYTES)
-        self.lanes["receive", device] += seconds
-        self._at(now + seconds, received)
-
-    def _came(self, index: int, _: int, now: float) -> None:
-        job, transfer = self.jobs[index], self._transfer(index)
-        job.left -= 1
-        if not job.left:
-            self._note(transfer.target, "receive", f"value {transfer.value}", job.start, now)
-            self._done(index, now)
-
-    def _compute(self, worker: int, now: float) -> None:
-        if ("compute", worker) in self.active or not self.computing[worker]:
-            return
-        index = self.computing[worker].popleft()
-        self.active.add(("compute", worker))
-        what = self.jobs[index].what
-        assert isinstance(what, tuple)
-        phase, task = what
-        seconds = self.task_seconds(phase, task)
-        if worker != COORDINATOR:
-            self.busy[worker] += seconds
-            self.taken[worker] = now + seconds - self.began.setdefault(worker, now)
+    def _compute(self, who: Who, inference: int, act: Act, now: float) -> None:
+        began = self.began.setdefault(who[0], now)
 
         def computed(then: float) -> None:
-            self.active.discard(("compute", worker))
-            self._note(worker, "compute", self.plan.phases[phase].name, now, then)
-            self._done(index, then)
-            self._compute(worker, then)
+            self.usage[who[0]].computes += act.seconds
+            self.taken[who[0]] = then - began
+            self._note(who[0], "compute", act.name or f"step {act.item}", now, then)
+            if self.controls and who[0] != COORDINATOR:
+                self._send(Sent(who[0], COORDINATOR, Kind.STEP, act.item, _CONTROL_BYTES, inference), then)
+            self.devices[who].done += 1
+            self._go_on(who, then)
 
-        self._at(now + seconds, computed)
+        self._at(now + act.seconds, computed)
 
-    def _transfer(self, index: int) -> Transfer:
-        what = self.jobs[index].what
-        assert isinstance(what, Transfer)
-        return what
+    def _send(self, message: Sent, now: float) -> None:
+        self.sent.append(message)
+        self._queue(*self.cluster.lane(message.source, message.target), message, now)
+
+    def _queue(self, lane: str, device: int, message: Sent, now: float) -> None:
+        self.queues[lane, device].append(message)
+        self._occupy(lane, device, now)
+
+    def _occupy(self, lane: str, device: int, now: float) -> None:
+        if (lane, device) in self.busy or not self.queues[lane, device]:
+            return
+        message = self.queues[lane, device].popleft()
+        self.busy.add((lane, device))
+        source = message.source if lane != "receive" else device
+        seconds = self.cluster.occupied(source, message.target, message.frame_bytes)
+        self.lanes[lane, device] += seconds
+
+        def over(then: float) -> None:
+            self.busy.discard((lane, device))
+            if lane == "receive":
+                self.usage[device].receives += seconds
+                self._received(message, now, then)
+            else:
+                self.usage[message.source].sends += seconds
+                ends = [self.cluster.device(each).link.latency for each in (message.source, message.target)]
+                self._at(then + max(ends), lambda later: self._through(lane, message, later))
+            self._occupy(lane, device, then)
+
+        self._at(now + seconds, over)
+
+    def _through(self, lane: str, message: Sent, now: float) -> None:
+        """What has travelled occupies the receiver's link, unless it was a medium that both ends share."""
+        if lane == "send":
+            self._queue("receive", message.target, message, now)
+        else:
+            self._received(message, now, now)
+
+    def _received(self, message: Sent, began: float, now: float) -> None:
+        self._note(message.target, "receive", f"{message.kind.name} {message.item}", began, now)
+        self._arrived(message, now)
+
+    def _arrived(self, message: Sent, now: float) -> None:
+        if message.kind is Kind.STEP:
+            return
+        who = message.target, message.inference if message.target == COORDINATOR else 0
+        device = self.devices[who]
+        device.came[message.source, message.inference] += 1
+        if device.waiting:
+            inference, act = device.acts[device.done]
+            if (act.peer, inference) == (message.source, message.inference):
+                device.waiting = False
+                if who[0] != COORDINATOR or len(self.ends) == 1:
+                    self.usage[who[0]].waits += now - device.since
+                self._go_on(who, now)
 
     def _note(self, device: int, lane: str, name: str, start: float, end: float) -> None:
         if self.spans is not None:
             self.spans.append(Span(device, lane, name, start, end))
 
 
-def _messages(nbytes: int) -> Iterator[int]:
-    """Payloads of the messages a transfer takes."""
-    full, rest = divmod(nbytes, PAYLOAD_BYTES)
-    yield from [PAYLOAD_BYTES] * full
-    if rest:
-        yield rest
+def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
+    """Run a plan once. Raises ValueError: the devices wait for each other."""
+    run = Run(_acts_of(plan, task_seconds), cluster, spans=spans)
+    payload = sum(each.payload_bytes for each in run.sent)
+    return Timeline(
+        run.now,
+        tuple(run.usage[worker].computes for worker in range(plan.workers)),
+        payload,
+        payload + HEADER_BYTES * len(run.sent),
+        len(run.sent),
+        tuple(run.spans or ()),
+        run.lanes,
+        {worker: seconds for worker, seconds in run.taken.items() if worker != COORDINATOR},
+    )
 
 
-def _jobs(plan: Plan) -> list[_Job]:
-    """All transfers and tasks, and who waits for whom: every device goes through its own in the plan's order, and what
-    it sends lies in the network at once."""
-    jobs: list[_Job] = []
-    before: dict[int, list[int]] = defaultdict(list)  # by device: what it waits for before it goes on
-
-    def add(what: Transfer | tuple[int, Task] | None, device: int) -> int:
-        jobs.append(_Job(what, len(before[device]), []))
-        for other in before[device]:
-            jobs[other].next.append(len(jobs) - 1)
-        return len(jobs) - 1
-
-    def move(transfers: tuple[Transfer, ...]) -> None:
-        for each in transfers:
-            if len(before[each.source]) > 1:
-                before[each.source] = [add(None, each.source)]
-            before[each.target].append(add(each, each.source))
-
+def _acts_of(plan: Plan, task_seconds: TaskSeconds) -> dict[int, list[Act]]:
+    """What each device does in the plan's order."""
+    acts: dict[int, list[Act]] = {device: [] for device in (*range(plan.workers), COORDINATOR)}
     for number, phase in enumerate(plan.phases):
-        move(phase.transfers)
+        for each in phase.transfers:
+            _add_transfer(acts, each)
         for task in phase.tasks:
-            before[task.worker] = [add((number, task), task.worker)]
-        move(phase.returned)
-    return jobs
+            taken = task_seconds(number, task)
+            acts[task.worker].append(Act(Kind.STEP, False, item=number, seconds=taken, name=phase.name))
+        for each in phase.returned:
+            _add_transfer(acts, each)
+    return acts
+
+
+def _add_transfer(acts: Mapping[int, list[Act]], each: Transfer) -> None:
+    acts[each.source] += acts_of_message(True, each.target, each.value, each.nbytes)
+    acts[each.target] += acts_of_message(False, each.source, each.value, each.nbytes)
