@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 import tflite_fuse
+from tflite_fuse.boards.fit import fit_sentence
 from tflite_fuse.data import SAMPLE_MODEL, shapes
-from tflite_fuse.report.tables import report_table
+from tflite_fuse.report.sentences import headline
 from tflite_fuse.runtime import tflm
 
 PICTURES = 120
@@ -35,14 +34,12 @@ def main() -> None:
 
     console.print(f"The model: {tflite_fuse.inspect(SAMPLE_MODEL).verdict()}.\n", markup=False)
     result = tflite_fuse.rewrite(SAMPLE_MODEL)
-    console.print(report_table(result.report))
-    for note in result.report.notes:
-        console.print(f"- {note}", markup=False)
-
-    verified = result.report.verified
-    if verified is None or not verified.bit_exact:
+    report = result.report
+    fit = fit_sentence(report.allocate_bytes, report.after.file_bytes)
+    for line in headline(report, "out.tflite", fit):
+        console.print(line, markup=False)
+    if report.verified is None or not report.verified.bit_exact:
         raise SystemExit("demo: the result was not verified")
-    console.print(f"\nSame bytes on {verified.inputs} inputs in {verified.runtime} {verified.version}.")
 
     before, bytes_before = accuracy(SAMPLE_MODEL.read_bytes(), pictures)
     after, bytes_after = accuracy(result.model, pictures)
@@ -51,12 +48,7 @@ def main() -> None:
     if bytes_before != bytes_after:
         raise SystemExit(1)
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "sample.tflite"
-        result.save(path)
-        console.print(
-            f"\nTry your own: tflite-fuse rewrite in.tflite out.tflite ({path.stat().st_size:,} bytes written)"
-        )
+    console.print("\nTry your own: tflite-fuse rewrite in.tflite out.tflite")
 
 
 if __name__ == "__main__":

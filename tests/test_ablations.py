@@ -112,7 +112,7 @@ def test_the_commands(tmp_path: Path) -> None:
     save_model(load_model(network()), source)
     runner = CliRunner()
     switches = ["--input", "external", "--no-strips", "--no-overlap"]
-    done = runner.invoke(app, ["rewrite", source, target, "--least-ram", *switches, "--inputs", "1"])
+    done = runner.invoke(app, ["rewrite", source, target, "--least-ram", *switches, "--inputs", "1", "--verbose"])
     assert done.exit_code == 0 and "the search for blocks estimated" in done.stdout
     fronts = [
         json.loads(runner.invoke(app, ["pareto", source, "--input", "external", "--json", *extra]).stdout)["points"]

@@ -118,6 +118,7 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
     (tmp_path / "in.tflite").write_bytes(serialize_model(network()))
     arguments = ["rewrite", str(tmp_path / "in.tflite"), str(tmp_path / "out.tflite"), "--no-verify"]
     text = CliRunner().invoke(app, arguments)
-    assert text.exit_code == 0 and text.stdout.count("- advice: ") == 1
+    assert text.exit_code == 0 and len(text.stdout.splitlines()) == 5 and text.stdout.count("less RAM: ") == 1
+    assert CliRunner().invoke(app, [*arguments, "--verbose"]).stdout.count("- advice: ") == 1
     found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert len(found["advice"]) == 1 and "--input streamed" in found["advice"][0]

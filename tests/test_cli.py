@@ -84,8 +84,14 @@ def test_rewrite_lowers_the_peak_and_proves_it(model: Path, tmp_path: Path) -> N
 def test_rewrite_prints_a_table_and_a_verdict(model: Path, tmp_path: Path) -> None:
     done = run("rewrite", model, tmp_path / "out.tflite", "--no-verify")
     assert done.returncode == 0, done.stderr
-    assert "before" in done.stdout and "head" in done.stdout and "kernels not run" in done.stdout
-    assert "\x1b" not in done.stdout
+    first, allocate, fit, proof, step = done.stdout.splitlines()
+    report = json.loads(run("rewrite", model, tmp_path / "out.tflite", "--no-verify", "--json").stdout)
+    before, after = (report[when]["arena_bytes"] for when in ("before", "after"))
+    assert f"{before:,} -> {after:,} bytes" in first and "allocate" in allocate and fit.startswith("fits ")
+    assert proof.startswith("UNVERIFIED: ") and "kernels not run" in proof and "tflite-fuse export" in step
+    more = run("rewrite", model, tmp_path / "out.tflite", "--no-verify", "--verbose").stdout
+    assert more.startswith(done.stdout) and "before" in more and "head" in more
+    assert "\x1b" not in more
 
 
 def test_inspect_names_the_bottleneck(model: Path) -> None:
@@ -129,7 +135,7 @@ def test_compute_is_counted_in_instructions_on_request(model: Path, tmp_path: Pa
     front = json.loads(run("pareto", model, "--cost", "instructions", "--target", "esp32c3", "--json").stdout)
     validate(front, "front")
     assert front["target"] == "esp32c3" and front["points"][-1]["instructions"] > 0
-    fitted = run("rewrite", model, tmp_path / "out.tflite", "--cost", "instructions", "--max-compute", 1.5)
+    fitted = run("rewrite", model, tmp_path / "out.tflite", "--cost", "instructions", "--max-compute", 1.5, "--verbose")
     assert fitted.returncode == 0 and "instructions of generic expected" in fitted.stdout, fitted.stderr
     for options in (("--target", "z80"), ("--cost", "watts")):
         for arguments in (("pareto", model), ("rewrite", model, tmp_path / "no.tflite")):

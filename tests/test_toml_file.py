@@ -28,7 +28,7 @@ def test_a_mark_of_utf8_is_no_part_of_any_file(tmp_path: Path) -> None:
     assert find_board(str(tmp_path / "board.toml")).name == "mine"
     save_model(branching_model(), tmp_path / "in.tflite")
     ends = [str(tmp_path / "in.tflite"), str(tmp_path / "out.tflite"), "--config", str(tmp_path / "config.toml")]
-    result = CliRunner().invoke(app, ["rewrite", *ends, "--no-verify"])
+    result = CliRunner().invoke(app, ["rewrite", *ends, "--no-verify", "--verbose"])
     assert result.exit_code == 0 and "instructions of cortex-m4" in result.output, result.output
 
 

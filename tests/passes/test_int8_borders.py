@@ -180,7 +180,8 @@ def test_the_command(tmp_path: pytest.TempPathFactory) -> None:
     source, target = f"{tmp_path}/in.tflite", f"{tmp_path}/out.tflite"
     save_model(float_model(), source)
     runner = CliRunner()
-    done = runner.invoke(app, ["rewrite", source, target, "--int8-io", "--input", "streamed", "--inputs", "3"])
+    options = ["--int8-io", "--input", "streamed", "--inputs", "3", "--verbose"]
+    done = runner.invoke(app, ["rewrite", source, target, *options])
     assert done.exit_code == 0 and "is int8 now, q standing for" in done.stdout
     assert runner.invoke(app, ["verify", source, target, "--inputs", "4"]).exit_code == 0
     assert runner.invoke(app, ["pareto", source, "--int8-io", "--input", "external"]).exit_code == 0

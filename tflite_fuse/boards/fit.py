@@ -173,19 +173,48 @@ def fit_board(
     return BoardVerdict(board, reserve, tuple(tried), also, reserve_bytes is not None)
 
 
-def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tuple[str, ...]:
-    def kept(other: Board) -> int:
-        return default_reserve(other) if reserve_bytes is None else reserve_bytes
+def fitting_boards(arena_bytes: int, file_bytes: int, reserve_bytes: int | None = None) -> tuple[Board, ...]:
+    """Return the known boards that have the RAM and the flash, those of least RAM first.
 
-    fitting = [
-        other
-        for other in known_boards()
-        if other.ram_bytes < board.ram_bytes
-        and found.arena_bytes <= other.ram_bytes - kept(other)
-        and found.file_bytes <= other.flash_bytes
-    ]
-    smallest = sorted(fitting, key=lambda other: (other.ram_bytes, other.name))
-    return tuple(other.name for other in smallest) if found.fits else ()
+    Args:
+        arena_bytes: bytes of the tensor arena.
+        file_bytes: bytes of the model in flash.
+        reserve_bytes: bytes of RAM for everything but the arena; None for ``default_reserve`` of each board.
+    """
+
+    def kept(board: Board) -> int:
+        return default_reserve(board) if reserve_bytes is None else reserve_bytes
+
+    fitting = (
+        board
+        for board in known_boards()
+        if arena_bytes <= board.ram_bytes - kept(board) and file_bytes <= board.flash_bytes
+    )
+    return tuple(sorted(fitting, key=lambda board: (board.ram_bytes, board.name)))
+
+
+def fit_sentence(
+    arena_bytes: int, file_bytes: int, board: Board | None = None, reserve_bytes: int | None = None
+) -> str:
+    """Return whether a board has the RAM and the flash, or how many known boards have and which are the smallest."""
+    fitting = fitting_boards(arena_bytes, file_bytes, reserve_bytes)
+    if board is not None:
+        kept = default_reserve(board) if reserve_bytes is None else reserve_bytes
+        fits = arena_bytes <= board.ram_bytes - kept and file_bytes <= board.flash_bytes
+        room = f"{board.ram_bytes - kept:,} of {board.ram_bytes:,} bytes of RAM ({kept:,} reserved)"
+        return f"{'fits' if fits else 'does not fit'} {board.name}: {room}"
+    if not fitting:
+        return f"fits none of the {len(known_boards())} known boards"
+    named = ", ".join(each.name for each in fitting[:3])
+    return (
+        f"fits {len(fitting)} of {len(known_boards())} known boards with a quarter of their RAM reserved, the smallest "
+        f"are {named}"
+    )
+
+
+def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tuple[str, ...]:
+    fitting = fitting_boards(found.arena_bytes, found.file_bytes, reserve_bytes) if found.fits else ()
+    return tuple(other.name for other in fitting if other.ram_bytes < board.ram_bytes)
 
 
 def boards_table(boards: Iterable[Board]) -> Table:

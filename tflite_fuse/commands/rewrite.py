@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
+from tflite_fuse.boards.fit import fit_sentence
 from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.boards.time import Time, board_time
 from tflite_fuse.commands.arguments import (
@@ -41,7 +42,7 @@ from tflite_fuse.files import require_apart, require_writable
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.pipelines.flat import report_metrics
 from tflite_fuse.report.report import Report
-from tflite_fuse.report.sentences import heading, sentences
+from tflite_fuse.report.sentences import details, headline
 from tflite_fuse.report.tables import report_table
 from tflite_fuse.units import parse_bytes
 
@@ -104,6 +105,9 @@ def rewrite(
     metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all figures, and what was done at every operator and why.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
@@ -154,13 +158,14 @@ def rewrite(
     if as_json:
         print_json(result.report.to_json() | ({} if time is None else {"time": time.to_json()}))
         return
-    for line in heading(result.report):
+    kept = None if chosen is None else reserved(chosen, reserve)
+    fit = fit_sentence(result.report.allocate_bytes, result.report.after.file_bytes, chosen, kept)
+    for line in headline(result.report, str(target), fit if time is None else f"{fit}; one inference takes {time}"):
         say(line)
-    console().print(report_table(result.report))
-    if time is not None:
-        say(f"- one inference on {board} takes {time}")
-    for line in sentences(result.report, str(target)):
-        say(line)
+    if verbose:
+        console().print(report_table(result.report))
+        for line in details(result.report):
+            say(line)
 
 
 def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) -> int | None:

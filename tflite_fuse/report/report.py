@@ -16,6 +16,7 @@ from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.wording import sentences_of
+from tflite_fuse.units import round_up
 
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
@@ -222,6 +223,13 @@ class Report:
     def notes(self) -> tuple[str, ...]:
         """Sentences of ``records``."""
         return sentences_of(self.records)
+
+    @property
+    def allocate_bytes(self) -> int:
+        """Bytes an application must allocate: the arena, or more where loading the model needs more for a moment."""
+        loading = (each.details["loading_bytes"] for each in self.records if each.reason == "loading")
+        needed = max([self.after.arena_bytes, *(each for each in loading if isinstance(each, int))])
+        return round_up(needed, 16)
 
     def claim(self) -> str:
         """What was proven and what was tested."""
