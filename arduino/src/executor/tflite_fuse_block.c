@@ -177,8 +177,6 @@ static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int
   }
 }
 
-#include "tflite_fuse_small.h"
-
 /* ---- The tail: stages of one pixel, behind those that sum over the driven tensor ---- */
 
 /* Whether a stage of the tail is fed while the tiles run. */
@@ -196,7 +194,7 @@ static void sum_driven(const tflite_fuse_machine* m, int32_t y, int32_t x, int32
   }
 }
 
-static void run_tail(const tflite_fuse_machine* m) {
+static TFLITE_FUSE_RARE void run_tail(const tflite_fuse_machine* m) {
   for (int32_t s = m->block->header->spatial_stages; s < m->block->stage_count; ++s) {
     const tflite_fuse_stage* stage = &m->block->stages[s];
     if (!tflite_fuse_accumulates(stage, tflite_fuse_input_of(m->block, stage, 0))) {
@@ -214,7 +212,7 @@ static void run_tail(const tflite_fuse_machine* m) {
 /* ---- The block ---- */
 
 /* Pulls what is left of a stage's output. */
-static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
+static TFLITE_FUSE_RARE tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_cursor* cursor = &m->cursors[s];
   const int32_t most = longest_run(m->block, &m->block->stages[s]);
   tflite_fuse_status status = TFLITE_FUSE_OK;
@@ -266,7 +264,7 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
 
 /* Whether a run can begin. The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the
  * result, but the reserved bytes hold pointers. Bits of `converted` tell in which storages uint8 values lie. */
-static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
+static TFLITE_FUSE_RARE bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
   const uintptr_t scratch = (uintptr_t)m->io->scratch, state = (uintptr_t)m->io->state;
   if (scratch % sizeof(void*) != 0 || scratch % sizeof(int32_t) != 0) {
     return false;
@@ -293,7 +291,7 @@ static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
 }
 
 /* Brings uint8 operands to int8, or back. */
-static void convert(const tflite_fuse_machine* m, uint8_t storage) {
+static TFLITE_FUSE_RARE void convert(const tflite_fuse_machine* m, uint8_t storage) {
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
     if (tensor->storage == storage && tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8) {

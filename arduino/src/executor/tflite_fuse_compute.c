@@ -156,7 +156,7 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
 /* ---- Row kernels of the application ---- */
 
 /* Whether the application has a kernel for this call and it computed the pixels. */
-static bool ask(const tflite_fuse_rows* rows, const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE bool ask(const tflite_fuse_rows* rows, const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_row_kernel kernel = stage->kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
                                         : stage->kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
@@ -197,7 +197,8 @@ static uint32_t sum_of(const tflite_fuse_call* call) {
 
 /* Whether the application's kernel computed the call. While it is tried, the library's computes it again and the bytes are
  * compared. */
-static bool ask_and_compare(const tflite_fuse_rows* rows, const tflite_fuse_entry* entry, const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE bool ask_and_compare(const tflite_fuse_rows* rows, const tflite_fuse_entry* entry,
+                                             const tflite_fuse_call* call) {
   if (!ask(rows, call)) {
     return false;
   }
@@ -246,11 +247,6 @@ void tflite_fuse_flip(int8_t* values, size_t count) {
   }
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#endif
-#include "tflite_fuse_small.h"
-
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
 static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
                                       int32_t x, int32_t count) {
@@ -273,9 +269,6 @@ static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite
   return TFLITE_FUSE_OK;
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count) {
   if (stage->input_count == 0) {
@@ -313,20 +306,18 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
 
 /* ---- Stages that sum ---- */
 
-#include "tflite_fuse_small.h" /* of few runs */
-
 static void* sums_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   return (uint8_t*)m->io->scratch + stage->accumulator_offset;
 }
 
-void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+TFLITE_FUSE_RARE void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
   const tflite_fuse_tensor* output = &m->block->tensors[stage->output];
   memset(sums_of(m, stage), 0, (size_t)tflite_fuse_accumulator_bytes(stage, input, output));
 }
 
-void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y, int32_t x,
-                            int32_t count) {
+TFLITE_FUSE_RARE void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
+                                             int32_t x, int32_t count) {
   int8_t* pixels[TFLITE_FUSE_STACK_POINTERS];
   tflite_fuse_call call = call_of(m, stage);
   const ring input = ring_of(m, call.inputs[0]);
@@ -338,7 +329,7 @@ void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stag
   }
 }
 
-void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
+TFLITE_FUSE_RARE void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   tflite_fuse_call call = call_of(m, stage);
   int8_t* pixel = ring_of(m, call.output).pixels;
   call.outputs = &pixel;

@@ -1,16 +1,14 @@
 /* Checks the constants of a stage: weights, tables of multipliers and shifts, the pixel that pads. */
-#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
-
 #include "tflite_fuse_checks.h"
 
-uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c) {
+TFLITE_FUSE_RARE uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c) {
   const uint64_t area = (uint64_t)a * (uint64_t)b;
   const uint64_t volume = area > INT32_MAX ? area : area * (uint64_t)c;
   return volume > INT32_MAX ? (uint32_t)INT32_MAX + 1 : (uint32_t)volume;
 }
 
-int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                               const tflite_fuse_tensor* output) {
+TFLITE_FUSE_RARE int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                                const tflite_fuse_tensor* output) {
   const int32_t taps = stage->kernel_height * stage->kernel_width, pairs = (output->channels + 1) / 2;
   const uint32_t row = tflite_fuse_volume(1, stage->kernel_width, input->channels);
   const int32_t most = stage->kernel_width == 1 ? TFLITE_FUSE_MAX_PATCH_VALUES : TFLITE_FUSE_MAX_ROW_VALUES;
@@ -25,8 +23,8 @@ int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, const tflite_fuse
                    : tflite_fuse_volume((8 << is_wide) * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
 }
 
-int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                 const tflite_fuse_tensor* output) {
+TFLITE_FUSE_RARE int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                                  const tflite_fuse_tensor* output) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   if (entry->weight_bytes == NULL) {
     return is_packed(stage) ? -1 : 0;
@@ -34,8 +32,8 @@ int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fu
   return entry->weight_bytes(stage, input, output);
 }
 
-bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table, int64_t entries,
-                                   int64_t room) {
+TFLITE_FUSE_RARE bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table,
+                                                    int64_t entries, int64_t room) {
   const bool is_down = tflite_fuse_is_down(stage);
   const int32_t least = is_down ? 0 : -31, most = is_down ? TFLITE_FUSE_MAX_DOWN_SHIFT : 30;
   if (room < entries * (int64_t)sizeof(tflite_fuse_channel)) {
@@ -49,8 +47,8 @@ bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_
   return true;
 }
 
-bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                                    int64_t room) {
+TFLITE_FUSE_RARE bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                     const void* table, int64_t room) {
   const int64_t entries = is_packed(stage) ? tflite_fuse_round_up(output->channels, 2) : output->channels;
   return tflite_fuse_entries_are_sound(stage, table, entries, room);
 }
@@ -80,7 +78,8 @@ static bool offsets_lie_within(const tflite_fuse_stage* stage, int32_t end) {
   return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
 }
 
-bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, size_t size) {
+TFLITE_FUSE_RARE bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
+                                                      size_t size) {
   if (stage->input_count == 0) {
     return true;
   }

@@ -1,9 +1,7 @@
 /* Whole runs of a prepared block: an attempt, and behind one that has ended well the commit of what the block keeps. */
-#include "tflite_fuse_small.h"
-
 #include "tflite_fuse_machine.h"
 
-tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const tflite_fuse_status status = tflite_fuse_attempt(block, io);
   if (status == TFLITE_FUSE_OK) {
     tflite_fuse_commit(block, io->state);
@@ -22,7 +20,8 @@ static void tell_reset(tflite_fuse_block* block, const uint32_t* own, uint32_t* 
   }
 }
 
-tflite_fuse_status tflite_fuse_follow(tflite_fuse_block* block, const tflite_fuse_io* io, uint32_t* last) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_follow(tflite_fuse_block* block, const tflite_fuse_io* io,
+                                                       uint32_t* last) {
   uint32_t* const own = io->state;
   uint32_t* const shared = last == NULL ? own : last;
   const int32_t bytes = tflite_fuse_state_bytes(block);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "../tflite_fuse.h"
+#include "tflite_fuse_compiler.h"
 #include "tflite_fuse_format.h"
 
 /* A kernel's whole view of the world: pixels, not tensors. Where a pixel lies (in which ring buffer, on which side of

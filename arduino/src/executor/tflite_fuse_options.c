@@ -1,6 +1,4 @@
 /* Finds a block's parts in its options, a FlatBuffer read in place, and answers questions about it. */
-#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
-
 #include <string.h>
 
 #include "tflite_fuse_checks.h"
@@ -97,7 +95,7 @@ static tflite_fuse_status find_checksum(const buffer* b, const uint8_t** checksu
   return TFLITE_FUSE_OK;
 }
 
-const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_bytes) {
+TFLITE_FUSE_RARE const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_bytes) {
   const buffer b = {options, options_bytes};
   const uint8_t* checksum;
   return find_checksum(&b, &checksum) == TFLITE_FUSE_OK ? checksum : NULL;
@@ -121,8 +119,9 @@ static tflite_fuse_status read_options(tflite_fuse_block* block, const buffer* b
   return TFLITE_FUSE_OK;
 }
 
-tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options, size_t options_bytes,
-                                       const void* constants, size_t constants_bytes) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options,
+                                                        size_t options_bytes, const void* constants,
+                                                        size_t constants_bytes) {
   uint32_t stage_input_count = 0;
   memset(block, 0, sizeof(*block));
   const buffer b = {options, options_bytes};
@@ -148,7 +147,8 @@ tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* opt
   return tflite_fuse_validate(block, stage_input_count, constants_bytes);
 }
 
-void tflite_fuse_find_again(tflite_fuse_block* block, const void* options, size_t options_bytes, const void* constants) {
+TFLITE_FUSE_RARE void tflite_fuse_find_again(tflite_fuse_block* block, const void* options, size_t options_bytes,
+                                             const void* constants) {
   const buffer b = {options, options_bytes};
   uint32_t stage_input_count;
   memset(block, 0, sizeof(*block));
@@ -167,7 +167,7 @@ static bool is_operand(const tflite_fuse_block* block, const tflite_fuse_tensor*
   return tensor->storage == (int32_t)operand;
 }
 
-int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand) {
+TFLITE_FUSE_RARE int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_operand operand) {
   int32_t count = 0;
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     if (is_operand(block, &block->tensors[t], operand)) {
@@ -177,7 +177,8 @@ int32_t tflite_fuse_operand_count(const tflite_fuse_block* block, tflite_fuse_op
   return count;
 }
 
-int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number) {
+TFLITE_FUSE_RARE int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand,
+                                                   int32_t number) {
   int32_t bytes = 0;
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
@@ -192,7 +193,8 @@ static tflite_fuse_type type_of(const tflite_fuse_tensor* tensor) {
   return (tflite_fuse_type)(tensor->element_type + 1);
 }
 
-int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number) {
+TFLITE_FUSE_RARE int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand,
+                                              int32_t number) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     if (block->tensors[t].operand == number && is_operand(block, &block->tensors[t], operand)) {
       return type_of(&block->tensors[t]);
@@ -201,7 +203,8 @@ int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand
   return 0;
 }
 
-int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source) {
+TFLITE_FUSE_RARE int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number,
+                                             const tflite_fuse_source* source) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->operand == number && is_operand(block, tensor, TFLITE_FUSE_SOURCE) &&
@@ -213,9 +216,11 @@ int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, cons
   return 1;
 }
 
-int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block) { return block->header->scratch_bytes; }
+TFLITE_FUSE_RARE int32_t tflite_fuse_scratch_bytes(const tflite_fuse_block* block) {
+  return block->header->scratch_bytes;
+}
 
-const char* tflite_fuse_message(tflite_fuse_status status) {
+TFLITE_FUSE_RARE const char* tflite_fuse_message(tflite_fuse_status status) {
   switch (status) {
     case TFLITE_FUSE_OK:
       return "the block is sound";

@@ -1,6 +1,4 @@
 /* Tries row kernels of the application on a block before they are trusted. */
-#include "tflite_fuse_small.h"
-
 #include "../tflite_fuse_rows.h"
 
 #include "tflite_fuse_machine.h"
@@ -18,8 +16,8 @@ static void fill_inputs(const tflite_fuse_block* block, const tflite_fuse_io* io
   }
 }
 
-tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* block, const tflite_fuse_rows* rows,
-                                        const tflite_fuse_io* io) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* block, const tflite_fuse_rows* rows,
+                                                         const tflite_fuse_io* io) {
   uint32_t differences = 0, state = 1;
   tflite_fuse_status status = TFLITE_FUSE_OK;
   if (rows != NULL) {

@@ -1,9 +1,7 @@
 /* What outlives a run: rings and memories, made ready before it, moved on when it has ended well. */
-#include "tflite_fuse_small.h"
-
 #include "tflite_fuse_machine.h"
 
-int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {
+TFLITE_FUSE_RARE int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {
   int32_t bytes = 0;
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
@@ -15,7 +13,7 @@ int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {
   return (bytes + 3) & ~3;
 }
 
-void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done) {
+TFLITE_FUSE_RARE void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done) {
   for (int32_t s = 0; s < block->stage_count; ++s) {
     const tflite_fuse_entry* entry = tflite_fuse_entry_of(&block->stages[s]);
     if (entry->keep != NULL) {
@@ -24,9 +22,11 @@ void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done)
   }
 }
 
-void tflite_fuse_commit(const tflite_fuse_block* block, void* state) { tflite_fuse_keep(block, state, true); }
+TFLITE_FUSE_RARE void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
+  tflite_fuse_keep(block, state, true);
+}
 
-void tflite_fuse_reset(const tflite_fuse_block* block, void* state) {
+TFLITE_FUSE_RARE void tflite_fuse_reset(const tflite_fuse_block* block, void* state) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];
     if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT && tensor->producer == TFLITE_FUSE_NONE) {

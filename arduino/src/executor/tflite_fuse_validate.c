@@ -1,6 +1,4 @@
 /* Checks the shape of a block: tensors, stages, how they fit together, scratch and the work to expect. */
-#include "tflite_fuse_small.h" /* what runs once, when a model is loaded, is made to be small */
-
 #include "tflite_fuse_checks.h"
 
 enum { STEPS_PER_PIXEL = 64 /* work of the executor itself */ };
@@ -191,7 +189,7 @@ static int64_t count_reserved(const tflite_fuse_block* block) {
   return tflite_fuse_cursor_bytes(block->header->spatial_stages) + (int64_t)pointers * TFLITE_FUSE_POINTER_BYTES;
 }
 
-void tflite_fuse_reserve(tflite_fuse_block* block) {
+TFLITE_FUSE_RARE void tflite_fuse_reserve(tflite_fuse_block* block) {
   block->reserved_words = (uint32_t)(count_reserved(block) / TFLITE_FUSE_POINTER_BYTES) & (UINT16_MAX >> 1);
 }
 
@@ -268,7 +266,8 @@ static bool sources_differ(const tflite_fuse_block* block) {
   return true;
 }
 
-tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count,
+                                                         size_t constants_bytes) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     if (!tensor_is_sound(block, t)) {
       return TFLITE_FUSE_BAD_TENSOR;

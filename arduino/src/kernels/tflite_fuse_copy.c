@@ -20,8 +20,6 @@ static void copy(const tflite_fuse_call* call) {
   }
 }
 
-#include "../executor/tflite_fuse_small.h" /* checks run once */
-
 const tflite_fuse_entry tflite_fuse_kind_pad = {
     .min_inputs = 1,
     .max_inputs = 1,
@@ -32,7 +30,7 @@ const tflite_fuse_entry tflite_fuse_kind_pad = {
     .compute = copy,
 };
 
-static bool fits_channels(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool fits_channels(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   int64_t channels = 0;
   for (int32_t i = 0; i < stage->input_count; ++i) {
     channels += tflite_fuse_input_of(block, stage, i)->channels;
@@ -50,7 +48,7 @@ const tflite_fuse_entry tflite_fuse_kind_concatenation = {
 };
 
 /* New pixels behind those of earlier runs, all of which one tile sees. */
-static bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const tflite_fuse_tensor* driven = &block->tensors[block->header->driven];
@@ -60,15 +58,15 @@ static bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* 
 }
 
 /* What a reset leaves of a step, if not all of it is the pixel that pads. History is whole steps: see fits_state. */
-static int64_t reset_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                           const tflite_fuse_tensor* output) {
+static TFLITE_FUSE_RARE int64_t reset_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                            const tflite_fuse_tensor* output) {
   (void)input;
   const bool is_plain = stage->weight_layout == TFLITE_FUSE_LAYOUT_PLAIN;
   return !is_plain ? -1 : stage->weights_offset == TFLITE_FUSE_NONE ? 0 : tflite_fuse_step_bytes(stage, output);
 }
 
-static bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                                   int64_t room) {
+static TFLITE_FUSE_RARE bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                    const void* table, int64_t room) {
   (void)table;
   return stage->table_offset == TFLITE_FUSE_NONE ||
          room >= (int64_t)tflite_fuse_history(stage, output) * output->channels;
@@ -76,7 +74,8 @@ static bool first_history_is_sound(const tflite_fuse_stage* stage, const tflite_
 
 /* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
  * the new. */
-static void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+static TFLITE_FUSE_RARE void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state,
+                                       bool is_done) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   uint32_t* const ring = tflite_fuse_mark_of(state, output);
   const uint32_t mark = *ring;

@@ -5,34 +5,11 @@
 #ifndef TFLITE_FUSE_PACKED_H_
 #define TFLITE_FUSE_PACKED_H_
 
-#if defined(__OPTIMIZE_SIZE__) && !defined(TFLITE_FUSE_NO_INNER_LOOPS) && defined(__GNUC__) && !defined(__clang__)
-/* Inner loops are where the time goes: also where everything else is compiled for size. */
-#pragma GCC optimize("O2")
-#endif
-
 #include <string.h>
 
 #include "dsp/tflite_fuse_dsp.h"
 #include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
-
-#if defined(__GNUC__)
-#define TFLITE_FUSE_INLINE static inline __attribute__((always_inline))
-#define TFLITE_FUSE_NOINLINE __attribute__((noinline))
-/* Makes a compiler finish four sums before it loads what the next ones need. Left alone, compilers load far ahead, run
- * out of registers and spill. */
-#define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
-/* Runs so rarely that being small is worth more than being fast. */
-#define TFLITE_FUSE_RARE __attribute__((noinline, cold))
-/* Keeps a compiler from turning one counter into several, which again costs registers. */
-#define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
-#else
-#define TFLITE_FUSE_HIDE(value) ((void)0)
-#define TFLITE_FUSE_RARE
-#define TFLITE_FUSE_INLINE static inline
-#define TFLITE_FUSE_NOINLINE
-#define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
-#endif
 
 /* Whether loops in plain C may keep some twenty numbers at hand. A build may say so itself. */
 #if defined(TFLITE_FUSE_MANY_REGISTERS)

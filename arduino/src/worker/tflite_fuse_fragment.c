@@ -1,6 +1,4 @@
 /* Checks a fragment, which comes from a file and is hostile until then: sections, views, blocks, then every step. */
-#include "../executor/tflite_fuse_small.h" /* what runs once, when a fragment is opened, is made to be small */
-
 #include "tflite_fuse_fragment.h"
 
 #include "../tflite_fuse_outside.h"
@@ -207,7 +205,7 @@ static tflite_fuse_status check_step(const tflite_fuse_worker* worker, uint32_t 
                                                                                        : TFLITE_FUSE_BAD_STEP;
 }
 
-const char* tflite_fuse_worker_message(tflite_fuse_status status) {
+TFLITE_FUSE_RARE const char* tflite_fuse_worker_message(tflite_fuse_status status) {
   switch (status) {
     case TFLITE_FUSE_BAD_FRAGMENT:
       return "the fragment is truncated, misaligned or none";
@@ -226,8 +224,8 @@ const char* tflite_fuse_worker_message(tflite_fuse_status status) {
   }
 }
 
-tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment, size_t fragment_bytes,
-                                           void* buffer, size_t buffer_bytes) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment,
+                                                            size_t fragment_bytes, void* buffer, size_t buffer_bytes) {
   const tflite_fuse_fragment_header* header = fragment;
   tflite_fuse_status status = check_header(header, fragment_bytes);
   if (status != TFLITE_FUSE_OK) {
@@ -249,6 +247,6 @@ tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const voi
   return status;
 }
 
-uint32_t tflite_fuse_worker_operator(const tflite_fuse_worker* worker) {
+TFLITE_FUSE_RARE uint32_t tflite_fuse_worker_operator(const tflite_fuse_worker* worker) {
   return tflite_fuse_steps_of(worker)[worker->step].number;
 }

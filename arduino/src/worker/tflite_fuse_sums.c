@@ -1,9 +1,6 @@
 /* Parts of a convolution's sums, int32 as four int8 channels, little-endian: what devices that hold some input channels
  * each compute, and how two such parts become one, or with a table int8 values. Sums wrap, so that their order does not
  * matter. */
-#include "../executor/tflite_fuse_small.h"
-
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../executor/tflite_fuse_checks.h"
 #include "../kernels/tflite_fuse_packed.h"
 #include "tflite_fuse_fragment.h"
@@ -36,7 +33,7 @@ static int32_t sum_of(const tflite_fuse_call* call, const int8_t* const* window,
   return sum;
 }
 
-static void conv_sums(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void conv_sums(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const ptrdiff_t filter = (ptrdiff_t)stage->kernel_height * stage->kernel_width * call->inputs[0]->channels;
   for (int32_t i = 0; i < call->count; ++i) {
@@ -47,13 +44,13 @@ static void conv_sums(const tflite_fuse_call* call) {
   }
 }
 
-static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                            const tflite_fuse_tensor* output) {
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                             const tflite_fuse_tensor* output) {
   const int32_t taps = stage->kernel_height * stage->kernel_width;
   return is_packed(stage) ? -1 : (int64_t)tflite_fuse_volume(taps, input->channels, output->channels / BYTES);
 }
 
-static bool writes_sums(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool writes_sums(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   return block->tensors[stage->output].channels % BYTES == 0;
 }
 
@@ -71,7 +68,7 @@ const tflite_fuse_entry tflite_fuse_kind_conv_sums = {
 
 /* ---- Two parts ---- */
 
-static void add_sums(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void add_sums(const tflite_fuse_call* call) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t bytes = call->inputs[0]->channels;
   for (int32_t i = 0; i < call->count; ++i) {
@@ -89,7 +86,7 @@ static void add_sums(const tflite_fuse_call* call) {
 }
 
 /* Without a table sums stay sums. */
-static bool parts_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool parts_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const int32_t channels = block->tensors[stage->output].channels;
   const int32_t wanted = stage->table_offset < 0 ? channels : channels * BYTES;
   for (int32_t i = 0; i < 2; ++i) {
@@ -101,8 +98,8 @@ static bool parts_fit(const tflite_fuse_block* block, const tflite_fuse_stage* s
   return true;
 }
 
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   return stage->table_offset < 0 || tflite_fuse_channels_are_sound(stage, output, table, room);
 }
 

@@ -1,6 +1,5 @@
 /* The inner loops of the packed convolution with DSP instructions: four pixels, two or one by two channels. They take all
  * registers: they are functions in assembler. */
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE

@@ -2,7 +2,6 @@
  * they are multiplied, so that nothing is unpacked, and twice as large, so that sums are as they are scaled.
  *
  * The loops take all registers: they are functions in assembler. */
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE

@@ -5,7 +5,6 @@
  * lie in 24 bits.
  *
  * The loops take all registers: they are functions in assembler. */
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE

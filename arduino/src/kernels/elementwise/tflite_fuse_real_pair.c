@@ -2,8 +2,6 @@
  *
  * What an int8 value is as float32 is in tables. The one operation on floats is done in integers here: rounded to the
  * nearest, halves to even, with subnormal numbers, on every core and under any compiler flag. */
-#include "../../executor/tflite_fuse_small.h" /* the few models that have it compute little with it */
-
 #include <string.h>
 
 #include "../tflite_fuse_steps.h"
@@ -128,7 +126,7 @@ static uint32_t result_of(int32_t operation, uint32_t a, uint32_t b) {
   }
 }
 
-static void real_pair(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void real_pair(const tflite_fuse_call* call) {
   const real_pair_table* table = call->table;
   const int32_t channels = call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
@@ -142,8 +140,8 @@ static void real_pair(const tflite_fuse_call* call) {
   }
 }
 
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   (void)stage, (void)output;
   const real_pair_table* found = table;
   return room >= (int64_t)sizeof(real_pair_table) && within(found->quantize.otherwise, INT8_MIN, INT8_MAX) &&

@@ -1,6 +1,4 @@
 /* What share each channel's exponential has of the sum of a pixel's. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -20,7 +18,7 @@ static int32_t one_over_one_plus(int32_t x) {
   return found > INT32_MAX / 2 ? INT32_MAX : found * 2;
 }
 
-static void softmax(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void softmax(const tflite_fuse_call* call) {
   const int32_t* exponentials = call->table;
   const tflite_fuse_range range = {INT8_MIN, call->stage->activation_min, call->stage->activation_max};
   const int32_t channels = call->output->channels;
@@ -48,8 +46,8 @@ static void softmax(const tflite_fuse_call* call) {
 }
 
 /* The first exponential is all there is, so no sum is less; of as many channels as there may be, none leaves 32 bits. */
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   (void)stage;
   const int32_t* exponentials = table;
   if (room < DISTANCES * (int64_t)sizeof(int32_t) || output->channels > MOST_CHANNELS || *exponentials != INT32_MAX) {

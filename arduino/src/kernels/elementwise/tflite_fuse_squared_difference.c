@@ -1,12 +1,10 @@
 /* The squared difference of two tensors of equal shape, value by value. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
 enum { MOST_LEFT = 7, HALF = 1 << 30 };
 
-static void squared_difference(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void squared_difference(const tflite_fuse_call* call) {
   const tflite_fuse_addition table = *(const tflite_fuse_addition*)call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t zero_0 = call->inputs[0]->zero_point, zero_1 = call->inputs[1]->zero_point;
@@ -29,8 +27,8 @@ static bool halves(int32_t multiplier, int32_t shift) {
   return multiplier >= 0 && within(shift, -31, multiplier > HALF ? -1 : 0);
 }
 
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   const tflite_fuse_addition* t = table;
   (void)stage, (void)output;
   return room >= (int64_t)sizeof(*t) && within(t->left_shift, 0, MOST_LEFT) && halves(t->multiplier_0, t->shift_0) &&

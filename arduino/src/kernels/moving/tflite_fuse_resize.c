@@ -1,8 +1,6 @@
 /* An image of another size: every output value is interpolated between four input values, or is one of them.
  *
  * The table: for every output row, then for every output column, where it lies in the input, in 1024ths of a pixel. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -20,7 +18,7 @@ static void resize_pixel(const tflite_fuse_call* call, const int8_t* const* corn
   }
 }
 
-static void resize(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void resize(const tflite_fuse_call* call) {
   const int32_t* rows = call->table;
   const int32_t* columns = rows + call->output->height + call->x;
   const int32_t row = rows[call->y];
@@ -41,8 +39,8 @@ static bool axis_is_sound(tflite_fuse_axis axis, const int32_t* places, int32_t 
   return true;
 }
 
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   const int32_t* places = table;
   return room >= 4 * ((int64_t)output->height + output->width) &&
          axis_is_sound(tflite_fuse_rows_of(stage), places, output->height) &&

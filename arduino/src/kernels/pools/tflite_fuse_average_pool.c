@@ -1,6 +1,4 @@
 /* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -25,7 +23,7 @@ static int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* wi
   return sum;
 }
 
-static void average_pool(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void average_pool(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* const* window = call->windows[0] + i * call->stage->stride_width;
     const int32_t inside = count_inside(call, window);
@@ -37,7 +35,7 @@ static void average_pool(const tflite_fuse_call* call) {
 }
 
 /* Whether every window holds a pixel of the image: else the average would divide by zero. */
-bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+TFLITE_FUSE_RARE bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   return stage->dilation_height == 1 && stage->dilation_width == 1 && stage->pad_top < stage->kernel_height &&

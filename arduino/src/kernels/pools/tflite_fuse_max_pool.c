@@ -1,6 +1,4 @@
 /* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -14,7 +12,7 @@ static int32_t largest(const tflite_fuse_call* call, const int8_t* const* window
   return most;
 }
 
-static void max_pool(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void max_pool(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* const* window = call->windows[0] + i * call->stage->stride_width;
     for (int32_t c = 0; c < call->output->channels; ++c) {

@@ -1,13 +1,11 @@
 /* Convolution with any window: sums of int8 products over taps and input channels.
  * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
  * this code is made to be small. */
-#include "../../executor/tflite_fuse_small.h"
-
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
 /* Four output channels of one pixel at a time: five loads feed four products. */
-static void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
+static TFLITE_FUSE_RARE void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const tflite_fuse_channel* table = call->table;
@@ -55,8 +53,8 @@ void tflite_fuse_conv(const tflite_fuse_call* call) {
   }
 }
 
-static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                            const tflite_fuse_tensor* output) {
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                             const tflite_fuse_tensor* output) {
   const int32_t taps = stage->kernel_height * stage->kernel_width;
   return is_packed(stage) ? tflite_fuse_quad_bytes(stage, input, output)
                           : tflite_fuse_volume(taps, input->channels, output->channels);

@@ -1,12 +1,10 @@
 /* What the fast kernels do to their outputs where the fastest way is not enough, for the inner loops of all cores. */
-#include "../../executor/tflite_fuse_small.h"
-
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE
 
-int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel, const tflite_fuse_call* call) {
+TFLITE_FUSE_RARE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channel* channel,
+                                           const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t zero_point = call->output->zero_point;
   if (tflite_fuse_is_down(stage)) {

@@ -2,7 +2,6 @@
  * with weights of 8 bits. Values of a window are as in tflite_fuse_conv_packed.c; weights of 16 bits: [output channels /
  * 2][values / 4][2 channels][4 values: 0, 2, 1, 3], twice as large as they are; those in pairs: the same, one halfword for
  * both channels. */
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../mve/tflite_fuse_mve.h"
 
 #if !TFLITE_FUSE_DSP || TFLITE_FUSE_MVE

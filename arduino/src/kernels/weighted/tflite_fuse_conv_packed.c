@@ -5,9 +5,6 @@
  * Two pixels are computed together, or the one that is left over. What they see is first brought into the form the
  * core's inner loops multiply fastest (`widen`: in kernels/dsp and kernels/portable), once for all channels if it fits
  * on the stack, else part by part, each for some channels. */
-#include "../../executor/tflite_fuse_small.h"
-
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE

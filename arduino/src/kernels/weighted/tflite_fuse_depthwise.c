@@ -33,9 +33,8 @@ static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, in
   }
 }
 
-#include "../../executor/tflite_fuse_small.h"
-
-static void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int32_t input_channel, int32_t channel) {
+static TFLITE_FUSE_RARE void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int32_t input_channel,
+                                                 int32_t channel) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* table = call->table;
   const int8_t* const* window = call->windows[0] + index * stage->stride_width;
@@ -80,7 +79,7 @@ static void depthwise(const tflite_fuse_call* call) {
 
 /* ---- The kind ---- */
 
-static bool fits_multiplier(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool fits_multiplier(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   return stage->depth_multiplier >= 1 &&
          tflite_fuse_volume(1, input->channels, stage->depth_multiplier) ==
@@ -99,8 +98,8 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
   return fits_kernel ? (int64_t)tflite_fuse_volume(1, pairs + last, output->channels) : -1;
 }
 
-static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                            const tflite_fuse_tensor* output) {
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                             const tflite_fuse_tensor* output) {
   if (!is_packed(stage)) {
     return tflite_fuse_volume(stage->kernel_height, stage->kernel_width, output->channels);
   }

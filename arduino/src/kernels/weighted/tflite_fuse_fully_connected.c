@@ -1,6 +1,5 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
  * Weights: [output channel][input pixel][input channel]. */
-#define TFLITE_FUSE_NO_INNER_LOOPS
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_packed.h"
 

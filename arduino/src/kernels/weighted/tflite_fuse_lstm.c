@@ -1,7 +1,4 @@
 /* Long short-term memory: pixels are steps in time, computed in their order, and each is told what the one before left. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("Os") /* smaller here than tflite_fuse_small.h */
-#endif
 
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
@@ -77,7 +74,7 @@ static int8_t step_of(const tflite_fuse_call* call, const int8_t* input, const i
   return tflite_fuse_clamp(tflite_fuse_wrapping_add(output, table->zero_point), INT8_MIN, INT8_MAX);
 }
 
-static void lstm(const tflite_fuse_call* call) {
+static TFLITE_FUSE_RARE void lstm(const tflite_fuse_call* call) {
   const lstm_table* table = call->table;
   const int32_t channels = call->output->channels;
   int16_t* cells = (int16_t*)(void*)call->windows[1][0];
@@ -94,7 +91,8 @@ static void lstm(const tflite_fuse_call* call) {
 }
 
 /* Runs work on the first half; the second is what the last one that went well left. */
-static void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+static TFLITE_FUSE_RARE void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state,
+                                  bool is_done) {
   const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
   uint32_t* mark = tflite_fuse_mark_of(state, memory);
   int8_t* now = (int8_t*)(mark + 1);
@@ -108,20 +106,20 @@ static void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
 }
 
 /* Its second input is a memory of a size that fits: two halves, each of cell states, int16, and last outputs, and even. */
-static bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+static TFLITE_FUSE_RARE bool has_memory(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
   return memory->storage == TFLITE_FUSE_STORAGE_PERSISTENT && memory->producer == TFLITE_FUSE_NONE &&
          (uint32_t)memory->channels == ((6 * (uint32_t)block->tensors[stage->output].channels + 2) & ~UINT32_C(3));
 }
 
-static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                            const tflite_fuse_tensor* output) {
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                             const tflite_fuse_tensor* output) {
   const int32_t row = input->channels + output->channels;
   return is_packed(stage) ? -1 : (int64_t)tflite_fuse_volume(GATES, row, output->channels);
 }
 
-static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   (void)stage;
   const lstm_table* found = table;
   const int64_t biases = (int64_t)output->channels * 2 * GATES * (int64_t)sizeof(int32_t);

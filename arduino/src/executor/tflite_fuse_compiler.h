@@ -1,0 +1,23 @@
+/* What compilers are asked for, function by function. All of it may be empty. Private to the library. */
+#ifndef TFLITE_FUSE_COMPILER_H_
+#define TFLITE_FUSE_COMPILER_H_
+
+#if defined(__GNUC__)
+#define TFLITE_FUSE_INLINE static inline __attribute__((always_inline))
+#define TFLITE_FUSE_NOINLINE __attribute__((noinline))
+/* Runs when a model is loaded, once per inference or in few models: compiled for size whatever the build's level is. */
+#define TFLITE_FUSE_RARE __attribute__((noinline, cold))
+/* Finishes four sums before anything is loaded for the next ones. Compilers load far ahead otherwise, run out of registers
+ * and spill. */
+#define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
+/* Hides how a value came about. Compilers keep several copies of one counter otherwise, which costs registers. */
+#define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
+#else
+#define TFLITE_FUSE_INLINE static inline
+#define TFLITE_FUSE_NOINLINE
+#define TFLITE_FUSE_RARE
+#define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
+#define TFLITE_FUSE_HIDE(value) ((void)0)
+#endif
+
+#endif
