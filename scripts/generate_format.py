@@ -147,12 +147,22 @@ def _comment(doc: str, indent: str = "") -> str:
     return f"{indent}/*{lines.removeprefix(chr(10) + indent + ' *')} */\n" if doc else ""
 
 
+_ASSERT = """\
+#if !defined(TFLITE_FUSE_ASSERT) && defined(__cplusplus)
+#define TFLITE_FUSE_ASSERT(condition, reason) static_assert(condition, reason)
+#elif !defined(TFLITE_FUSE_ASSERT)
+#define TFLITE_FUSE_ASSERT(condition, reason) _Static_assert(condition, reason)
+#endif
+"""
+
+
 def header_file(schema: Schema) -> str:
     """``tflite_fuse_format.h``: enums, constants and structs."""
     parts = [
         f"/* {schema.origin}, which documents every field. Do not edit. */",
         "#ifndef TFLITE_FUSE_FORMAT_H_\n#define TFLITE_FUSE_FORMAT_H_\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
+        _ASSERT,
         f'#define TFLITE_FUSE_IDENTIFIER "{schema.identifier}"\n',
         _c_enum(schema.tables["Format"], "", ""),
         _c_enum(schema.tables["Limits"], "", ""),
@@ -169,6 +179,7 @@ def fragment_header_file(schema: Schema) -> str:
         f"/* {schema.origin}, which documents every field. Do not edit. */",
         "#ifndef TFLITE_FUSE_FRAGMENT_FORMAT_H_\n#define TFLITE_FUSE_FRAGMENT_FORMAT_H_\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
+        _ASSERT,
         _c_enum(schema.tables["FragmentFormat"], "", ""),
         _c_enum(schema.enums["StepKind"], "tflite_fuse_step_kind ", "STEP_"),
         *(_c_struct(schema.structs[name], f"tflite_fuse_{word}") for name, word in _FRAGMENT_STRUCTS.items()),
@@ -192,7 +203,7 @@ def _c_struct(group: Group, name: str) -> str:
     fields = "".join(f"  {field.c_type} {field.name};\n" for field in group.fields)
     size = calcsize("<" + "".join(field.letter for field in group.fields))
     text = f"{_comment(group.doc)}typedef struct {name} {{\n{fields}}} {name};\n\n"
-    text += f'_Static_assert(sizeof({name}) == {size}, "read in place");\n'
+    text += f'TFLITE_FUSE_ASSERT(sizeof({name}) == {size}, "read in place");\n'
     unused = [f"value->{field.name}" for field in group.fields if field.later or field.reserved]
     if unused:
         test = textwrap.fill(f"return ({' | '.join(unused)}) == 0;", WIDTH - 2, subsequent_indent="          ")

@@ -1,58 +1,76 @@
-/* Row kernels of an application's own: convolutions with the vector instructions of a core this library has no code for
- * (ESP32-S3, ESP32-P4), proven on the board against the library's own kernels before they are used.
+/* Kernels: how the library's own are called, and how an application hands in its own.
  *
- *     static int convolve(void* user, const tflite_fuse_row* row) {
- *       if (row->weight_layout != 2 || row->input_channels % 16 != 0) return 0;  // the library does this one
+ * A kernel computes a run of neighbouring output pixels of one stage of a block. It sees pixels, not tensors: where each
+ * lies has been found out before. All kernels have the same signature, so that each can be called by itself, and a kernel
+ * of an application's own can pass on what it does not compute. That is for convolutions with the vector instructions of a
+ * core this library has no code for (ESP32-S3, ESP32-P4):
+ *
+ *     static void convolve(const tflite_fuse_call* call) {
+ *       if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PACKED || call->inputs[0]->channels % 16 != 0) {
+ *         tflite_fuse_kernel_of(TFLITE_FUSE_KIND_CONV)(call);
+ *         return;
+ *       }
  *       ...
- *       return 1;
  *     }
  *     static const tflite_fuse_rows rows = {convolve, NULL, NULL, NULL};
  *     ...
- *     status = tflite_fuse_use_rows(&block, &rows, &io);  // TFLITE_FUSE_WRONG_ROWS: the block keeps our kernels
+ *     status = tflite_fuse_use_rows(&block, &rows, &io);  // TFLITE_FUSE_WRONG_ROWS: the block keeps the library's kernels
  *
- * No more is claimed than that: the library has no such kernels, and says nothing about their speed. */
+ * The library has no such kernels itself, and says nothing about their speed. */
 #ifndef TFLITE_FUSE_ROWS_H_
 #define TFLITE_FUSE_ROWS_H_
 
+#include "executor/tflite_fuse_format.h" /* stages, tensors, kinds and layouts */
 #include "tflite_fuse.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* One run of neighbouring output pixels of a convolution.
+/* One run of `count` neighbouring output pixels, all in one row.
  *
- * window: the input pixels below the windows, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
- *     (ky, kx), window[ky * columns + i * stride_width + kx * dilation_width]; if at_once is not 1,
- *     window[ky + (i * stride_width + kx * dilation_width) * kernel_height]. Outside the image it points to padding.
- * weights, weight_layout, table: as schemas/fused_block.fbs has them at StageDesc and WeightLayout. */
+ * stage: window, clamp, layout of weights. inputs, output: shapes and zero points.
+ * weights, table: the stage's constants, as schemas/fused_block.fbs has them at StageDesc and WeightLayout.
+ * windows[0]: the input pixels under the windows, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
+ *     (ky, kx), windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not 1,
+ *     windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height]. Taps outside the image point to `pad`.
+ *     Of a stage that spreads its input out (RESIZE, TRANSPOSE_CONV, DEPTH_TO_SPACE): all pixels under the windows, rows
+ *     of `columns` pointers from pixel (first_row, first_column) on; output pixel 0 is (y, x).
+ * windows[1]: the second operand of kinds with two, one pointer per output pixel.
+ * outputs: one pointer per output pixel; a kernel writes output->channels bytes to each (four times as many of float32). */
 typedef struct {
+  const tflite_fuse_stage* stage;
+  const tflite_fuse_tensor* inputs[2];
+  const tflite_fuse_tensor* output;
   const int8_t* weights;
-  const int32_t* table;
-  const int8_t* const* window;
-  int8_t* const* outputs; /* one pointer for each output pixel */
-  int32_t count;          /* output pixels */
+  const void* table;
+  const int8_t* pad;
+  const int8_t* const* windows[2];
+  int8_t* const* outputs;
   int32_t columns;
-  int32_t at_once;
-  int32_t kernel_height, kernel_width, stride_width, dilation_width;
-  int32_t input_channels, output_channels;
-  int32_t depth_multiplier;
-  int32_t output_zero_point, activation_min, activation_max;
-  int32_t weight_layout;
-} tflite_fuse_row;
+  int32_t count;
+  int32_t at_once; /* neighbouring pixels that the library's kernel computes together */
+  int32_t y, x;    /* of the first output pixel */
+  int32_t first_row, first_column; /* of stages that spread their input out */
+  void* user;      /* of kernels of the application: tflite_fuse_rows */
+} tflite_fuse_call;
 
-/* Computes all pixels of a row and returns 1, or touches nothing and returns 0: then the library computes them. */
-typedef int (*tflite_fuse_row_kernel)(void* user, const tflite_fuse_row* row);
+/* Computes all pixels of a call. */
+typedef void (*tflite_fuse_kernel)(const tflite_fuse_call* call);
 
-/* Kernels that are NULL are the library's. */
+/* The library's kernel for stages of a kind (enum tflite_fuse_kind); NULL if there is none, as for a project's export without
+ * that kind, and for kinds that only sum over their whole input. */
+tflite_fuse_kernel tflite_fuse_kernel_of(int32_t kind);
+
+/* Kernels of the application. Those that are NULL are the library's. */
 typedef struct tflite_fuse_rows {
-  tflite_fuse_row_kernel convolution;
-  tflite_fuse_row_kernel depthwise;
-  void* user;            /* passed to the kernels */
+  tflite_fuse_kernel convolution;
+  tflite_fuse_kernel depthwise;
+  void* user;            /* every call has it */
   uint32_t* differences; /* NULL; the library's own while it tries kernels */
 } tflite_fuse_rows;
 
-/* Lets a prepared block use row kernels if they compute what the library's do.
+/* Lets a prepared block use an application's kernels if they compute what the library's do.
  *
  * The block is run a few times, on pseudo-random inputs; every run of pixels is computed by both and all its bytes are
  * compared, so each shape of the block is tried, at its borders too. Not all inputs can be: it is a test, no proof.

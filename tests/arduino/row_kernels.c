@@ -21,45 +21,51 @@ static int32_t scale(int32_t value, int32_t multiplier, int32_t shift) {
   return (high >> right) + (rest > (mask >> 1) + (high < 0));
 }
 
-static int8_t finished(const tflite_fuse_row* row, int32_t channel, int32_t sum) {
-  const int32_t* entry = row->table + 3 * channel;
-  int32_t value = scale(sum + entry[0], entry[1], entry[2]) + row->output_zero_point;
-  value = value < row->activation_min ? row->activation_min : value;
-  return (int8_t)(value > row->activation_max ? row->activation_max : value);
+static int8_t finished(const tflite_fuse_call* call, int32_t channel, int32_t sum) {
+  const tflite_fuse_channel entry = ((const tflite_fuse_channel*)call->table)[channel];
+  const int32_t low = call->stage->activation_min, high = call->stage->activation_max;
+  const int32_t value = scale(sum + entry.bias, entry.multiplier, entry.shift) + call->output->zero_point;
+  return (int8_t)(value < low ? low : value > high ? high : value);
 }
 
-static const int8_t* pixel(const tflite_fuse_row* row, int32_t i, int32_t ky, int32_t kx) {
-  const int32_t column = i * row->stride_width + kx * row->dilation_width;
-  return row->at_once == 1 ? row->window[ky * row->columns + column] : row->window[ky + column * row->kernel_height];
+static const int8_t* pixel(const tflite_fuse_call* call, int32_t i, int32_t ky, int32_t kx) {
+  const tflite_fuse_stage* stage = call->stage;
+  const int32_t column = i * stage->stride_width + kx * stage->dilation_width;
+  const int8_t* const* window = call->windows[0];
+  return call->at_once == 1 ? window[ky * call->columns + column] : window[ky + column * stage->kernel_height];
 }
 
-static int compute(state* s, const tflite_fuse_row* row, int kind) {
-  const int32_t taps = row->kernel_height * row->kernel_width, depth = row->input_channels, width = row->kernel_width;
-  if (row->weight_layout != 0) return 0;
-  for (int32_t i = 0; i < row->count; ++i) {
-    for (int32_t c = 0; c < row->output_channels; ++c) {
+static void compute(const tflite_fuse_call* call, int kind) {
+  state* s = call->user;
+  const int32_t width = call->stage->kernel_width, taps = call->stage->kernel_height * width;
+  const int32_t depth = call->inputs[0]->channels, channels = call->output->channels;
+  if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN) {
+    tflite_fuse_kernel_of(kind)(call);
+    return;
+  }
+  for (int32_t i = 0; i < call->count; ++i) {
+    for (int32_t c = 0; c < channels; ++c) {
       int32_t sum = 0;
       for (int32_t t = 0; t < taps; ++t) {
-        const int8_t* x = pixel(row, i, t / width, t % width);
-        if (kind == 2) {
-          sum += x[c / row->depth_multiplier] * row->weights[t * row->output_channels + c];
+        const int8_t* x = pixel(call, i, t / width, t % width);
+        if (kind == TFLITE_FUSE_KIND_DEPTHWISE) {
+          sum += x[c / call->stage->depth_multiplier] * call->weights[t * channels + c];
         } else {
-          for (int32_t k = 0; k < depth; ++k) sum += x[k] * row->weights[(c * taps + t) * depth + k];
+          for (int32_t k = 0; k < depth; ++k) sum += x[k] * call->weights[(c * taps + t) * depth + k];
         }
       }
-      row->outputs[i][c] = finished(row, c, sum);
+      call->outputs[i][c] = finished(call, c, sum);
     }
   }
   if (kind == s->wrong_kind && s->calls[kind] == s->wrong_call) {
-    int8_t* value = &row->outputs[row->count - 1][row->output_channels - 1];
+    int8_t* value = &call->outputs[call->count - 1][channels - 1];
     *value = (int8_t)(*value == 127 ? 126 : *value + 1);
   }
   ++s->calls[kind];
-  return 1;
 }
 
-static int convolution(void* user, const tflite_fuse_row* row) { return compute(user, row, 1); }
-static int depthwise(void* user, const tflite_fuse_row* row) { return compute(user, row, 2); }
+static void convolution(const tflite_fuse_call* call) { compute(call, TFLITE_FUSE_KIND_CONV); }
+static void depthwise(const tflite_fuse_call* call) { compute(call, TFLITE_FUSE_KIND_DEPTHWISE); }
 
 static unsigned run(const tflite_fuse_block* block, const tflite_fuse_io* io, int8_t* in, int32_t in_bytes,
                     const int8_t* out, int32_t out_bytes) {

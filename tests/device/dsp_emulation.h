@@ -83,12 +83,8 @@ static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower)
 
 /* The loops of the convolution: macros, because this is read before the types of what they work on are known. Words are
  * read through pointers: sanitizers check that their addresses are multiples of 4, as the instructions want them. `start`
- * says how many quads there are, so that it is checked, too. */
-#define TFLITE_FUSE_START_4(quads) (quads)
-#define TFLITE_FUSE_START_2(quads) (quads)
-#define TFLITE_FUSE_START_1(quads) (quads)
-
-enum { EMULATED_PAIRS = 0 }; /* instead of the bits of a weight */
+ * of a run is how many quads there are, so that it is checked, too. */
+enum { TFLITE_FUSE_EMULATED_PAIRS = 0 }; /* instead of the bits of a weight */
 
 typedef struct {
   const uint32_t *wide, *weights, *wide_end;
@@ -130,12 +126,12 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
   return tflite_fuse_halve_to_int8(tflite_fuse_mac_top(emulated_sum(half, sum >> 31), twice, multiplier) >> shift);
 }
 
-#define EMULATED_LOOP(run, pixels, bits)                                                                     \
+#define TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits)                                                                     \
   (emulated_loop) {                                                                                          \
     (run)->wide, (const uint32_t*)(const void*)(run)->weights, (run)->wide_end, (run)->start, pixels, bits   \
   }
 
-#define EMULATED_ALL(run, pixels, bits)                                                                      \
+#define TFLITE_FUSE_EMULATED_ALL(run, pixels, bits)                                                                      \
   do {                                                                                                       \
     const ptrdiff_t apart_ = (run)->outputs[1] - (run)->outputs[0];                                          \
     for (; (run)->entry != (run)->entry_end; (run)->entry += 2) {                                            \
@@ -143,8 +139,8 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
       for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
         sums_[k_] = (run)->entry[k_ / (pixels)].bias;                                                        \
       }                                                                                                      \
-      (run)->weights = (const int8_t*)emulated_quads(EMULATED_LOOP(run, pixels, bits), sums_);               \
-      if ((bits) == EMULATED_PAIRS) {                                                                        \
+      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), sums_);               \
+      if ((bits) == TFLITE_FUSE_EMULATED_PAIRS) {                                                                        \
         tflite_fuse_split_pairs(sums_, 2, pixels);                                                           \
       }                                                                                                      \
       for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
@@ -158,22 +154,30 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
     }                                                                                                        \
   } while (0)
 
-#define EMULATED_PART(run, pixels, bits)                                                                     \
+#define TFLITE_FUSE_EMULATED_PART(run, pixels, bits)                                                                     \
   do {                                                                                                       \
     const int8_t* const first_ = (run)->weights;                                                             \
     for (; (run)->sums != (run)->sums_end; (run)->sums += 2 * (pixels)) {                                    \
-      (run)->weights = (const int8_t*)emulated_quads(EMULATED_LOOP(run, pixels, bits), (run)->sums);         \
+      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), (run)->sums);         \
       (run)->weights += (run)->skip;                                                                         \
     }                                                                                                        \
     (run)->weights = first_;                                                                                 \
   } while (0)
 
-/* Of four pixels the run is not changed. */
-#define EMULATED_ALL_4(run, bits)                         \
-  do {                                                    \
-    tflite_fuse_conv_run copy_ = *(run), *r_ = &copy_;    \
-    EMULATED_ALL(r_, 4, bits);                            \
-  } while (0)
+/* All loops of one form of weights; those of four pixels leave the run as it is. */
+#define TFLITE_FUSE_EMULATED_LOOPS(form, bits)                                                                       \
+  static inline void tflite_fuse_##form##_all_1(tflite_fuse_conv_run* run) { TFLITE_FUSE_EMULATED_ALL(run, 1, bits); } \
+  static inline void tflite_fuse_##form##_all_2(tflite_fuse_conv_run* run) { TFLITE_FUSE_EMULATED_ALL(run, 2, bits); } \
+  static inline void tflite_fuse_##form##_all_4(tflite_fuse_conv_run* run) {                                         \
+    tflite_fuse_conv_run copy_ = *run, *r_ = &copy_;                                                                 \
+    TFLITE_FUSE_EMULATED_ALL(r_, 4, bits);                                                                           \
+  }                                                                                                                  \
+  static inline void tflite_fuse_##form##_part_1(tflite_fuse_conv_run* run) {                                        \
+    TFLITE_FUSE_EMULATED_PART(run, 1, bits);                                                                         \
+  }                                                                                                                  \
+  static inline void tflite_fuse_##form##_part_2(tflite_fuse_conv_run* run) {                                        \
+    TFLITE_FUSE_EMULATED_PART(run, 2, bits);                                                                         \
+  }
 
 static inline uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,
                                                  int32_t count) {

@@ -150,7 +150,7 @@ static void advance(tflite_fuse_cursor* cursor) {
 }
 
 /* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
-static tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
   int32_t s = wanted;
   uint32_t waits_no_more = 0; /* a bit for each stage that waits for its last run, the lowest for who waits for s */
   bool has_all = false, is_last = false;
@@ -194,7 +194,7 @@ static void sum_driven(const tflite_fuse_machine* m, int32_t y, int32_t x, int32
   }
 }
 
-static TFLITE_FUSE_RARE void run_tail(const tflite_fuse_machine* m) {
+static void run_tail(const tflite_fuse_machine* m) {
   for (int32_t s = m->block->header->spatial_stages; s < m->block->stage_count; ++s) {
     const tflite_fuse_stage* stage = &m->block->stages[s];
     if (!tflite_fuse_accumulates(stage, tflite_fuse_input_of(m->block, stage, 0))) {
@@ -212,7 +212,7 @@ static TFLITE_FUSE_RARE void run_tail(const tflite_fuse_machine* m) {
 /* ---- The block ---- */
 
 /* Pulls what is left of a stage's output. */
-static TFLITE_FUSE_RARE tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
+static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_cursor* cursor = &m->cursors[s];
   const int32_t most = longest_run(m->block, &m->block->stages[s]);
   tflite_fuse_status status = TFLITE_FUSE_OK;
@@ -264,7 +264,7 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
 
 /* Whether a run can begin. The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the
  * result, but the reserved bytes hold pointers. Bits of `converted` tell in which storages uint8 values lie. */
-static TFLITE_FUSE_RARE bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
+static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
   const uintptr_t scratch = (uintptr_t)m->io->scratch, state = (uintptr_t)m->io->state;
   if (scratch % sizeof(void*) != 0 || scratch % sizeof(int32_t) != 0) {
     return false;
@@ -291,7 +291,7 @@ static TFLITE_FUSE_RARE bool memory_is_sound(const tflite_fuse_machine* m, uint3
 }
 
 /* Brings uint8 operands to int8, or back. */
-static TFLITE_FUSE_RARE void convert(const tflite_fuse_machine* m, uint8_t storage) {
+static void convert(const tflite_fuse_machine* m, uint8_t storage) {
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];
     if (tensor->storage == storage && tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8) {
@@ -301,7 +301,7 @@ static TFLITE_FUSE_RARE void convert(const tflite_fuse_machine* m, uint8_t stora
   }
 }
 
-tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block* block, const tflite_fuse_io* io) {
   const tflite_fuse_machine m = {block, io, io->scratch};
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];

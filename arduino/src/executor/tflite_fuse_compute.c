@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "../tflite_fuse_rows.h"
 #include "tflite_fuse_machine.h"
 
 /* ---- Rings ---- */
@@ -153,36 +152,7 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
   }
 }
 
-/* ---- Row kernels of the application ---- */
-
-/* Whether the application has a kernel for this call and it computed the pixels. */
-static TFLITE_FUSE_RARE bool ask(const tflite_fuse_rows* rows, const tflite_fuse_call* call) {
-  const tflite_fuse_stage* stage = call->stage;
-  const tflite_fuse_row_kernel kernel = stage->kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
-                                        : stage->kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
-                                                                                    : NULL;
-  const tflite_fuse_row row = {
-      .weights = call->weights,
-      .table = call->table,
-      .window = call->windows[0],
-      .outputs = call->outputs,
-      .count = call->count,
-      .columns = call->columns,
-      .at_once = call->at_once,
-      .kernel_height = stage->kernel_height,
-      .kernel_width = stage->kernel_width,
-      .stride_width = stage->stride_width,
-      .dilation_width = stage->dilation_width,
-      .input_channels = call->inputs[0]->channels,
-      .output_channels = call->output->channels,
-      .depth_multiplier = stage->depth_multiplier,
-      .output_zero_point = call->output->zero_point,
-      .activation_min = stage->activation_min,
-      .activation_max = stage->activation_max,
-      .weight_layout = stage->weight_layout,
-  };
-  return kernel != NULL && kernel(rows->user, &row) != 0;
-}
+/* ---- Kernels of the application ---- */
 
 /* A number that changes with any byte of the call's outputs: comparing needs no second copy of them. */
 static uint32_t sum_of(const tflite_fuse_call* call) {
@@ -195,13 +165,19 @@ static uint32_t sum_of(const tflite_fuse_call* call) {
   return sum;
 }
 
-/* Whether the application's kernel computed the call. While it is tried, the library's computes it again and the bytes are
- * compared. */
-static TFLITE_FUSE_RARE bool ask_and_compare(const tflite_fuse_rows* rows, const tflite_fuse_entry* entry,
-                                             const tflite_fuse_call* call) {
-  if (!ask(rows, call)) {
+/* Whether the application has a kernel for the call, which it has computed then. While kernels are tried, the library's
+ * computes it again and the bytes are compared. */
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_rows* rows,
+                                                              const tflite_fuse_entry* entry, tflite_fuse_call* call) {
+  const int32_t kind = call->stage->kind;
+  const tflite_fuse_kernel kernel = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
+                                    : kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
+                                                                         : NULL;
+  if (kernel == NULL) {
     return false;
   }
+  call->user = rows->user;
+  kernel(call);
   if (rows->differences != NULL) {
     const uint32_t theirs = sum_of(call);
     entry->compute(call);
@@ -229,7 +205,7 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
     call->windows[1] = (const int8_t* const*)second;
     point_to_windows(second, m, call, call->inputs[1]);
   }
-  if (m->block->rows == NULL || !ask_and_compare(m->block->rows, entry, call)) {
+  if (m->block->rows == NULL || !computed_by(m->block->rows, entry, call)) {
     entry->compute(call);
   }
 }
@@ -248,7 +224,7 @@ void tflite_fuse_flip(int8_t* values, size_t count) {
 }
 
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
-static tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
                                       int32_t x, int32_t count) {
   const tflite_fuse_source* source = &m->io->sources[output->operand];
   const ring r = ring_of(m, output);

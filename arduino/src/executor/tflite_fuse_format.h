@@ -5,6 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#if !defined(TFLITE_FUSE_ASSERT) && defined(__cplusplus)
+#define TFLITE_FUSE_ASSERT(condition, reason) static_assert(condition, reason)
+#elif !defined(TFLITE_FUSE_ASSERT)
+#define TFLITE_FUSE_ASSERT(condition, reason) _Static_assert(condition, reason)
+#endif
+
 #define TFLITE_FUSE_IDENTIFIER "TFFB"
 
 /* Numbers of the format itself. Like Limits no file has such a table: the defaults are what it is for. */
@@ -197,7 +203,7 @@ typedef struct tflite_fuse_header {
   int32_t scratch_bytes;
 } tflite_fuse_header;
 
-_Static_assert(sizeof(tflite_fuse_header) == 24, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_header) == 24, "read in place");
 
 /* One tensor, NHWC with N = 1. A pixel is its `channels` elements. */
 typedef struct tflite_fuse_tensor {
@@ -217,7 +223,7 @@ typedef struct tflite_fuse_tensor {
   int32_t offset;
 } tflite_fuse_tensor;
 
-_Static_assert(sizeof(tflite_fuse_tensor) == 36, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_tensor) == 36, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_tensor_is_known(const tflite_fuse_tensor* value) {
@@ -256,7 +262,7 @@ typedef struct tflite_fuse_stage {
   int32_t accumulator_offset;
 } tflite_fuse_stage;
 
-_Static_assert(sizeof(tflite_fuse_stage) == 80, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_stage) == 80, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
@@ -271,7 +277,7 @@ typedef struct tflite_fuse_channel {
   int32_t shift;
 } tflite_fuse_channel;
 
-_Static_assert(sizeof(tflite_fuse_channel) == 12, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_channel) == 12, "read in place");
 
 /* The table of ADD. */
 typedef struct tflite_fuse_addition {
@@ -284,7 +290,7 @@ typedef struct tflite_fuse_addition {
   int32_t output_shift;
 } tflite_fuse_addition;
 
-_Static_assert(sizeof(tflite_fuse_addition) == 28, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_addition) == 28, "read in place");
 
 /* The table of OFFSET starts with it. */
 typedef struct tflite_fuse_offset_table {
@@ -296,6 +302,6 @@ typedef struct tflite_fuse_offset_table {
   int32_t sign;
 } tflite_fuse_offset_table;
 
-_Static_assert(sizeof(tflite_fuse_offset_table) == 24, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_offset_table) == 24, "read in place");
 
 #endif

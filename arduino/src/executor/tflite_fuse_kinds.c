@@ -59,9 +59,14 @@ const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW) KINDS_OF_SPLITS
 #define INT16_CONV tflite_fuse_conv_int16
 #define PAIRED_CONV tflite_fuse_conv_paired
 
-void (*const tflite_fuse_halfword_convs[])(const tflite_fuse_call* call) = {INT16_CONV, NULL, PAIRED_CONV};
+const tflite_fuse_kernel tflite_fuse_halfword_convs[] = {INT16_CONV, NULL, PAIRED_CONV};
 
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);
   return kind >= 0 && (size_t)kind < count ? tflite_fuse_kinds[kind] : NULL;
+}
+
+TFLITE_FUSE_RARE tflite_fuse_kernel tflite_fuse_kernel_of(int32_t kind) {
+  const tflite_fuse_entry* entry = tflite_fuse_find_kind(kind);
+  return entry == NULL ? NULL : entry->compute;
 }

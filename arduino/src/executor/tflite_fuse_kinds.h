@@ -1,4 +1,4 @@
-/* What the library knows of a kind of stage, and what a kernel gets to see. Private to the library.
+/* What the library knows of a kind of stage. Private to the library; how kernels are called is in tflite_fuse_rows.h.
  *
  * The file of a kernel defines its kind's entry, tflite_fuse_kind_..., and a row of tflite_fuse_kinds.c names it. All
  * that is the same for all kinds (graph, rings, windows, padding, tiles) is the executor's. */
@@ -7,36 +7,9 @@
 
 #include <stddef.h>
 
-#include "../tflite_fuse.h"
+#include "../tflite_fuse_rows.h"
 #include "tflite_fuse_compiler.h"
 #include "tflite_fuse_format.h"
-
-/* A kernel's whole view of the world: pixels, not tensors. Where a pixel lies (in which ring buffer, on which side of
- * its end, or outside the image) is settled before.
- *
- * windows[0]: the input pixels under the window, kernel_height rows of `columns` pointers. Output pixel i sees, at tap
- *     (ky, kx), the pixel windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not
- *     1, windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height].
- *     Taps outside the image point to `pad`.
- *     Of a stage that spreads its input out: all pixels under the windows, rows of `columns` pointers from pixel
- *     (first_row, first_column) on; output pixel 0 is (y, x).
- * windows[1]: the second operand of kinds with two, one pointer per output pixel.
- * outputs: one pointer per output pixel. */
-typedef struct {
-  const tflite_fuse_stage* stage;
-  const tflite_fuse_tensor* inputs[2];
-  const tflite_fuse_tensor* output;
-  const int8_t* weights;
-  const void* table;
-  const int8_t* pad;
-  const int8_t* const* windows[2];
-  int8_t* const* outputs;
-  int32_t columns;
-  int32_t count;
-  int32_t at_once; /* neighbouring pixels computed together */
-  int32_t y, x;    /* of the first output pixel */
-  int32_t first_row, first_column; /* of stages that spread their input out */
-} tflite_fuse_call;
 
 /* Pointers from a tap to the next one of its row. 0 where there is none: the dilation of such a window may have any size,
  * and a pointer must not be moved that far, not even to be left there. */
@@ -81,7 +54,7 @@ typedef struct {
   void (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
 
   /* Computes call->count output pixels. */
-  void (*compute)(const tflite_fuse_call* call);
+  tflite_fuse_kernel compute;
   /* The two halves of a kernel that sums: `sum` adds call->count input pixels, the first of which is number `position`
    * of its tensor in raster order, to sums that start at zero; `finish` turns them into the output pixel.
    * sums: tflite_fuse_accumulator_bytes(), 4-byte aligned. */
@@ -102,7 +75,7 @@ static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_st
 
 /* The convolutions with weights in halfwords, from layout INT16_DOWN on; NULL for what a library is without: blocks that
  * have such are refused. */
-extern void (*const tflite_fuse_halfword_convs[3])(const tflite_fuse_call* call);
+extern const tflite_fuse_kernel tflite_fuse_halfword_convs[3];
 
 /* Kernels that others call. */
 void tflite_fuse_conv(const tflite_fuse_call* call);

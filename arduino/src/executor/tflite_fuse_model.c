@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "tflite_fuse_compiler.h"
+
 enum { ALIGNMENT = 16 };
 
 static bool lies_in(const tflite_fuse_model* model, tflite_fuse_place place) {
@@ -69,7 +71,7 @@ static bool sources_differ(const tflite_fuse_model* model, const tflite_fuse_blo
   return true;
 }
 
-tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks) {
   tflite_fuse_status status = TFLITE_FUSE_OK;
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
     status = load_step(model, &model->steps[s], &blocks[s]);
@@ -77,7 +79,7 @@ tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_
   return status == TFLITE_FUSE_OK && !sources_differ(model, blocks) ? TFLITE_FUSE_BAD_MEMORY : status;
 }
 
-static tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block, uint8_t* arena,
+static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block, uint8_t* arena,
                                     const tflite_fuse_outside* outside) {
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
   int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS];
@@ -106,7 +108,7 @@ static tflite_fuse_status check_arena(const tflite_fuse_model* model, const void
   return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
 }
 
-tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                       size_t arena_bytes) {
   const tflite_fuse_status status = check_arena(model, arena, arena_bytes);
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
@@ -117,7 +119,7 @@ tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tfli
   return status;
 }
 
-tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                    size_t arena_bytes, const tflite_fuse_outside* outside) {
   tflite_fuse_status status = check_arena(model, arena, arena_bytes);
   uint8_t* bytes = arena;

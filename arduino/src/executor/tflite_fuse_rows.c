@@ -1,6 +1,4 @@
-/* Tries row kernels of the application on a block before they are trusted. */
-#include "../tflite_fuse_rows.h"
-
+/* Tries kernels of the application on a block before they are used. */
 #include "tflite_fuse_machine.h"
 
 enum { TRIES = 4 };

@@ -5,6 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#if !defined(TFLITE_FUSE_ASSERT) && defined(__cplusplus)
+#define TFLITE_FUSE_ASSERT(condition, reason) static_assert(condition, reason)
+#elif !defined(TFLITE_FUSE_ASSERT)
+#define TFLITE_FUSE_ASSERT(condition, reason) _Static_assert(condition, reason)
+#endif
+
 /* Numbers of fragments themselves. */
 enum {
   /* The letters TFFR. */
@@ -54,7 +60,7 @@ typedef struct tflite_fuse_fragment_header {
   uint16_t output_count;
 } tflite_fuse_fragment_header;
 
-_Static_assert(sizeof(tflite_fuse_fragment_header) == 72, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_header) == 72, "read in place");
 
 /* Something to do. Fields that its kind does not name are 0. */
 typedef struct tflite_fuse_fragment_step {
@@ -68,7 +74,7 @@ typedef struct tflite_fuse_fragment_step {
   uint32_t scratch;
 } tflite_fuse_fragment_step;
 
-_Static_assert(sizeof(tflite_fuse_fragment_step) == 24, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_step) == 24, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_fragment_step_is_known(const tflite_fuse_fragment_step* value) {
@@ -85,7 +91,7 @@ typedef struct tflite_fuse_fragment_view {
   uint32_t column_stride;
 } tflite_fuse_fragment_view;
 
-_Static_assert(sizeof(tflite_fuse_fragment_view) == 24, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_view) == 24, "read in place");
 
 /* A fused block. Offsets are multiples of 4. */
 typedef struct tflite_fuse_fragment_block {
@@ -95,7 +101,7 @@ typedef struct tflite_fuse_fragment_block {
   uint32_t constants_bytes;
 } tflite_fuse_fragment_block;
 
-_Static_assert(sizeof(tflite_fuse_fragment_block) == 16, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_block) == 16, "read in place");
 
 /* An input or output of the model. */
 typedef struct tflite_fuse_fragment_end {
@@ -103,6 +109,6 @@ typedef struct tflite_fuse_fragment_end {
   uint32_t bytes;
 } tflite_fuse_fragment_end;
 
-_Static_assert(sizeof(tflite_fuse_fragment_end) == 8, "read in place");
+TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_end) == 8, "read in place");
 
 #endif

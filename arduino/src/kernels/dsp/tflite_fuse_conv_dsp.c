@@ -1,11 +1,17 @@
 /* The inner loops of the packed convolution with DSP instructions: four pixels, two or one by two channels. They take all
  * registers: they are functions in assembler. */
-#include "../weighted/tflite_fuse_conv_packed.h"
+#include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-#if !defined(TFLITE_FUSE_DSP_EMULATION)
+/* Turns: quads, and bytes of code for each. Of one pixel two quads count as one. */
+#define TFLITE_FUSE_INT8_TURN_1 2, 72
+#define TFLITE_FUSE_INT8_TURN_2 4, 56
+#define TFLITE_FUSE_INT8_TURN_4 2, 104
 
+#if defined(TFLITE_FUSE_DSP_EMULATION)
+TFLITE_FUSE_EMULATED_LOOPS(int8, 8)
+#else
 void tflite_fuse_int8_all_4(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_all_2(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_all_1(tflite_fuse_conv_run* run);
@@ -14,27 +20,22 @@ void tflite_fuse_int8_part_1(tflite_fuse_conv_run* run);
 
 /* `count` values of four pixels, `to_next` pointers apart, a multiple of 4; returns the word behind. */
 uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
-
-/* Some quads a turn; of a first turn, `add pc` skips those that are too many. Of one pixel two quads go together: the
- * lowest bit says that an odd one comes before. */
-#define TFLITE_FUSE_START_4(quads) ((quads) % 2 * (26 * 4))
-#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 4 * (14 * 4))
-#define TFLITE_FUSE_START_1(quads) \
-  (((quads) == 1 ? 2 * (18 * 4) : (0u - (quads) / 2) % 2 * (18 * 4)) * 2 + (quads) % 2)
-
-#define TFLITE_FUSE_CONV_ALL(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_all_2 : tflite_fuse_int8_all_1)(run)
-#define TFLITE_FUSE_CONV_PART(run, pixels) ((pixels) == 2 ? tflite_fuse_int8_part_2 : tflite_fuse_int8_part_1)(run)
-#define TFLITE_FUSE_CONV_ALL_4 tflite_fuse_int8_all_4
-#else
-#define TFLITE_FUSE_CONV_ALL(run, pixels) EMULATED_ALL(run, pixels, 8)
-#define TFLITE_FUSE_CONV_PART(run, pixels) EMULATED_PART(run, pixels, 8)
-#define TFLITE_FUSE_CONV_ALL_4(run) EMULATED_ALL_4(run, 8)
 #endif
 
-#define TFLITE_FUSE_SCALE tflite_fuse_scale_down
-#define TFLITE_FUSE_WEIGHT_BYTES 1
-#define TFLITE_FUSE_LINKAGE
-#include "tflite_fuse_conv_loops.h"
+static const tflite_fuse_conv_loops int8_loops = {
+    .all_1 = tflite_fuse_int8_all_1,
+    .all_2 = tflite_fuse_int8_all_2,
+    .all_4 = tflite_fuse_int8_all_4,
+    .part_1 = tflite_fuse_int8_part_1,
+    .part_2 = tflite_fuse_int8_part_2,
+    .turn_1 = {TFLITE_FUSE_INT8_TURN_1},
+    .turn_2 = {TFLITE_FUSE_INT8_TURN_2},
+    .turn_4 = {TFLITE_FUSE_INT8_TURN_4},
+    .pairs_quads = true,
+    .doubles = true,
+};
+
+void tflite_fuse_conv_packed(const tflite_fuse_call* call) { tflite_fuse_conv_with(call, &int8_loops); }
 
 /* ---- Pixels ---- */
 
@@ -112,6 +113,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 /* The loop that functions share; goes where the second word on the stack says. r10: where it is entered. */
 #define QUADS_2                                                                                             \
   ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" QUAD_2 QUAD_2 QUAD_2 QUAD_2                           \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2)                                                                \
   "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
 #define BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
 
@@ -129,33 +131,33 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 #define QUADS_1                                                                                             \
   ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                     \
   HALF_QUAD_1("r2", "r10", "r11", "r4") HALF_QUAD_1("r3", "r10", "r11", "r5")                               \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
 
 #define FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", "0", "28",
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
          BACK_TO("3f")
-         "0:\tldr r2, [r6]\n\tldr r4, [r6, #12]\n\tmov r3, r2\n\tmov r5, r4\n\t"
-         "ldr.w r9, [r0, #24]\n\tldrd r0, r10, [r0, #16]\n" QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY FINISH("r2", "r7") FINISH("r3", "r8")
          TFLITE_FUSE_ENTRY FINISH("r4", "r7") FINISH("r5", "r8") TFLITE_FUSE_ALL_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", "36", "40",
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", SUMS, SUMS_END,
          BACK_TO("3f")
-         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldmia.w r6, {r2, r3, r4, r5}\n\tldr.w r9, [r10, #24]\n\t"
-         "ldrd r0, r10, [r10, #16]\n\tb.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_VALUES("r10", "r10") "b.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", "0", "28",
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", ENTRY, ENTRY_END,
          BACK_TO("3f")
-         "0:\tldr r2, [r6]\n\tldr r3, [r6, #12]\n\tldr.w r9, [r0, #24]\n\tldrd r0, lr, [r0, #16]\n"
+         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr")
          QUADS_1 "3:\t" TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY FINISH("r2", "r7") TFLITE_FUSE_ENTRY FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", "36", "40",
+TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", SUMS, SUMS_END,
          BACK_TO("3f")
-         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldrd r2, r3, [r6]\n\tldr.w r9, [r10, #24]\n\t"
-         "ldrd r0, lr, [r10, #16]\n\tb.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_VALUES("r10", "lr") "b.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 __asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
@@ -181,7 +183,7 @@ __asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%prog
   "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"                       \
   PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", QUAD_4 QUAD_4, "", "lsl", "#1");
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", QUAD_4 QUAD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), "", "lsl", "#1");
 
 #endif
 

@@ -5,45 +5,41 @@
  * lie in 24 bits.
  *
  * The loops take all registers: they are functions in assembler. */
-#include "../weighted/tflite_fuse_conv_packed.h"
+#include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-#if !defined(TFLITE_FUSE_DSP_EMULATION)
+/* Turns: quads, and bytes of code for each. Of one pixel two quads count as one. */
+#define TFLITE_FUSE_PAIRED_TURN_1 4, 56
+#define TFLITE_FUSE_PAIRED_TURN_2 8, 48
+#define TFLITE_FUSE_PAIRED_TURN_4 2, 96
 
+#if defined(TFLITE_FUSE_DSP_EMULATION)
+TFLITE_FUSE_EMULATED_LOOPS(paired, TFLITE_FUSE_EMULATED_PAIRS)
+#else
 void tflite_fuse_paired_all_4(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_all_2(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_all_1(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_part_2(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
-
-/* As in tflite_fuse_conv_dsp.c. */
-#define TFLITE_FUSE_START_4(quads) ((quads) % 2 * (24 * 4))
-#define TFLITE_FUSE_START_2(quads) ((0u - (quads)) % 8 * (12 * 4))
-#define TFLITE_FUSE_START_1(quads) \
-  (((quads) == 1 ? 4 * (14 * 4) : (0u - (quads) / 2) % 4 * (14 * 4)) * 2 + (quads) % 2)
-
-#define TFLITE_FUSE_CONV_ALL(run, pixels) ((pixels) == 2 ? tflite_fuse_paired_all_2 : tflite_fuse_paired_all_1)(run)
-#define TFLITE_FUSE_CONV_PART(run, pixels) ((pixels) == 2 ? tflite_fuse_paired_part_2 : tflite_fuse_paired_part_1)(run)
-#define TFLITE_FUSE_CONV_ALL_4 tflite_fuse_paired_all_4
-#else
-#define TFLITE_FUSE_CONV_ALL(run, pixels) EMULATED_ALL(run, pixels, EMULATED_PAIRS)
-#define TFLITE_FUSE_CONV_PART(run, pixels) EMULATED_PART(run, pixels, EMULATED_PAIRS)
-#define TFLITE_FUSE_CONV_ALL_4(run) EMULATED_ALL_4(run, EMULATED_PAIRS)
 #endif
 
-#define TFLITE_FUSE_SCALE tflite_fuse_scale_twice_down
-#define TFLITE_FUSE_SPLIT tflite_fuse_split_pairs
-#define TFLITE_FUSE_WEIGHT_BYTES 1
-#define TFLITE_FUSE_LINKAGE static
-#define tflite_fuse_conv_start start
-#define tflite_fuse_conv_four all_of_four
-#define tflite_fuse_conv_wide all_of_two
-#define tflite_fuse_conv_single all_of_one
-#define tflite_fuse_conv_part part_of_two
-#define tflite_fuse_conv_part_single part_of_one
-#define tflite_fuse_conv_finish_parts finish_parts
-#include "tflite_fuse_conv_loops.h"
+static const tflite_fuse_conv_loops paired_loops = {
+    .all_1 = tflite_fuse_paired_all_1,
+    .all_2 = tflite_fuse_paired_all_2,
+    .all_4 = tflite_fuse_paired_all_4,
+    .part_1 = tflite_fuse_paired_part_1,
+    .part_2 = tflite_fuse_paired_part_2,
+    .turn_1 = {TFLITE_FUSE_PAIRED_TURN_1},
+    .turn_2 = {TFLITE_FUSE_PAIRED_TURN_2},
+    .turn_4 = {TFLITE_FUSE_PAIRED_TURN_4},
+    .pairs_quads = true,
+    .splits = true,
+};
+
+void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_with(call, &paired_loops); }
+
+/* ---- Assembler ---- */
 
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
 
@@ -56,7 +52,7 @@ void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
 #define QUAD_2                                                                                             \
   "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" WORD_2("r6", "r10", "r12") WORD_2("r7", "r11", "lr")
 #define FOUR_2 QUAD_2 QUAD_2 QUAD_2 QUAD_2
-#define QUADS_2 "add pc, r10\n\tnop\n1:\t" FOUR_2 FOUR_2 "cmp r0, r9\n\tbne 1b\n\t"
+#define QUADS_2 "add pc, r10\n\tnop\n1:\t" FOUR_2 FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
 
 /* r2: sum of both channels, r3: of the second. */
 #define BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
@@ -70,31 +66,32 @@ void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
   SECOND_1("r10", "r4") SECOND_1("r11", "r5") SECOND_1("r12", "r6") SECOND_1("lr", "r7")
 #define QUADS_1                                                                                            \
   "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" QUAD_1                                                                  \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 "cmp r0, r9\n\tbne 1b\n\t"
+  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\t"
 
 #define FINISH_FIRST(sum, second, output) \
   "sub " sum ", " sum ", " second "\n\t" TFLITE_FUSE_FINISH(sum, output, "asr " sum ", " sum ", #7\n\t")
 #define FINISH_SECOND(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", "0", "28",
-         "0:\tldr r2, [r6]\n\tldr r4, [r6, #12]\n\tmov r3, r2\n\tmov r5, r4\n\t"
-         "ldr.w r9, [r0, #24]\n\tldrd r0, r10, [r0, #16]\n\t" QUADS_2 TFLITE_FUSE_RELOAD
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", ENTRY, ENTRY_END,
+         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") QUADS_2 TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r4", "r7") FINISH_FIRST("r3", "r5", "r8")
          TFLITE_FUSE_ENTRY FINISH_SECOND("r4", "r7") FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", "36", "40",
-         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldmia.w r6, {r2, r3, r4, r5}\n\tldr.w r9, [r10, #24]\n\t"
-         "ldrd r0, r10, [r10, #16]\n\t" QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", SUMS, SUMS_END,
+         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_VALUES("r10", "r10") QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", "0", "28",
-         "0:\tldr r2, [r6]\n\tldr r3, [r6, #12]\n\tldr.w r9, [r0, #24]\n\tldrd r0, lr, [r0, #16]\n\t"
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
+         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr") ""
          QUADS_1 TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
 
-TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", "36", "40",
-         "0:\tldr r10, [sp]\n\tstr r6, [r10, #36]\n\tldrd r2, r3, [r6]\n\tldr.w r9, [r10, #24]\n\t"
-         "ldrd r0, lr, [r10, #16]\n\t" QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
+TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
+         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_VALUES("r10", "lr") QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 /* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: weights as they are, r11: their lower bytes;
@@ -105,14 +102,9 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", "36", "40",
 #define WORD_4 \
   "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", WORD_4 WORD_4 WORD_4 WORD_4,
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", WORD_4 WORD_4 WORD_4 WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
                        "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
 
 #endif
-
-/* ---- The convolution, with these loops ---- */
-
-#define tflite_fuse_conv_packed tflite_fuse_conv_paired
-#include "../weighted/tflite_fuse_conv_packed.c"
 
 #endif

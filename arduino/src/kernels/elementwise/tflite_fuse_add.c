@@ -49,7 +49,7 @@ static int32_t scale_operand(int32_t value, const operand* o, int32_t left_shift
   return tflite_fuse_multiply((value - o->zero_point) * (1 << left_shift), o->multiplier, o->shift);
 }
 
-static TFLITE_FUSE_RARE void add_any(const tflite_fuse_call* call) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void add_any(const tflite_fuse_call* call) {
   const tflite_fuse_addition table = *(const tflite_fuse_addition*)call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const bool subtracts = table.multiplier_1 < 0;

@@ -295,7 +295,7 @@ static TFLITE_FUSE_NOINLINE void compute_with_rest(const job* j, int8_t* const* 
 }
 
 /* Channels from `channel` on, a multiple of 4, however they are scaled. The last one stands in for those behind it. */
-static TFLITE_FUSE_RARE void compute_any(const job* j, int8_t* const* outputs, int32_t channel, bool is_down) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const job* j, int8_t* const* outputs, int32_t channel, bool is_down) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t pair_bytes = pair_bytes_of(j);

@@ -9,6 +9,8 @@
 
 #if !TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
+void tflite_fuse_conv_packed(const tflite_fuse_call* call) { tflite_fuse_conv_with(call, NULL); }
+
 enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
 
 /* ---- Pixels ---- */
@@ -124,28 +126,8 @@ TFLITE_FUSE_INLINE void finish_2x2(tflite_fuse_conv_job* j, const tflite_fuse_ch
   j->run.outputs[1] = q + 2;
 }
 
-void tflite_fuse_conv_wide(tflite_fuse_conv_job* j) {
-  const int8_t* weights = j->run.weights;
-  const tflite_fuse_channel* entry = j->run.entry;
-  for (; j->run.entry_end - entry >= 4; entry += 4) {
-    const int8_t* others = weights + 2 * j->values;
-    two_sums a = start_of(j, entry[0].bias, entry[0].bias), b = start_of(j, entry[1].bias, entry[1].bias);
-    two_sums c = start_of(j, entry[2].bias, entry[2].bias), d = start_of(j, entry[3].bias, entry[3].bias);
-    MAC_WIDE();
-    finish_2x2(j, entry, a, b);
-    finish_2x2(j, entry + 2, c, d);
-    weights = others;
-  }
-  for (; entry < j->end; entry += 2, weights += 2 * j->values) {
-    int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
-    j->run.weights = weights;
-    tflite_fuse_conv_part(j, sums, 2);
-    tflite_fuse_conv_finish(j, entry, sums, 2, 2);
-  }
-}
-
 /* Two channels that are left over are computed twice, the second time in vain. */
-void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+static void part_of_2(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
   const int8_t* next = j->run.weights;
   for (; channels > 0; channels -= 4, sums += 8) {
     const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
@@ -162,8 +144,24 @@ void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t chann
   }
 }
 
-void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
-  tflite_fuse_conv_finish(j, j->run.entry, sums, channels, pixels);
+static void all_of_2(tflite_fuse_conv_job* j) {
+  const int8_t* weights = j->run.weights;
+  const tflite_fuse_channel* entry = j->run.entry;
+  for (; j->run.entry_end - entry >= 4; entry += 4) {
+    const int8_t* others = weights + 2 * j->values;
+    two_sums a = start_of(j, entry[0].bias, entry[0].bias), b = start_of(j, entry[1].bias, entry[1].bias);
+    two_sums c = start_of(j, entry[2].bias, entry[2].bias), d = start_of(j, entry[3].bias, entry[3].bias);
+    MAC_WIDE();
+    finish_2x2(j, entry, a, b);
+    finish_2x2(j, entry + 2, c, d);
+    weights = others;
+  }
+  for (; entry < j->end; entry += 2, weights += 2 * j->values) {
+    int32_t sums[] = {entry[0].bias, entry[0].bias, entry[1].bias, entry[1].bias};
+    j->run.weights = weights;
+    part_of_2(j, sums, 2);
+    tflite_fuse_conv_finish(j, entry, sums, 2, 2);
+  }
 }
 
 /* ---- Four pixels ---- */
@@ -276,7 +274,21 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int
     }                                                                                          \
   } while (0)
 
-void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
+static void part_of_1(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
+  const int8_t* next = j->run.weights;
+  for (; channels > 0; channels -= 4, sums += 4) {
+    const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
+    int32_t in_vain[2] = {0, 0};
+    int32_t* more = channels > 2 ? sums + 2 : in_vain;
+    int32_t a = sums[0], b = sums[1], c = more[0], d = more[1];
+    next += 4 * j->values;
+    MAC_SINGLE();
+    sums[0] = a, sums[1] = b;
+    more[0] = c, more[1] = d;
+  }
+}
+
+static void all_of_1(tflite_fuse_conv_job* j) {
   const int8_t* weights = j->run.weights;
   const tflite_fuse_channel* entry = j->run.entry;
   for (; j->run.entry_end - entry >= 4; entry += 4) {
@@ -294,23 +306,21 @@ void tflite_fuse_conv_single(tflite_fuse_conv_job* j) {
   for (; entry < j->end; entry += 2, weights += 2 * j->values) {
     int32_t sums[] = {entry[0].bias, entry[1].bias};
     j->run.weights = weights;
-    tflite_fuse_conv_part_single(j, sums, 2);
+    part_of_1(j, sums, 2);
     tflite_fuse_conv_finish(j, entry, sums, 2, 1);
   }
 }
 
-void tflite_fuse_conv_part_single(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) {
-  const int8_t* next = j->run.weights;
-  for (; channels > 0; channels -= 4, sums += 4) {
-    const int8_t *weights = next, *others = channels > 2 ? next + 2 * j->values : next;
-    int32_t in_vain[2] = {0, 0};
-    int32_t* more = channels > 2 ? sums + 2 : in_vain;
-    int32_t a = sums[0], b = sums[1], c = more[0], d = more[1];
-    next += 4 * j->values;
-    MAC_SINGLE();
-    sums[0] = a, sums[1] = b;
-    more[0] = c, more[1] = d;
-  }
+/* ---- Either ---- */
+
+void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels) { (pixels == 2 ? all_of_2 : all_of_1)(j); }
+
+void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
+  (pixels == 2 ? part_of_2 : part_of_1)(j, sums, channels);
+}
+
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
+  tflite_fuse_conv_finish(j, j->run.entry, sums, channels, pixels);
 }
 
 #endif

@@ -9,11 +9,6 @@
 
 #if !TFLITE_FUSE_MVE
 
-/* This file is compiled once more, with other inner loops, by tflite_fuse_conv_int16_dsp.c. */
-#if !defined(TFLITE_FUSE_WEIGHT_BYTES)
-#define TFLITE_FUSE_WEIGHT_BYTES 1
-#endif
-
 /* Words of windows that are widened whole, and words and sums of parts: what any core has room for, or, where that takes
  * the stack no further than others' kernels, so much that four pixels of 144 values, 3 x 3 of 16, go together. */
 #if TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP
@@ -118,12 +113,8 @@ static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const u
   j->run.wide_end = wide_end;
   j->run.weights = weights;
   tflite_fuse_conv_start(j, values, pixels);
-  if (pixels == 2) {
-    tflite_fuse_conv_part(j, space->part.sums, channels);
-  } else {
-    tflite_fuse_conv_part_single(j, space->part.sums, channels);
-  }
-  return weights + 2 * values * TFLITE_FUSE_WEIGHT_BYTES;
+  tflite_fuse_conv_part(j, space->part.sums, channels, pixels);
+  return weights + 2 * values * j->weight_bytes;
 }
 
 /* Sums start with the biases of their channels, which are rounded up to pairs. */
@@ -169,7 +160,7 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
     const int32_t some = tflite_fuse_min(at_once, channels - first);
     j->run.entry = table + first;
     start_sums(space->part.sums, j->run.entry, some, pixels);
-    sum_parts(j, space, window, pixels, weights + first * j->values * TFLITE_FUSE_WEIGHT_BYTES, some);
+    sum_parts(j, space, window, pixels, weights + first * j->values * j->weight_bytes, some);
     tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
   }
 }
@@ -186,11 +177,7 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
   look_wide(j, space, window, pixels);
   j->run.weights = j->call->weights;
   j->run.entry = j->call->table;
-  if (pixels == 2) {
-    tflite_fuse_conv_wide(j);
-  } else {
-    tflite_fuse_conv_single(j);
-  }
+  tflite_fuse_conv_all(j, pixels);
 }
 
 /* ---- Four pixels ---- */
@@ -228,7 +215,7 @@ static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t firs
 
 #endif
 
-void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
+void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_loops* loops) {
   const tflite_fuse_channel* table = call->table;
   const int32_t channels = call->output->channels;
   const bool is_fast = tflite_fuse_is_fast(call);
@@ -236,13 +223,16 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   tflite_fuse_conv_job j; /* field by field: clearing it first takes longer than some calls */
   j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
   j.depth = call->inputs[0]->channels;
+  j.weight_bytes = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN ? 2 : 1;
+  j.loops = loops;
   j.end = table + channels;
   j.run.entry_end = is_fast ? table + (channels - channels % 2) : table;
   j.run.zero_point_half = 2 * call->output->zero_point + 1;
   j.call = call;
   int32_t i = 0;
 #if TFLITE_FUSE_CONV_FOUR
-  while (is_fast && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
+  const bool has_fours = is_fast && call->stage->weight_layout != TFLITE_FUSE_LAYOUT_INT16_DOWN;
+  while (has_fours && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
     i += AT_BEST;
   }
 #endif

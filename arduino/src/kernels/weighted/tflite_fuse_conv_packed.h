@@ -24,6 +24,8 @@ typedef struct {
   uint32_t skip; /* bytes of weights behind a part of a window, until that of the next two channels */
 } tflite_fuse_conv_run;
 
+/* Inner loops for one form of weights, where a core has several sets of them: kernels/dsp/tflite_fuse_conv_loops_dsp.h. */
+typedef struct tflite_fuse_conv_loops tflite_fuse_conv_loops;
 
 /* Whether four pixels are computed together where their windows are small. */
 #define TFLITE_FUSE_CONV_FOUR (TFLITE_FUSE_DSP || TFLITE_FUSE_MANY_REGISTERS)
@@ -41,8 +43,13 @@ typedef struct {
   const tflite_fuse_channel* end;
   int32_t depth;  /* values per tap */
   int32_t values; /* of a window, as weights count them */
+  int32_t weight_bytes; /* of one weight */
   const tflite_fuse_call* call;
+  const tflite_fuse_conv_loops* loops; /* NULL where there is one set only */
 } tflite_fuse_conv_job;
+
+/* The packed convolution with one of the core's sets of inner loops. */
+void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_loops* loops);
 
 /* Finishes as many channels as there are from `entry` on; sums: [channel][pixel], bias included. */
 void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, const int32_t* sums,
@@ -64,14 +71,12 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t
 /* Sets what the inner loops need to know of so many widened values of each pixel. */
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels);
 
-/* The inner loops, of widened values: all channels of two pixels, of one. */
-void tflite_fuse_conv_wide(tflite_fuse_conv_job* j);
-void tflite_fuse_conv_single(tflite_fuse_conv_job* j);
+/* The inner loops, of widened values: all channels of two pixels or of one. */
+void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels);
 
 /* Adds what a part of two pixels' values, or of one's, gives to sums[channel][pixel], channels rounded up to pairs. Sums
  * start with the biases; when all parts are added, `finish_parts` writes outputs. */
-void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
+void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels);
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels);
-void tflite_fuse_conv_part_single(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels);
 
 #endif

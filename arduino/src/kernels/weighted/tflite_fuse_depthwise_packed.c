@@ -235,7 +235,7 @@ static kernel kernel_for(const tflite_fuse_stage* stage, int32_t left, int32_t l
 }
 
 /* Value by value, for channels that are not scaled down. */
-static TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* entry = call->table;
   const int32_t width = stage->kernel_width, pair_bytes = (width + 1) / 2 * 4, channel_bytes = WEIGHT_BYTES(width);

@@ -25,7 +25,7 @@ static int32_t multiplied(int32_t value, const scale* by) {
   return tflite_fuse_multiply(value, by->multiplier, by->shift);
 }
 
-static int32_t scaled(int32_t value, const scale* by) { return to_int16(multiplied(value, by)); }
+static TFLITE_FUSE_NOINLINE int32_t scaled(int32_t value, const scale* by) { return to_int16(multiplied(value, by)); }
 
 /* A sum of products, scaled. Values are those stored plus an offset, modulo 256. */
 static int32_t part_of(int32_t sum, const int8_t* values, int32_t offset, const int8_t* weights, int32_t count,

@@ -1,0 +1,116 @@
+/* Around the loops of the packed convolution that are written in assembler: what tflite_fuse_conv_packed.h asks for, from
+ * the set of loops a job names. */
+#include "tflite_fuse_conv_loops_dsp.h"
+
+#if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
+
+/* Bytes of code that a first turn skips for so many quads: those that are too many. */
+static uint32_t skipped(tflite_fuse_conv_turn turn, uint32_t quads) {
+#if defined(TFLITE_FUSE_DSP_EMULATION)
+  (void)turn;
+  return quads; /* there is nothing to skip; loops check that this is how many quads there are */
+#else
+  return ((0U - quads) & (turn.quads - 1U)) * turn.code_bytes;
+#endif
+}
+
+/* As `skipped`; where quads go in twos, twice the bytes, and the lowest bit says that an odd quad comes before. */
+static uint32_t skipped_1(const tflite_fuse_conv_loops* loops, uint32_t quads) {
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
+  const tflite_fuse_conv_turn turn = loops->turn_1;
+  if (loops->pairs_quads) {
+    const uint32_t twos = quads / 2;
+    return (twos == 0 ? (uint32_t)turn.quads * turn.code_bytes : skipped(turn, twos)) * 2 + quads % 2;
+  }
+#endif
+  return skipped(loops->turn_1, quads);
+}
+
+void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
+  const uint32_t quads = (uint32_t)values / 4;
+  j->run.start = pixels == 2 ? skipped(j->loops->turn_2, quads) : skipped_1(j->loops, quads);
+}
+
+/* ---- Parts of windows ---- */
+
+/* Adds a part to the sums of some channels; `skip` bytes of weights lie between it and that of the next two. */
+static void add_to_sums(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels, int32_t skip) {
+  j->run.sums = sums;
+  j->run.sums_end = sums + ((channels + 1) & ~1) * pixels;
+  j->run.skip = (uint32_t)skip;
+  (pixels == 2 ? j->loops->part_2 : j->loops->part_1)(&j->run);
+}
+
+void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
+  const int32_t values = (int32_t)(j->run.wide_end - j->run.wide) * 2 / pixels;
+  add_to_sums(j, sums, channels, pixels, (j->values - values) * 2 * j->weight_bytes);
+}
+
+/* Brings sums of two channels together to those of each. */
+static TFLITE_FUSE_NOINLINE void split(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
+  if (j->loops->splits) {
+    tflite_fuse_split_pairs(sums, channels, pixels);
+  }
+}
+
+void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
+  const tflite_fuse_channel *entry = j->run.entry, *const end = entry + channels;
+  const int32_t doubling = j->loops->doubles;
+  split(j, sums, channels, pixels);
+  if (end > j->run.entry_end) {
+    tflite_fuse_conv_finish(j, entry, sums, channels, pixels);
+    return;
+  }
+  for (; entry < end; ++entry) {
+    const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->run.zero_point_half);
+    for (int32_t p = 0; p < pixels; ++p) {
+      *j->run.outputs[p]++ = tflite_fuse_scale_twice_down((int32_t)((uint32_t)*sums++ << doubling), scale);
+    }
+  }
+}
+
+/* ---- Whole windows ---- */
+
+/* All channels: pairs that may be finished the fast way, then the last one of an odd number, or all if none may be. */
+void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels) {
+  tflite_fuse_conv_run* run = &j->run;
+  if (run->entry != run->entry_end) {
+    (pixels == 2 ? j->loops->all_2 : j->loops->all_1)(run);
+  }
+  for (const tflite_fuse_channel* entry = run->entry; entry < j->end; entry += 2) {
+    const int32_t a = entry[0].bias, b = entry[1].bias;
+    int32_t sums[] = {a, pixels == 2 ? a : b, b, b};
+    add_to_sums(j, sums, 2, pixels, 0);
+    split(j, sums, 2, pixels);
+    tflite_fuse_conv_finish(j, entry, sums, 2, pixels);
+    run->weights += 2 * j->values * j->weight_bytes;
+  }
+}
+
+/* ---- Four pixels ---- */
+
+void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
+  tflite_fuse_conv_run* run = &j->run;
+  const int32_t to_next = j->call->output->channels;
+  run->entry = j->call->table;
+  run->weights = j->call->weights;
+  run->outputs[0] = output, run->outputs[1] = output + to_next;
+  run->wide = wide, run->wide_end = wide + 2 * j->values;
+  run->start = skipped(j->loops->turn_4, (uint32_t)j->values / 4);
+  if (run->entry != run->entry_end) {
+    j->loops->all_4(run);
+  }
+  if (run->entry_end != j->end) { /* the last one of an odd number, and one of zeros */
+    int8_t last[8];
+    run->entry = run->entry_end, run->entry_end += 2;
+    run->weights += (to_next - 1) * j->values;
+    run->outputs[0] = last, run->outputs[1] = last + 2;
+    j->loops->all_4(run);
+    run->entry_end -= 2;
+    for (int32_t p = 0; p < 4; ++p) {
+      output[p * to_next + to_next - 1] = last[2 * p];
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* The loops of the packed convolution with DSP instructions, which are functions in assembler: what they are called with,
+ * and the pieces they are made of.
+ *
+ * There is one set of loops for each form of weights: bytes (tflite_fuse_conv_dsp.c), int16 (tflite_fuse_conv_int16_dsp.c)
+ * and pairs (tflite_fuse_conv_paired_dsp.c). tflite_fuse_conv_loops_dsp.c calls whichever set a job names. */
+#ifndef TFLITE_FUSE_CONV_LOOPS_DSP_H_
+#define TFLITE_FUSE_CONV_LOOPS_DSP_H_
+
+#include "../weighted/tflite_fuse_conv_packed.h"
+
+#if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
+
+/* A loop works on pairs of channels, described by the run. `all` loops read values and weights from the start, finish what
+ * they sum, and leave entry, outputs and weights of the run behind the last pair; all_4 leaves the run as it is. `part`
+ * loops add to sums. */
+typedef void (*tflite_fuse_conv_loop)(tflite_fuse_conv_run* run);
+
+/* A loop that is unrolled: each turn takes `quads` quads, a power of two, `code_bytes` of code each. The first turn is
+ * entered in the middle, so that all others are whole. */
+typedef struct {
+  uint8_t quads;
+  uint8_t code_bytes;
+} tflite_fuse_conv_turn;
+
+struct tflite_fuse_conv_loops {
+  tflite_fuse_conv_loop all_1, all_2; /* of one pixel, of two */
+  tflite_fuse_conv_loop all_4;        /* NULL for int16: four pixels are computed as two and two */
+  tflite_fuse_conv_loop part_1, part_2;
+  tflite_fuse_conv_turn turn_1, turn_2, turn_4;
+  bool pairs_quads; /* loops of one pixel take two quads at a time, and before them one of an odd number */
+  bool doubles;     /* sums are half of what is scaled */
+  bool splits;      /* sums are those of two channels, see tflite_fuse_split_pairs */
+};
+
+#if !defined(TFLITE_FUSE_DSP_EMULATION)
+
+/* ---- What the code below counts on ---- */
+
+#define TFLITE_FUSE_TEXT_OF(value) #value
+#define TFLITE_FUSE_TEXT(value) TFLITE_FUSE_TEXT_OF(value)
+
+/* Offsets in a run, in bytes, as operands: TFLITE_FUSE_RUN(WIDE) is "#16". The first nine are also those on the stack of a
+ * loop of four pixels, which copies them there. */
+#define TFLITE_FUSE_RUN_ENTRY 0
+#define TFLITE_FUSE_RUN_OUTPUTS 4
+#define TFLITE_FUSE_RUN_ZERO_POINT_HALF 12
+#define TFLITE_FUSE_RUN_WIDE 16
+#define TFLITE_FUSE_RUN_START 20
+#define TFLITE_FUSE_RUN_WIDE_END 24
+#define TFLITE_FUSE_RUN_ENTRY_END 28
+#define TFLITE_FUSE_RUN_WEIGHTS 32
+#define TFLITE_FUSE_RUN_SUMS 36
+#define TFLITE_FUSE_RUN_SUMS_END 40
+#define TFLITE_FUSE_RUN_SKIP 44
+#define TFLITE_FUSE_RUN(field) "#" TFLITE_FUSE_TEXT(TFLITE_FUSE_RUN_##field)
+
+_Static_assert(offsetof(tflite_fuse_conv_run, entry) == TFLITE_FUSE_RUN_ENTRY, "entry has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, outputs) == TFLITE_FUSE_RUN_OUTPUTS, "outputs has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, zero_point_half) == TFLITE_FUSE_RUN_ZERO_POINT_HALF, "zero_point_half has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, wide) == TFLITE_FUSE_RUN_WIDE, "wide has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, start) == TFLITE_FUSE_RUN_START, "start has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, wide_end) == TFLITE_FUSE_RUN_WIDE_END, "wide_end has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, entry_end) == TFLITE_FUSE_RUN_ENTRY_END, "entry_end has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, weights) == TFLITE_FUSE_RUN_WEIGHTS, "weights has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, sums) == TFLITE_FUSE_RUN_SUMS, "sums has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, sums_end) == TFLITE_FUSE_RUN_SUMS_END, "sums_end has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, skip) == TFLITE_FUSE_RUN_SKIP, "skip has moved");
+
+/* The same in an entry of the table of channels, in the next one, and of two entries. */
+#define TFLITE_FUSE_CHANNEL_MULTIPLIER 4
+#define TFLITE_FUSE_CHANNEL_NEXT_BIAS 12
+#define TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER 16
+#define TFLITE_FUSE_CHANNEL_TWO 24
+#define TFLITE_FUSE_CHANNEL(field) "#" TFLITE_FUSE_TEXT(TFLITE_FUSE_CHANNEL_##field)
+
+_Static_assert(offsetof(tflite_fuse_channel, bias) == 0, "bias has moved");
+_Static_assert(offsetof(tflite_fuse_channel, multiplier) == TFLITE_FUSE_CHANNEL_MULTIPLIER, "multiplier has moved");
+_Static_assert(offsetof(tflite_fuse_channel, shift) == TFLITE_FUSE_CHANNEL_MULTIPLIER + 4, "is loaded with the multiplier");
+_Static_assert(sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_NEXT_BIAS, "the next bias has moved");
+_Static_assert(TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER == TFLITE_FUSE_CHANNEL_NEXT_BIAS + TFLITE_FUSE_CHANNEL_MULTIPLIER,
+               "the next multiplier has moved");
+_Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entries have grown");
+
+/* Behind the code of a turn, which begins at label 1: assembling fails unless it is as long as the turn says. */
+#define TFLITE_FUSE_TURN_IS(...) TFLITE_FUSE_TURN_OF(__VA_ARGS__)
+#define TFLITE_FUSE_TURN_OF(quads, code_bytes)                                                \
+  ".if . - 1b - " TFLITE_FUSE_TEXT(quads) " * " TFLITE_FUSE_TEXT(code_bytes) "\n\t"         \
+  ".error \"a turn has another length\"\n\t.endif\n\t"
+
+/* ---- Pieces of code ---- */
+
+#define TFLITE_FUSE_BEGIN(section, name)                                                      \
+  ".syntax unified\n\t.section .text." section ",\"ax\",%progbits\n\t.balign 4\n\t"          \
+  ".thumb\n\t.thumb_func\n\t.global " name "\n\t.type " name ", %function\n" name ":\n\t"    \
+  "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\t"
+#define TFLITE_FUSE_END(name, stack)                                                          \
+  "\n\tadd sp, sp, " stack "\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"              \
+  ".size " name ", .-" name "\n\t.text"
+
+/* A loop of so many pixels. r0: the run, r6: what the run has at `before`, r1: the next weights. On the stack: the run, the
+ * end of the values, what the run has at `end`. Loops of as many pixels share a section, and may share code. */
+#define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)                                 \
+  __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)                                 \
+          "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                                              \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tstr r1, [sp, #4]\n\t"              \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(end) "]\n\tstr r1, [sp, #8]\n\t"                   \
+          "ldr r6, [r0, " TFLITE_FUSE_RUN(before) "]\n\t"                                     \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                                 \
+          TFLITE_FUSE_END(name, "#12"))
+
+/* Behind the loop: r6 is the next entry, r7 and r8 the outputs, r9 half of the zero point. */
+#define TFLITE_FUSE_RELOAD "ldr r0, [sp]\n\tldmia.w r0, {r6, r7, r8, r9}\n\t"
+#define TFLITE_FUSE_ENTRY "ldmia.w r6!, {r10, r11, r12}\n\tlsl lr, r9, r12\n\t"
+
+/* From a sum to a byte: r11: multiplier, r12: shift, lr: half; `twice` makes twice the sum of it. */
+#define TFLITE_FUSE_FINISH(sum, output, twice)                                                                \
+  "add r10, lr, " sum ", asr #31\n\t" twice "smmlar " sum ", " sum ", r11, r10\n\tasr " sum ", " sum ", r12\n\t" \
+  "ssat " sum ", #8, " sum ", asr #1\n\tstrb " sum ", [" output "], #1\n\t"
+
+/* The end of `all`: r6 is the next entry, and r0 the run, where the next pair of channels begins. */
+#define TFLITE_FUSE_ALL_END                                                                   \
+  "ldr r10, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r10\n\tbne 0b\n\t"              \
+  "str r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]"
+
+/* Of `part`: r6 is the next sums. */
+#define TFLITE_FUSE_TO_NEXT_SUMS                                                              \
+  "ldr r0, [sp]\n\tldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t"         \
+  "ldr r6, [r0, " TFLITE_FUSE_RUN(SUMS) "]\n\tadd r1, r1, r8\n\t"
+#define TFLITE_FUSE_PART_END "cmp r6, r7\n\tbne 0b"
+
+/* How a pair of channels begins. `all`: sums are the biases; `part`: r6 is kept in the run, and sums are loaded from it.
+ * `start` is the register for the run's, behind r0 for the values. */
+#define TFLITE_FUSE_VALUES(run, start) "ldrd r0, " start ", [" run ", " TFLITE_FUSE_RUN(WIDE) "]\n\t"
+#define TFLITE_FUSE_VALUES_END(run) "ldr.w r9, [" run ", " TFLITE_FUSE_RUN(WIDE_END) "]\n\t"
+#define TFLITE_FUSE_BIASES(first, second)                                                     \
+  "0:\tldr " first ", [r6]\n\tldr " second ", [r6, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"
+#define TFLITE_FUSE_KEEP_SUMS "0:\tldr r10, [sp]\n\tstr r6, [r10, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
+
+/* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by so many bits makes twice the sum. */
+#define TFLITE_FUSE_SCALE_4(sum, twice, bits)                                                                 \
+  "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t" \
+  "asr " sum ", " sum ", lr\n\tssat " sum ", #8, " sum ", asr #1\n\t"
+
+/* One channel to the outputs from r1 on, r10 bytes apart. */
+#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                                       \
+  "lsl r11, r11, lr\n\t" TFLITE_FUSE_SCALE_4(first, twice, bits) "strb " first ", [r1]\n\t"                    \
+  TFLITE_FUSE_SCALE_4(second, twice, bits) "strb " second ", [r1, r10]\n\t"                                   \
+  TFLITE_FUSE_SCALE_4(third, twice, bits) "strb " third ", [r1, r10, lsl #1]\n\t"                             \
+  TFLITE_FUSE_SCALE_4(fourth, twice, bits) "add r0, r10, r10, lsl #1\n\tstrb " fourth ", [r1, r0]\n\t"
+
+/* All channels of four pixels: `quads` at r0 and weights at r1 are added to r2...r5, sums of the first channel of two, and
+ * r6...r9; behind them `split` does what is to be done before sums of the first are made twice as large with `twice` and
+ * `bits`. The run is on the stack, with the distance between outputs for the second pixel's. */
+#define TFLITE_FUSE_FUNCTION_4(name, quads, split, twice, bits)                               \
+  __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                 \
+          "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"         \
+          "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                               \
+          "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\t"                                           \
+          "ldr r6, [r10, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"                             \
+          "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t"                                    \
+          "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t" \
+          "ldrd r0, r10, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\tadd pc, r10\n\tnop\n1:\t" quads \
+          "ldr r12, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r12\n\tbne 1b\n\t" split \
+          "str r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldmia.w sp, {r0, r1, r10, r11}\n\t" \
+          "ldrd r12, lr, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\t"                       \
+          TFLITE_FUSE_FINISH_4("r2", "r3", "r4", "r5", twice, bits)                           \
+          "ldr r2, [sp]\n\tldr r11, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\t"          \
+          "ldr r3, [sp, " TFLITE_FUSE_RUN(ENTRY_END) "]\n\t"                                  \
+          "ldrd r12, lr, [r2, " TFLITE_FUSE_CHANNEL(NEXT_MULTIPLIER) "]\n\t"                  \
+          "adds r2, " TFLITE_FUSE_CHANNEL(TWO) "\n\tadds r1, #1\n\tstr r2, [sp]\n\t"        \
+          TFLITE_FUSE_FINISH_4("r6", "r7", "r8", "r9", "lsl", "#1")                           \
+          "adds r1, #1\n\tstr r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\tcmp r2, r3\n\tbne 0b" \
+          TFLITE_FUSE_END(name, "#36"))
+
+#endif
+
+#endif
+
+#endif
