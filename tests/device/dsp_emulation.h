@@ -47,22 +47,22 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
   return (int8_t)(value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value);
 }
 
-#define TFLITE_FUSE_LOAD_1(word, from, step)                  \
-  do {                                                        \
-    uint32_t loaded_;                                         \
-    memcpy(&loaded_, from, sizeof(loaded_));                  \
-    (word) = loaded_;                                         \
-    (from) = (const void*)((const char*)(from) + (step));     \
+#define TFLITE_FUSE_LOAD_1(word, from, step)              \
+  do {                                                    \
+    uint32_t loaded_;                                     \
+    memcpy(&loaded_, from, sizeof(loaded_));              \
+    (word) = loaded_;                                     \
+    (from) = (const void*)((const char*)(from) + (step)); \
   } while (0)
 
-#define TFLITE_FUSE_WIDEN_2(wide, p, q)                                     \
-  do {                                                                      \
-    uint32_t p_, q_;                                                        \
-    TFLITE_FUSE_LOAD_1(p_, p, 4);                                           \
-    TFLITE_FUSE_LOAD_1(q_, q, 4);                                           \
-    (wide)[0] = tflite_fuse_even(p_), (wide)[1] = tflite_fuse_odd(p_);      \
-    (wide)[2] = tflite_fuse_even(q_), (wide)[3] = tflite_fuse_odd(q_);      \
-    (wide) += 4;                                                            \
+#define TFLITE_FUSE_WIDEN_2(wide, p, q)                                \
+  do {                                                                 \
+    uint32_t p_, q_;                                                   \
+    TFLITE_FUSE_LOAD_1(p_, p, 4);                                      \
+    TFLITE_FUSE_LOAD_1(q_, q, 4);                                      \
+    (wide)[0] = tflite_fuse_even(p_), (wide)[1] = tflite_fuse_odd(p_); \
+    (wide)[2] = tflite_fuse_even(q_), (wide)[3] = tflite_fuse_odd(q_); \
+    (wide) += 4;                                                       \
   } while (0)
 
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel) \
@@ -126,57 +126,57 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
   return tflite_fuse_halve_to_int8(tflite_fuse_mac_top(emulated_sum(half, sum >> 31), twice, multiplier) >> shift);
 }
 
-#define TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits)                                                                     \
-  (emulated_loop) {                                                                                          \
-    (run)->wide, (const uint32_t*)(const void*)(run)->weights, (run)->wide_end, (run)->start, pixels, bits   \
+#define TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits)                                                       \
+  (emulated_loop) {                                                                                        \
+    (run)->wide, (const uint32_t*)(const void*)(run)->weights, (run)->wide_end, (run)->start, pixels, bits \
   }
 
-#define TFLITE_FUSE_EMULATED_ALL(run, pixels, bits)                                                                      \
-  do {                                                                                                       \
-    const ptrdiff_t apart_ = (run)->outputs[1] - (run)->outputs[0];                                          \
-    for (; (run)->entry != (run)->entry_end; (run)->entry += 2) {                                            \
-      int32_t sums_[8];                                                                                      \
-      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
-        sums_[k_] = (run)->entry[k_ / (pixels)].bias;                                                        \
-      }                                                                                                      \
-      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), sums_);               \
-      if ((bits) == TFLITE_FUSE_EMULATED_PAIRS) {                                                                        \
-        tflite_fuse_split_pairs(sums_, 2, pixels);                                                           \
-      }                                                                                                      \
-      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                        \
-        const int32_t c_ = k_ / (pixels), p_ = k_ % (pixels), sum_ = sums_[k_];                              \
-        const int32_t twice_ = (bits) == 8 ? (int32_t)((uint32_t)sum_ << 1) : sum_;                          \
-        (run)->outputs[p_ % 2][p_ / 2 * 2 * apart_ + c_] = emulated_finish(                                  \
-            sum_, twice_, (run)->entry[c_].multiplier, (run)->entry[c_].shift, (run)->zero_point_half);      \
-      }                                                                                                      \
-      (run)->outputs[0] += 2;                                                                                \
-      (run)->outputs[1] += (pixels) > 1 ? 2 : 0;                                                             \
-    }                                                                                                        \
+#define TFLITE_FUSE_EMULATED_ALL(run, pixels, bits)                                                        \
+  do {                                                                                                     \
+    const ptrdiff_t apart_ = (run)->outputs[1] - (run)->outputs[0];                                        \
+    for (; (run)->entry != (run)->entry_end; (run)->entry += 2) {                                          \
+      int32_t sums_[8];                                                                                    \
+      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                      \
+        sums_[k_] = (run)->entry[k_ / (pixels)].bias;                                                      \
+      }                                                                                                    \
+      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), sums_); \
+      if ((bits) == TFLITE_FUSE_EMULATED_PAIRS) {                                                          \
+        tflite_fuse_split_pairs(sums_, 2, pixels);                                                         \
+      }                                                                                                    \
+      for (int32_t k_ = 0; k_ < 2 * (pixels); ++k_) {                                                      \
+        const int32_t c_ = k_ / (pixels), p_ = k_ % (pixels), sum_ = sums_[k_];                            \
+        const int32_t twice_ = (bits) == 8 ? (int32_t)((uint32_t)sum_ << 1) : sum_;                        \
+        (run)->outputs[p_ % 2][p_ / 2 * 2 * apart_ + c_] = emulated_finish(                                \
+            sum_, twice_, (run)->entry[c_].multiplier, (run)->entry[c_].shift, (run)->zero_point_half);    \
+      }                                                                                                    \
+      (run)->outputs[0] += 2;                                                                              \
+      (run)->outputs[1] += (pixels) > 1 ? 2 : 0;                                                           \
+    }                                                                                                      \
   } while (0)
 
-#define TFLITE_FUSE_EMULATED_PART(run, pixels, bits)                                                                     \
-  do {                                                                                                       \
-    const int8_t* const first_ = (run)->weights;                                                             \
-    for (; (run)->sums != (run)->sums_end; (run)->sums += 2 * (pixels)) {                                    \
-      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), (run)->sums);         \
-      (run)->weights += (run)->skip;                                                                         \
-    }                                                                                                        \
-    (run)->weights = first_;                                                                                 \
+#define TFLITE_FUSE_EMULATED_PART(run, pixels, bits)                                                             \
+  do {                                                                                                           \
+    const int8_t* const first_ = (run)->weights;                                                                 \
+    for (; (run)->sums != (run)->sums_end; (run)->sums += 2 * (pixels)) {                                        \
+      (run)->weights = (const int8_t*)emulated_quads(TFLITE_FUSE_EMULATED_LOOP(run, pixels, bits), (run)->sums); \
+      (run)->weights += (run)->skip;                                                                             \
+    }                                                                                                            \
+    (run)->weights = first_;                                                                                     \
   } while (0)
 
 /* All loops of one form of weights; those of four pixels leave the run as it is. */
-#define TFLITE_FUSE_EMULATED_LOOPS(form, bits)                                                                       \
+#define TFLITE_FUSE_EMULATED_LOOPS(form, bits)                                                                         \
   static inline void tflite_fuse_##form##_all_1(tflite_fuse_conv_run* run) { TFLITE_FUSE_EMULATED_ALL(run, 1, bits); } \
   static inline void tflite_fuse_##form##_all_2(tflite_fuse_conv_run* run) { TFLITE_FUSE_EMULATED_ALL(run, 2, bits); } \
-  static inline void tflite_fuse_##form##_all_4(tflite_fuse_conv_run* run) {                                         \
-    tflite_fuse_conv_run copy_ = *run, *r_ = &copy_;                                                                 \
-    TFLITE_FUSE_EMULATED_ALL(r_, 4, bits);                                                                           \
-  }                                                                                                                  \
-  static inline void tflite_fuse_##form##_part_1(tflite_fuse_conv_run* run) {                                        \
-    TFLITE_FUSE_EMULATED_PART(run, 1, bits);                                                                         \
-  }                                                                                                                  \
-  static inline void tflite_fuse_##form##_part_2(tflite_fuse_conv_run* run) {                                        \
-    TFLITE_FUSE_EMULATED_PART(run, 2, bits);                                                                         \
+  static inline void tflite_fuse_##form##_all_4(tflite_fuse_conv_run* run) {                                           \
+    tflite_fuse_conv_run copy_ = *run, *r_ = &copy_;                                                                   \
+    TFLITE_FUSE_EMULATED_ALL(r_, 4, bits);                                                                             \
+  }                                                                                                                    \
+  static inline void tflite_fuse_##form##_part_1(tflite_fuse_conv_run* run) {                                          \
+    TFLITE_FUSE_EMULATED_PART(run, 1, bits);                                                                           \
+  }                                                                                                                    \
+  static inline void tflite_fuse_##form##_part_2(tflite_fuse_conv_run* run) {                                          \
+    TFLITE_FUSE_EMULATED_PART(run, 2, bits);                                                                           \
   }
 
 static inline uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,

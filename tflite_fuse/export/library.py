@@ -20,12 +20,12 @@ _OF_SPLITS = (
 _TABLE = "tflite_fuse_kinds.c"
 _OTHER_VERSION = "the C sources of tflite-fuse are of another version; install it again"
 _ROW = re.compile(r"row\((\w+), \w+\)")
-_ROWS_OF_SPLITS = re.compile(r"(#define KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
+_ROWS_OF_SPLITS = re.compile(r"(#define TFLITE_FUSE_KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
 _FORMS = {
-    WeightForm.SIXTEEN: "#define INT16_CONV tflite_fuse_conv_int16",
-    WeightForm.PAIRED: "#define PAIRED_CONV tflite_fuse_conv_paired",
+    WeightForm.SIXTEEN: "#define TFLITE_FUSE_INT16_CONV tflite_fuse_conv_int16",
+    WeightForm.PAIRED: "#define TFLITE_FUSE_PAIRED_CONV tflite_fuse_conv_paired",
 }
-_ROWS = re.compile(r"#define KINDS\(row\).*?\n\n", re.DOTALL)
+_ROWS = re.compile(r"#define TFLITE_FUSE_KINDS\(row\).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
 
@@ -78,7 +78,7 @@ def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[Wei
     kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
     if len(kept) != len(wanted):
         raise RuntimeUnavailableError(_OTHER_VERSION)
-    rows = " \\\n  ".join(("#define KINDS(row)", *kept))
+    rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
     return with_weights({**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}, forms)

@@ -10,6 +10,8 @@
 
 #include "tflite_fuse_machine.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 /* Where options, which may be anything, keep their checksum; NULL if they have none or cannot be read. */
 const uint8_t* tflite_fuse_checksum_field(const void* options, size_t options_bytes);
 
@@ -77,5 +79,7 @@ static inline int64_t reach(int32_t size, int32_t stride, int32_t kernel, int32_
 static inline int64_t reach_of(const tflite_fuse_axis* axis, int32_t size) {
   return (int64_t)(size - 1) * axis->stride + axis->extent - 1;
 }
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

@@ -23,4 +23,16 @@
 #define TFLITE_FUSE_HIDE(value) ((void)0)
 #endif
 
+/* Names that the files of the library share, and no application: they are not exported from a shared library. For one
+ * definition, and for all declarations between the two. */
+#if defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))
+#define TFLITE_FUSE_HIDDEN __attribute__((visibility("hidden")))
+#define TFLITE_FUSE_HIDDEN_BEGIN _Pragma("GCC visibility push(hidden)")
+#define TFLITE_FUSE_HIDDEN_END _Pragma("GCC visibility pop")
+#else
+#define TFLITE_FUSE_HIDDEN
+#define TFLITE_FUSE_HIDDEN_BEGIN
+#define TFLITE_FUSE_HIDDEN_END
+#endif
+
 #endif

@@ -1,65 +1,65 @@
 /* The table of kinds: a row for each, its number in the schema and the entry that its kernel's file defines. */
 #include "tflite_fuse_kinds.h"
 
-#define KINDS(row)                       \
-  row(CONV, conv)                        \
-  row(DEPTHWISE, depthwise)              \
-  row(ADD, add)                          \
-  row(PAD, pad)                          \
-  row(AVERAGE_POOL, average_pool)        \
-  row(MAX_POOL, max_pool)                \
-  row(GLOBAL_AVERAGE, global_average)    \
-  row(FULLY_CONNECTED, fully_connected)  \
-  row(CONCATENATION, concatenation)      \
-  row(SOURCE, source)                    \
-  row(LOOKUP, lookup)                    \
-  row(MULTIPLY, multiply)                \
+#define TFLITE_FUSE_KINDS(row)                \
+  row(CONV, conv)                             \
+  row(DEPTHWISE, depthwise)                   \
+  row(ADD, add)                               \
+  row(PAD, pad)                               \
+  row(AVERAGE_POOL, average_pool)             \
+  row(MAX_POOL, max_pool)                     \
+  row(GLOBAL_AVERAGE, global_average)         \
+  row(FULLY_CONNECTED, fully_connected)       \
+  row(CONCATENATION, concatenation)           \
+  row(SOURCE, source)                         \
+  row(LOOKUP, lookup)                         \
+  row(MULTIPLY, multiply)                     \
   row(SQUARED_DIFFERENCE, squared_difference) \
-  row(CHANNELS, channels)                \
-  row(SCALE, scale)                      \
-  row(OFFSET, offset)                    \
-  row(RESIZE, resize)                    \
-  row(TRANSPOSE_CONV, transpose_conv)      \
-  row(QUANTIZE, quantize)                  \
-  row(DEQUANTIZE, dequantize)              \
-  row(MAXIMUM, maximum)                    \
-  row(MINIMUM, minimum)                    \
-  row(STATE, state)                        \
-  row(REAL_PAIR, real_pair)                \
-  row(SPACE_TO_DEPTH, space_to_depth)      \
-  row(DEPTH_TO_SPACE, depth_to_space)      \
-  row(SOFTMAX, softmax)                    \
-  row(LSTM, lstm)                          \
-  row(GLOBAL_MAX, global_max)              \
+  row(CHANNELS, channels)                     \
+  row(SCALE, scale)                           \
+  row(OFFSET, offset)                         \
+  row(RESIZE, resize)                         \
+  row(TRANSPOSE_CONV, transpose_conv)         \
+  row(QUANTIZE, quantize)                     \
+  row(DEQUANTIZE, dequantize)                 \
+  row(MAXIMUM, maximum)                       \
+  row(MINIMUM, minimum)                       \
+  row(STATE, state)                           \
+  row(REAL_PAIR, real_pair)                   \
+  row(SPACE_TO_DEPTH, space_to_depth)         \
+  row(DEPTH_TO_SPACE, depth_to_space)         \
+  row(SOFTMAX, softmax)                       \
+  row(LSTM, lstm)                             \
+  row(GLOBAL_MAX, global_max)                 \
   row(CHANNEL_MAX, channel_max)
 
 /* Those that only devices of a split have: their file is linked where a worker is. */
-#define KINDS_OF_SPLITS(row) \
-  row(CONV_SUMS, conv_sums)  \
+#define TFLITE_FUSE_KINDS_OF_SPLITS(row) \
+  row(CONV_SUMS, conv_sums)              \
   row(ADD_SUMS, add_sums)
 
-#define DECLARE(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name;
-#define DECLARE_WEAK(NAME, name) extern const tflite_fuse_entry tflite_fuse_kind_##name __attribute__((weak));
-#define ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
+#define TFLITE_FUSE_DECLARE(NAME, name) extern TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name;
+#define TFLITE_FUSE_DECLARE_WEAK(NAME, name) extern TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name __attribute__((weak));
+#define TFLITE_FUSE_ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
 
-KINDS(DECLARE)
+TFLITE_FUSE_KINDS(TFLITE_FUSE_DECLARE)
 #if defined(__ELF__)
-KINDS_OF_SPLITS(DECLARE_WEAK)
+TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_DECLARE_WEAK)
 #else /* what is not linked has no address there */
-#undef KINDS_OF_SPLITS
-#define KINDS_OF_SPLITS(row)
+#undef TFLITE_FUSE_KINDS_OF_SPLITS
+#define TFLITE_FUSE_KINDS_OF_SPLITS(row)
 #endif
 
 /* Of a source there is nothing to compute. */
-const tflite_fuse_entry tflite_fuse_kind_source = {0};
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
-const tflite_fuse_entry* const tflite_fuse_kinds[] = {KINDS(ROW) KINDS_OF_SPLITS(ROW)};
+const tflite_fuse_entry* const tflite_fuse_kinds[] = {TFLITE_FUSE_KINDS(TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_ROW)};
 
 /* NULL in a project whose model has no weights of 16 bits, or none in pairs: its linker leaves their kernel out. */
-#define INT16_CONV tflite_fuse_conv_int16
-#define PAIRED_CONV tflite_fuse_conv_paired
+#define TFLITE_FUSE_INT16_CONV tflite_fuse_conv_int16
+#define TFLITE_FUSE_PAIRED_CONV tflite_fuse_conv_paired
 
-const tflite_fuse_kernel tflite_fuse_halfword_convs[] = {INT16_CONV, NULL, PAIRED_CONV};
+const tflite_fuse_kernel tflite_fuse_halfword_convs[] = {TFLITE_FUSE_INT16_CONV, NULL, TFLITE_FUSE_PAIRED_CONV};
 
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);

@@ -11,6 +11,8 @@
 #include "tflite_fuse_compiler.h"
 #include "tflite_fuse_format.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 /* Pointers from a tap to the next one of its row. 0 where there is none: the dilation of such a window may have any size,
  * and a pointer must not be moved that far, not even to be left there. */
 static inline int32_t tflite_fuse_to_next_tap(const tflite_fuse_stage* stage) {
@@ -83,5 +85,7 @@ void tflite_fuse_conv_packed(const tflite_fuse_call* call);
 void tflite_fuse_conv_int16(const tflite_fuse_call* call);
 void tflite_fuse_conv_paired(const tflite_fuse_call* call);
 void tflite_fuse_depthwise_packed(const tflite_fuse_call* call);
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

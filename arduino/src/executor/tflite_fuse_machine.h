@@ -8,6 +8,8 @@
 
 #include "tflite_fuse_kinds.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 /* Progress of one spatial stage through the region of its output that the current tile needs. */
 typedef struct {
   uint16_t x0, x1; /* columns of the region: x0 <= x < x1 */
@@ -255,5 +257,7 @@ void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stag
 void tflite_fuse_accumulate(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y, int32_t x,
                             int32_t count);
 void tflite_fuse_finish_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

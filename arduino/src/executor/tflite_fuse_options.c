@@ -177,7 +177,7 @@ TFLITE_FUSE_RARE int32_t tflite_fuse_operand_count(const tflite_fuse_block* bloc
   return count;
 }
 
-TFLITE_FUSE_RARE int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand,
+int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_operand operand,
                                                    int32_t number) {
   int32_t bytes = 0;
   for (int32_t t = 0; t < block->tensor_count; ++t) {
@@ -193,17 +193,17 @@ static tflite_fuse_type type_of(const tflite_fuse_tensor* tensor) {
   return (tflite_fuse_type)(tensor->element_type + 1);
 }
 
-TFLITE_FUSE_RARE int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand,
+int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand,
                                               int32_t number) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     if (block->tensors[t].operand == number && is_operand(block, &block->tensors[t], operand)) {
-      return type_of(&block->tensors[t]);
+      return (int)type_of(&block->tensors[t]);
     }
   }
   return 0;
 }
 
-TFLITE_FUSE_RARE int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number,
+int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number,
                                              const tflite_fuse_source* source) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &block->tensors[t];

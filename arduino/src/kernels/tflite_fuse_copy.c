@@ -20,7 +20,7 @@ static void copy(const tflite_fuse_call* call) {
   }
 }
 
-const tflite_fuse_entry tflite_fuse_kind_pad = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_pad = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
@@ -38,7 +38,7 @@ static TFLITE_FUSE_RARE bool fits_channels(const tflite_fuse_block* block, const
   return channels == block->tensors[stage->output].channels;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_concatenation = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_concatenation = {
     .min_inputs = 1,
     .max_inputs = TFLITE_FUSE_MAX_OPERAND,
     .operands = 1,
@@ -74,8 +74,7 @@ static TFLITE_FUSE_RARE bool first_history_is_sound(const tflite_fuse_stage* sta
 
 /* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
  * the new. */
-static TFLITE_FUSE_RARE void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state,
-                                       bool is_done) {
+static void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   uint32_t* const ring = tflite_fuse_mark_of(state, output);
   const uint32_t mark = *ring;
@@ -103,7 +102,7 @@ static TFLITE_FUSE_RARE void keep_ring(const tflite_fuse_block* block, const tfl
   }
 }
 
-const tflite_fuse_entry tflite_fuse_kind_state = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_state = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -11,6 +11,8 @@
 #include "../executor/tflite_fuse_machine.h"
 #include "tflite_fuse_requantize.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 /* Whether loops in plain C may keep some twenty numbers at hand. A build may say so itself. */
 #if defined(TFLITE_FUSE_MANY_REGISTERS)
 #elif defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && !defined(__riscv_32e))
@@ -123,5 +125,7 @@ TFLITE_FUSE_INLINE bool tflite_fuse_is_fast(const tflite_fuse_call* call) {
 
 /* Clamps outputs of the fast way, which are any int8, to the stage's range. */
 void tflite_fuse_clamp_outputs(const tflite_fuse_call* call);
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

@@ -54,7 +54,7 @@ static TFLITE_FUSE_RARE bool writes_sums(const tflite_fuse_block* block, const t
   return block->tensors[stage->output].channels % BYTES == 0;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_conv_sums = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_conv_sums = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
@@ -105,7 +105,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
 
 void tflite_fuse_worker_bring_sums(void) {}
 
-const tflite_fuse_entry tflite_fuse_kind_add_sums = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_add_sums = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

@@ -12,6 +12,7 @@
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 TFLITE_FUSE_EMULATED_LOOPS(int8, 8)
 #else
+TFLITE_FUSE_HIDDEN_BEGIN
 void tflite_fuse_int8_all_4(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_all_2(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_all_1(tflite_fuse_conv_run* run);
@@ -20,9 +21,10 @@ void tflite_fuse_int8_part_1(tflite_fuse_conv_run* run);
 
 /* `count` values of four pixels, `to_next` pointers apart, a multiple of 4; returns the word behind. */
 uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
+TFLITE_FUSE_HIDDEN_END
 #endif
 
-static const tflite_fuse_conv_loops int8_loops = {
+const tflite_fuse_conv_loops tflite_fuse_int8_loops = {
     .all_1 = tflite_fuse_int8_all_1,
     .all_2 = tflite_fuse_int8_all_2,
     .all_4 = tflite_fuse_int8_all_4,
@@ -34,8 +36,6 @@ static const tflite_fuse_conv_loops int8_loops = {
     .pairs_quads = true,
     .doubles = true,
 };
-
-void tflite_fuse_conv_packed(const tflite_fuse_call* call) { tflite_fuse_conv_with(call, &int8_loops); }
 
 /* ---- Pixels ---- */
 
@@ -103,59 +103,59 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 
 /* r0: the next pairs, r1: the next weights, r2, r3: sums of the first channel, r4, r5: of the second, r9: the pairs' end;
  * r6, r7: weights. */
-#define QUAD_2                                                                                              \
-  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t"                                           \
-  "sxtb16 r8, r6\n\tsmlad r2, r10, r8, r2\n\tsmlad r3, r12, r8, r3\n\t"                                     \
-  "sxtb16 r6, r6, ror #8\n\tsmlad r2, r11, r6, r2\n\tsmlad r3, lr, r6, r3\n\t"                              \
-  "sxtb16 r8, r7\n\tsmlad r4, r10, r8, r4\n\tsmlad r5, r12, r8, r5\n\t"                                     \
+#define TFLITE_FUSE_INT8_QUAD_2                                                \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t"              \
+  "sxtb16 r8, r6\n\tsmlad r2, r10, r8, r2\n\tsmlad r3, r12, r8, r3\n\t"        \
+  "sxtb16 r6, r6, ror #8\n\tsmlad r2, r11, r6, r2\n\tsmlad r3, lr, r6, r3\n\t" \
+  "sxtb16 r8, r7\n\tsmlad r4, r10, r8, r4\n\tsmlad r5, r12, r8, r5\n\t"        \
   "sxtb16 r7, r7, ror #8\n\tsmlad r4, r11, r7, r4\n\tsmlad r5, lr, r7, r5\n\t"
 
 /* The loop that functions share; goes where the second word on the stack says. r10: where it is entered. */
-#define QUADS_2                                                                                             \
-  ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" QUAD_2 QUAD_2 QUAD_2 QUAD_2                           \
-  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2)                                                                \
+#define TFLITE_FUSE_INT8_QUADS_2               \
+  ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2) \
   "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
-#define BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
+#define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
 
 /* r2, r3: sums. */
-#define HALF_QUAD_1(sum, even, odd, weights)                                                                \
-  "sxtb16 r8, " weights "\n\tsmlad " sum ", " even ", r8, " sum "\n\t"                                      \
+#define TFLITE_FUSE_INT8_HALF_QUAD_1(sum, even, odd, weights)          \
+  "sxtb16 r8, " weights "\n\tsmlad " sum ", " even ", r8, " sum "\n\t" \
   "sxtb16 " weights ", " weights ", ror #8\n\tsmlad " sum ", " odd ", " weights ", " sum "\n\t"
 
-#define TWO_QUADS_1                                                                                         \
-  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                                   \
-  HALF_QUAD_1("r2", "r10", "r11", "r4") HALF_QUAD_1("r3", "r10", "r11", "r5")                               \
-  HALF_QUAD_1("r2", "r12", "lr", "r6") HALF_QUAD_1("r3", "r12", "lr", "r7")
+#define TFLITE_FUSE_INT8_TWO_QUADS_1                                                                            \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                                       \
+  TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
+  TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r12", "lr", "r6") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r12", "lr", "r7")
 
 /* lr: where it is entered. */
-#define QUADS_1                                                                                             \
-  ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                     \
-  HALF_QUAD_1("r2", "r10", "r11", "r4") HALF_QUAD_1("r3", "r10", "r11", "r5")                               \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+#define TFLITE_FUSE_INT8_QUADS_1                                                                                \
+  ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
+  TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
+  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
 
-#define FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+#define TFLITE_FUSE_INT8_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
-         BACK_TO("3f")
+         TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
-         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY FINISH("r2", "r7") FINISH("r3", "r8")
-         TFLITE_FUSE_ENTRY FINISH("r4", "r7") FINISH("r5", "r8") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_INT8_QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_INT8_FINISH("r3", "r8")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r4", "r7") TFLITE_FUSE_INT8_FINISH("r5", "r8") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", SUMS, SUMS_END,
-         BACK_TO("3f")
+         TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
          TFLITE_FUSE_VALUES("r10", "r10") "b.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", ENTRY, ENTRY_END,
-         BACK_TO("3f")
+         TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr")
-         QUADS_1 "3:\t" TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY FINISH("r2", "r7") TFLITE_FUSE_ENTRY FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_INT8_QUADS_1 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", SUMS, SUMS_END,
-         BACK_TO("3f")
+         TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
          TFLITE_FUSE_VALUES("r10", "lr") "b.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
@@ -173,17 +173,17 @@ __asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%prog
 
 /* Four pixels. r2...r5: sums of the first channel, r6...r9: of the second; r10, r11: weights, which are loaded twice;
  * r12, lr: pairs of two pixels. */
-#define PAIRS_4(first, second, third, fourth)                                                               \
+#define TFLITE_FUSE_INT8_PAIRS_4(first, second, third, fourth)                                                  \
   "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
   "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
 
-#define QUAD_4                                                                                              \
-  "ldrd r10, r11, [r1]\n\tsxtb16 r10, r10\n\tsxtb16 r11, r11\n\t"                                           \
-  PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")                                           \
-  "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"                       \
-  PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
+#define TFLITE_FUSE_INT8_QUAD_4                                                                     \
+  "ldrd r10, r11, [r1]\n\tsxtb16 r10, r10\n\tsxtb16 r11, r11\n\t"                                   \
+  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9") \
+  "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"               \
+  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", QUAD_4 QUAD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), "", "lsl", "#1");
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), "", "lsl", "#1");
 
 #endif
 

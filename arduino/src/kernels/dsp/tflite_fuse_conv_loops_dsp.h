@@ -83,29 +83,29 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
 
 /* Behind the code of a turn, which begins at label 1: assembling fails unless it is as long as the turn says. */
 #define TFLITE_FUSE_TURN_IS(...) TFLITE_FUSE_TURN_OF(__VA_ARGS__)
-#define TFLITE_FUSE_TURN_OF(quads, code_bytes)                                                \
-  ".if . - 1b - " TFLITE_FUSE_TEXT(quads) " * " TFLITE_FUSE_TEXT(code_bytes) "\n\t"         \
+#define TFLITE_FUSE_TURN_OF(quads, code_bytes)                                      \
+  ".if . - 1b - " TFLITE_FUSE_TEXT(quads) " * " TFLITE_FUSE_TEXT(code_bytes) "\n\t" \
   ".error \"a turn has another length\"\n\t.endif\n\t"
 
 /* ---- Pieces of code ---- */
 
-#define TFLITE_FUSE_BEGIN(section, name)                                                      \
-  ".syntax unified\n\t.section .text." section ",\"ax\",%progbits\n\t.balign 4\n\t"          \
-  ".thumb\n\t.thumb_func\n\t.global " name "\n\t.type " name ", %function\n" name ":\n\t"    \
+#define TFLITE_FUSE_BEGIN(section, name)                                                  \
+  ".syntax unified\n\t.section .text." section ",\"ax\",%progbits\n\t.balign 4\n\t"       \
+  ".thumb\n\t.thumb_func\n\t.global " name "\n\t.hidden " name "\n\t.type " name ", %function\n" name ":\n\t" \
   "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\t"
-#define TFLITE_FUSE_END(name, stack)                                                          \
-  "\n\tadd sp, sp, " stack "\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"              \
+#define TFLITE_FUSE_END(name, stack)                                            \
+  "\n\tadd sp, sp, " stack "\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t" \
   ".size " name ", .-" name "\n\t.text"
 
 /* A loop of so many pixels. r0: the run, r6: what the run has at `before`, r1: the next weights. On the stack: the run, the
  * end of the values, what the run has at `end`. Loops of as many pixels share a section, and may share code. */
-#define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)                                 \
-  __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)                                 \
-          "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                                              \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tstr r1, [sp, #4]\n\t"              \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(end) "]\n\tstr r1, [sp, #8]\n\t"                   \
-          "ldr r6, [r0, " TFLITE_FUSE_RUN(before) "]\n\t"                                     \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                                 \
+#define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)                   \
+  __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)                   \
+          "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                                 \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tstr r1, [sp, #4]\n\t" \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(end) "]\n\tstr r1, [sp, #8]\n\t"      \
+          "ldr r6, [r0, " TFLITE_FUSE_RUN(before) "]\n\t"                       \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                   \
           TFLITE_FUSE_END(name, "#12"))
 
 /* Behind the loop: r6 is the next entry, r7 and r8 the outputs, r9 half of the zero point. */
@@ -113,18 +113,18 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
 #define TFLITE_FUSE_ENTRY "ldmia.w r6!, {r10, r11, r12}\n\tlsl lr, r9, r12\n\t"
 
 /* From a sum to a byte: r11: multiplier, r12: shift, lr: half; `twice` makes twice the sum of it. */
-#define TFLITE_FUSE_FINISH(sum, output, twice)                                                                \
+#define TFLITE_FUSE_FINISH(sum, output, twice)                                                                   \
   "add r10, lr, " sum ", asr #31\n\t" twice "smmlar " sum ", " sum ", r11, r10\n\tasr " sum ", " sum ", r12\n\t" \
   "ssat " sum ", #8, " sum ", asr #1\n\tstrb " sum ", [" output "], #1\n\t"
 
 /* The end of `all`: r6 is the next entry, and r0 the run, where the next pair of channels begins. */
-#define TFLITE_FUSE_ALL_END                                                                   \
-  "ldr r10, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r10\n\tbne 0b\n\t"              \
+#define TFLITE_FUSE_ALL_END                                                    \
+  "ldr r10, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r10\n\tbne 0b\n\t" \
   "str r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]"
 
 /* Of `part`: r6 is the next sums. */
-#define TFLITE_FUSE_TO_NEXT_SUMS                                                              \
-  "ldr r0, [sp]\n\tldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t"         \
+#define TFLITE_FUSE_TO_NEXT_SUMS                                                    \
+  "ldr r0, [sp]\n\tldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t" \
   "ldr r6, [r0, " TFLITE_FUSE_RUN(SUMS) "]\n\tadd r1, r1, r8\n\t"
 #define TFLITE_FUSE_PART_END "cmp r6, r7\n\tbne 0b"
 
@@ -132,44 +132,44 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
  * `start` is the register for the run's, behind r0 for the values. */
 #define TFLITE_FUSE_VALUES(run, start) "ldrd r0, " start ", [" run ", " TFLITE_FUSE_RUN(WIDE) "]\n\t"
 #define TFLITE_FUSE_VALUES_END(run) "ldr.w r9, [" run ", " TFLITE_FUSE_RUN(WIDE_END) "]\n\t"
-#define TFLITE_FUSE_BIASES(first, second)                                                     \
+#define TFLITE_FUSE_BIASES(first, second) \
   "0:\tldr " first ", [r6]\n\tldr " second ", [r6, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"
 #define TFLITE_FUSE_KEEP_SUMS "0:\tldr r10, [sp]\n\tstr r6, [r10, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
 
 /* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by so many bits makes twice the sum. */
-#define TFLITE_FUSE_SCALE_4(sum, twice, bits)                                                                 \
+#define TFLITE_FUSE_SCALE_4(sum, twice, bits)                                                                     \
   "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t" \
   "asr " sum ", " sum ", lr\n\tssat " sum ", #8, " sum ", asr #1\n\t"
 
 /* One channel to the outputs from r1 on, r10 bytes apart. */
-#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                                       \
-  "lsl r11, r11, lr\n\t" TFLITE_FUSE_SCALE_4(first, twice, bits) "strb " first ", [r1]\n\t"                    \
-  TFLITE_FUSE_SCALE_4(second, twice, bits) "strb " second ", [r1, r10]\n\t"                                   \
-  TFLITE_FUSE_SCALE_4(third, twice, bits) "strb " third ", [r1, r10, lsl #1]\n\t"                             \
+#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                     \
+  "lsl r11, r11, lr\n\t" TFLITE_FUSE_SCALE_4(first, twice, bits) "strb " first ", [r1]\n\t" \
+  TFLITE_FUSE_SCALE_4(second, twice, bits) "strb " second ", [r1, r10]\n\t"                 \
+  TFLITE_FUSE_SCALE_4(third, twice, bits) "strb " third ", [r1, r10, lsl #1]\n\t"           \
   TFLITE_FUSE_SCALE_4(fourth, twice, bits) "add r0, r10, r10, lsl #1\n\tstrb " fourth ", [r1, r0]\n\t"
 
 /* All channels of four pixels: `quads` at r0 and weights at r1 are added to r2...r5, sums of the first channel of two, and
  * r6...r9; behind them `split` does what is to be done before sums of the first are made twice as large with `twice` and
  * `bits`. The run is on the stack, with the distance between outputs for the second pixel's. */
-#define TFLITE_FUSE_FUNCTION_4(name, quads, split, twice, bits)                               \
-  __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                 \
-          "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"         \
-          "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                               \
-          "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\t"                                           \
-          "ldr r6, [r10, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"                             \
-          "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t"                                    \
+#define TFLITE_FUSE_FUNCTION_4(name, quads, split, twice, bits)                                  \
+  __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                    \
+          "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"             \
+          "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                                  \
+          "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\t"                                               \
+          "ldr r6, [r10, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"                                \
+          "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t"                                       \
           "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t" \
-          "ldrd r0, r10, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\tadd pc, r10\n\tnop\n1:\t" quads \
-          "ldr r12, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r12\n\tbne 1b\n\t" split \
-          "str r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldmia.w sp, {r0, r1, r10, r11}\n\t" \
-          "ldrd r12, lr, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\t"                       \
-          TFLITE_FUSE_FINISH_4("r2", "r3", "r4", "r5", twice, bits)                           \
-          "ldr r2, [sp]\n\tldr r11, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\t"          \
-          "ldr r3, [sp, " TFLITE_FUSE_RUN(ENTRY_END) "]\n\t"                                  \
-          "ldrd r12, lr, [r2, " TFLITE_FUSE_CHANNEL(NEXT_MULTIPLIER) "]\n\t"                  \
-          "adds r2, " TFLITE_FUSE_CHANNEL(TWO) "\n\tadds r1, #1\n\tstr r2, [sp]\n\t"        \
-          TFLITE_FUSE_FINISH_4("r6", "r7", "r8", "r9", "lsl", "#1")                           \
-          "adds r1, #1\n\tstr r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\tcmp r2, r3\n\tbne 0b" \
+          "ldrd r0, r10, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\tadd pc, r10\n\tnop\n1:\t" quads      \
+          "ldr r12, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r12\n\tbne 1b\n\t" split      \
+          "str r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldmia.w sp, {r0, r1, r10, r11}\n\t"     \
+          "ldrd r12, lr, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\t"                          \
+          TFLITE_FUSE_FINISH_4("r2", "r3", "r4", "r5", twice, bits)                              \
+          "ldr r2, [sp]\n\tldr r11, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\t"              \
+          "ldr r3, [sp, " TFLITE_FUSE_RUN(ENTRY_END) "]\n\t"                                     \
+          "ldrd r12, lr, [r2, " TFLITE_FUSE_CHANNEL(NEXT_MULTIPLIER) "]\n\t"                     \
+          "adds r2, " TFLITE_FUSE_CHANNEL(TWO) "\n\tadds r1, #1\n\tstr r2, [sp]\n\t"             \
+          TFLITE_FUSE_FINISH_4("r6", "r7", "r8", "r9", "lsl", "#1")                              \
+          "adds r1, #1\n\tstr r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\tcmp r2, r3\n\tbne 0b"    \
           TFLITE_FUSE_END(name, "#36"))
 
 #endif

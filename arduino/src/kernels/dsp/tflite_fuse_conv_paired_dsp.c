@@ -17,11 +17,13 @@
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 TFLITE_FUSE_EMULATED_LOOPS(paired, TFLITE_FUSE_EMULATED_PAIRS)
 #else
+TFLITE_FUSE_HIDDEN_BEGIN
 void tflite_fuse_paired_all_4(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_all_2(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_all_1(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_part_2(tflite_fuse_conv_run* run);
 void tflite_fuse_paired_part_1(tflite_fuse_conv_run* run);
+TFLITE_FUSE_HIDDEN_END
 #endif
 
 static const tflite_fuse_conv_loops paired_loops = {
@@ -45,64 +47,64 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 
 /* r0: the next pairs of values, r1: the next weights; r2, r3: sums of both channels, r4, r5: of the second; r9: the values'
  * end. */
-#define WORD_2(weights, first, second)                                                                     \
-  "smlad r2, " first ", " weights ", r2\n\tsmlad r3, " second ", " weights ", r3\n\t"                       \
-  "sxtb16 " weights ", " weights "\n\t"                                                                    \
+#define TFLITE_FUSE_PAIRED_WORD_2(weights, first, second)                             \
+  "smlad r2, " first ", " weights ", r2\n\tsmlad r3, " second ", " weights ", r3\n\t" \
+  "sxtb16 " weights ", " weights "\n\t"                                               \
   "smlad r4, " first ", " weights ", r4\n\tsmlad r5, " second ", " weights ", r5\n\t"
-#define QUAD_2                                                                                             \
-  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" WORD_2("r6", "r10", "r12") WORD_2("r7", "r11", "lr")
-#define FOUR_2 QUAD_2 QUAD_2 QUAD_2 QUAD_2
-#define QUADS_2 "add pc, r10\n\tnop\n1:\t" FOUR_2 FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
+#define TFLITE_FUSE_PAIRED_QUAD_2 \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" TFLITE_FUSE_PAIRED_WORD_2("r6", "r10", "r12") TFLITE_FUSE_PAIRED_WORD_2("r7", "r11", "lr")
+#define TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2
+#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r10\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
 
 /* r2: sum of both channels, r3: of the second. */
-#define BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
-#define SECOND_1(values, weights) "smlad r3, " values ", " weights ", r3\n\t"
-#define QUAD_1                                                                                             \
-  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                                                    \
-  BOTH_1("r10", "r4") BOTH_1("r11", "r5") SECOND_1("r10", "r4") SECOND_1("r11", "r5")
-#define TWO_QUADS_1                                                                                        \
-  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                                   \
-  BOTH_1("r10", "r4") BOTH_1("r11", "r5") BOTH_1("r12", "r6") BOTH_1("lr", "r7")                           \
-  SECOND_1("r10", "r4") SECOND_1("r11", "r5") SECOND_1("r12", "r6") SECOND_1("lr", "r7")
-#define QUADS_1                                                                                            \
-  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" QUAD_1                                                                  \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 TWO_QUADS_1 \
+#define TFLITE_FUSE_PAIRED_BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
+#define TFLITE_FUSE_PAIRED_SECOND_1(values, weights) "smlad r3, " values ", " weights ", r3\n\t"
+#define TFLITE_FUSE_PAIRED_QUAD_1                        \
+  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
+  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5")
+#define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                    \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t" \
+  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") TFLITE_FUSE_PAIRED_BOTH_1("r12", "r6") TFLITE_FUSE_PAIRED_BOTH_1("lr", "r7") \
+  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5") TFLITE_FUSE_PAIRED_SECOND_1("r12", "r6") TFLITE_FUSE_PAIRED_SECOND_1("lr", "r7")
+#define TFLITE_FUSE_PAIRED_QUADS_1                            \
+  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_QUAD_1 \
+  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 \
   TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\t"
 
-#define FINISH_FIRST(sum, second, output) \
+#define TFLITE_FUSE_PAIRED_FINISH_FIRST(sum, second, output) \
   "sub " sum ", " sum ", " second "\n\t" TFLITE_FUSE_FINISH(sum, output, "asr " sum ", " sum ", #7\n\t")
-#define FINISH_SECOND(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+#define TFLITE_FUSE_PAIRED_FINISH_SECOND(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
-         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") QUADS_2 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r4", "r7") FINISH_FIRST("r3", "r5", "r8")
-         TFLITE_FUSE_ENTRY FINISH_SECOND("r4", "r7") FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r4", "r7") TFLITE_FUSE_PAIRED_FINISH_FIRST("r3", "r5", "r8")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r4", "r7") TFLITE_FUSE_PAIRED_FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", SUMS, SUMS_END,
          TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
-         TFLITE_FUSE_VALUES("r10", "r10") QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_VALUES("r10", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr") ""
-         QUADS_1 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
          TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
-         TFLITE_FUSE_VALUES("r10", "lr") QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_VALUES("r10", "lr") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 /* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: weights as they are, r11: their lower bytes;
  * r12, lr: values of two pixels. */
-#define PAIRS_4(first, second, third, fourth)                                                               \
+#define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                                                \
   "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
   "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
-#define WORD_4 \
-  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" PAIRS_4("r2", "r3", "r6", "r7") PAIRS_4("r4", "r5", "r8", "r9")
+#define TFLITE_FUSE_PAIRED_WORD_4 \
+  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_PAIRED_PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", WORD_4 WORD_4 WORD_4 WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
                        "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
 
 #endif

@@ -5,52 +5,52 @@
 #if TFLITE_FUSE_DSP
 
 /* k[i]: weights of column i, upper row low, lower row high. */
-#define MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])
+#define TFLITE_FUSE_MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])
 
-#define BOTH_ROWS(add, column, width, stride)                                  \
-  {                                                                            \
-    uint32_t x;                                                                \
-    TFLITE_FUSE_LOAD_COLUMN_2(x, window, (column) * (width), channel);         \
-    add(MAC_BOTH, a, column, width, stride);                                      \
+#define TFLITE_FUSE_BOTH_ROWS(add, column, width, stride)              \
+  {                                                                    \
+    uint32_t x;                                                        \
+    TFLITE_FUSE_LOAD_COLUMN_2(x, window, (column) * (width), channel); \
+    add(TFLITE_FUSE_MAC_BOTH, a, column, width, stride);               \
   }
 
 /* k[0], k[1]: columns 0 and 2, 1 and 3; k[2], k[3]: columns 4 and 6, 5 and 7. */
-#define MAC_LAST(sum, i)                                                       \
-  ((i) % 4 < 2 ? tflite_fuse_mac_low(sum, x, k[(i) / 4 * 2 + (i) % 2])         \
+#define TFLITE_FUSE_MAC_LAST(sum, i)                                   \
+  ((i) % 4 < 2 ? tflite_fuse_mac_low(sum, x, k[(i) / 4 * 2 + (i) % 2]) \
                : tflite_fuse_mac_high(sum, x, k[(i) / 4 * 2 + (i) % 2]))
 
-#define LAST_ROW(add, column, width, stride)                                   \
-  {                                                                            \
-    uint32_t x;                                                                \
-    TFLITE_FUSE_LOAD_COLUMN_1(x, window, (column) * (width), channel);         \
-    add(MAC_LAST, a, column, width, stride);                                      \
+#define TFLITE_FUSE_LAST_ROW(add, column, width, stride)               \
+  {                                                                    \
+    uint32_t x;                                                        \
+    TFLITE_FUSE_LOAD_COLUMN_1(x, window, (column) * (width), channel); \
+    add(TFLITE_FUSE_MAC_LAST, a, column, width, stride);               \
   }
 
-#define LOAD_WORD(i)                                                    \
-  {                                                                     \
-    const uint32_t word = tflite_fuse_load_4(weights + 4 * (i));        \
-    k[2 * (i)] = tflite_fuse_even(word);                                \
-    k[2 * (i) + 1] = tflite_fuse_odd(word);                             \
+#define TFLITE_FUSE_LOAD_WORD(i)                                 \
+  {                                                              \
+    const uint32_t word = tflite_fuse_load_4(weights + 4 * (i)); \
+    k[2 * (i)] = tflite_fuse_even(word);                         \
+    k[2 * (i) + 1] = tflite_fuse_odd(word);                      \
   }
 
 /* The words that hold two rows, and the last row. */
-#define BOTH_WORDS_3() LOAD_WORD(0) LOAD_WORD(1)
-#define BOTH_WORDS_5() BOTH_WORDS_3() LOAD_WORD(2)
-#define BOTH_WORDS_7() BOTH_WORDS_5() LOAD_WORD(3)
-#define LAST_WORDS_3() LOAD_WORD(0)
-#define LAST_WORDS_5() LOAD_WORD(0) LOAD_WORD(1)
-#define LAST_WORDS_7() LAST_WORDS_5()
+#define TFLITE_FUSE_BOTH_WORDS_3() TFLITE_FUSE_LOAD_WORD(0) TFLITE_FUSE_LOAD_WORD(1)
+#define TFLITE_FUSE_BOTH_WORDS_5() TFLITE_FUSE_BOTH_WORDS_3() TFLITE_FUSE_LOAD_WORD(2)
+#define TFLITE_FUSE_BOTH_WORDS_7() TFLITE_FUSE_BOTH_WORDS_5() TFLITE_FUSE_LOAD_WORD(3)
+#define TFLITE_FUSE_LAST_WORDS_3() TFLITE_FUSE_LOAD_WORD(0)
+#define TFLITE_FUSE_LAST_WORDS_5() TFLITE_FUSE_LOAD_WORD(0) TFLITE_FUSE_LOAD_WORD(1)
+#define TFLITE_FUSE_LAST_WORDS_7() TFLITE_FUSE_LAST_WORDS_5()
 
-#define TWO_ROWS(columns, add, width, stride)                           \
-  {                                                                     \
-    uint32_t k[8];                                                      \
-    BOTH_WORDS_##width() COLUMNS_##columns(BOTH_ROWS, add, width, stride) \
+#define TFLITE_FUSE_TWO_ROWS(columns, add, width, stride)                                                     \
+  {                                                                                                           \
+    uint32_t k[8];                                                                                            \
+    TFLITE_FUSE_BOTH_WORDS_##width() TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_BOTH_ROWS, add, width, stride) \
   }
 
-#define ONE_ROW(columns, add, width, stride)                            \
-  {                                                                     \
-    uint32_t k[8];                                                      \
-    LAST_WORDS_##width() COLUMNS_##columns(LAST_ROW, add, width, stride) \
+#define TFLITE_FUSE_ONE_ROW(columns, add, width, stride)                                                     \
+  {                                                                                                          \
+    uint32_t k[8];                                                                                           \
+    TFLITE_FUSE_LAST_WORDS_##width() TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_LAST_ROW, add, width, stride) \
   }
 
 #endif

@@ -90,50 +90,50 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
   __asm__ volatile("ldr %0, [%1], %2" : "=r"(word), "+r"(from) : "i"(step) : "memory")
 
 /* Four values of each of two pixels as pairs (0, 2), (1, 3), the first pixel's, then the other's; all move on. */
-#define TFLITE_FUSE_WIDEN_2(wide, p, q)                                                              \
-  __asm__ volatile(                                                                                  \
-      "ldr r5, [%1], #4\n\tldr r8, [%2], #4\n\tsxtb16 r4, r5\n\tsxtb16 r5, r5, ror #8\n\t"             \
-      "sxtb16 r6, r8\n\tsxtb16 r8, r8, ror #8\n\tstmia.w %0!, {r4, r5, r6, r8}"                      \
-      : "+r"(wide), "+r"(p), "+r"(q)                                                                 \
-      :                                                                                              \
+#define TFLITE_FUSE_WIDEN_2(wide, p, q)                                                    \
+  __asm__ volatile(                                                                        \
+      "ldr r5, [%1], #4\n\tldr r8, [%2], #4\n\tsxtb16 r4, r5\n\tsxtb16 r5, r5, ror #8\n\t" \
+      "sxtb16 r6, r8\n\tsxtb16 r8, r8, ror #8\n\tstmia.w %0!, {r4, r5, r6, r8}"            \
+      : "+r"(wide), "+r"(p), "+r"(q)                                                       \
+      :                                                                                    \
       : "r4", "r5", "r6", "r8", "memory")
 
 /* pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
-#define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                               \
-  do {                                                                                        \
-    uint32_t below_;                                                                          \
-    __asm__ volatile(                                                                         \
-        "ldrd %0, %1, [%2, %3]\n\tldrsb %0, [%0, %4]\n\tldrsb %1, [%1, %4]\n\t"               \
-        "pkhbt %0, %0, %1, lsl #16"                                                           \
-        : "=&r"(pair), "=&r"(below_)                                                          \
-        : "r"(pixels), "i"((index) * 4), "r"(channel)                                         \
-        : "memory");                                                                          \
+#define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                 \
+  do {                                                                          \
+    uint32_t below_;                                                            \
+    __asm__ volatile(                                                           \
+        "ldrd %0, %1, [%2, %3]\n\tldrsb %0, [%0, %4]\n\tldrsb %1, [%1, %4]\n\t" \
+        "pkhbt %0, %0, %1, lsl #16"                                             \
+        : "=&r"(pair), "=&r"(below_)                                            \
+        : "r"(pixels), "i"((index) * 4), "r"(channel)                           \
+        : "memory");                                                            \
   } while (0)
 
 /* bytes = pixels[index][channel], the next channel's value, and the same of pixels[index + 1]; index: a constant. */
-#define TFLITE_FUSE_LOAD_HALVES_2(bytes, pixels, index, channel)                              \
-  do {                                                                                        \
-    uint32_t below_;                                                                          \
-    __asm__ volatile(                                                                         \
-        "ldrd %0, %1, [%2, %3]\n\tldrh %0, [%0, %4]\n\tldrh %1, [%1, %4]\n\t"                 \
-        "pkhbt %0, %0, %1, lsl #16"                                                           \
-        : "=&r"(bytes), "=&r"(below_)                                                         \
-        : "r"(pixels), "i"((index) * 4), "r"(channel)                                         \
-        : "memory");                                                                          \
+#define TFLITE_FUSE_LOAD_HALVES_2(bytes, pixels, index, channel)              \
+  do {                                                                        \
+    uint32_t below_;                                                          \
+    __asm__ volatile(                                                         \
+        "ldrd %0, %1, [%2, %3]\n\tldrh %0, [%0, %4]\n\tldrh %1, [%1, %4]\n\t" \
+        "pkhbt %0, %0, %1, lsl #16"                                           \
+        : "=&r"(bytes), "=&r"(below_)                                         \
+        : "r"(pixels), "i"((index) * 4), "r"(channel)                         \
+        : "memory");                                                          \
   } while (0)
 
 /* bytes = pixels[index][channel], the next channel's value, two zeros; index: a constant. */
-#define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel)        \
-  __asm__ volatile("ldr %0, [%1, %2]\n\tldrh %0, [%0, %3]"              \
-                   : "=&r"(bytes)                                       \
-                   : "r"(pixels), "i"((index) * 4), "r"(channel)        \
+#define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
+  __asm__ volatile("ldr %0, [%1, %2]\n\tldrh %0, [%0, %3]"       \
+                   : "=&r"(bytes)                                \
+                   : "r"(pixels), "i"((index) * 4), "r"(channel) \
                    : "memory")
 
 /* value = pixels[index][channel]; index: a constant. */
-#define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel)        \
-  __asm__ volatile("ldr %0, [%1, %2]\n\tldrsb %0, [%0, %3]"             \
-                   : "=&r"(value)                                       \
-                   : "r"(pixels), "i"((index) * 4), "r"(channel)        \
+#define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel) \
+  __asm__ volatile("ldr %0, [%1, %2]\n\tldrsb %0, [%0, %3]"      \
+                   : "=&r"(value)                                \
+                   : "r"(pixels), "i"((index) * 4), "r"(channel) \
                    : "memory")
 
 #else

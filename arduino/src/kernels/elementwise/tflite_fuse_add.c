@@ -90,7 +90,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
          within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_add = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_add = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

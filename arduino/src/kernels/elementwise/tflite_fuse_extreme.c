@@ -35,8 +35,8 @@ static void extreme(const tflite_fuse_call* call, int32_t flip) {
 static void maximum(const tflite_fuse_call* call) { extreme(call, 0); }
 static void minimum(const tflite_fuse_call* call) { extreme(call, -1); }
 
-#define ENTRY(name)                                   \
-  const tflite_fuse_entry tflite_fuse_kind_##name = { \
+#define TFLITE_FUSE_ENTRY(name)                       \
+  TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name = { \
       .min_inputs = 2,                                \
       .max_inputs = 2,                                \
       .operands = 2,                                  \
@@ -45,5 +45,5 @@ static void minimum(const tflite_fuse_call* call) { extreme(call, -1); }
       .compute = name,                                \
   }
 
-ENTRY(maximum);
-ENTRY(minimum);
+TFLITE_FUSE_ENTRY(maximum);
+TFLITE_FUSE_ENTRY(minimum);

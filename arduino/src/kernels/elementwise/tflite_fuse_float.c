@@ -54,12 +54,12 @@ static void quantize(const tflite_fuse_call* call) {
 
 /* Whether the core multiplies floats by itself. */
 #if (defined(__ARM_FP) && (__ARM_FP & 4) != 0) || defined(__SSE2__) || defined(__riscv_flen)
-#define GUESSES 1
+#define TFLITE_FUSE_GUESSES 1
 #else
-#define GUESSES 0
+#define TFLITE_FUSE_GUESSES 0
 #endif
 
-#if GUESSES
+#if TFLITE_FUSE_GUESSES
 
 /* The numbers at which answers change lie equally far apart, nearly: number i is at `first` + (i - 1) / `per_one`. */
 typedef struct {
@@ -123,7 +123,7 @@ static bool steps_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_te
   return room >= (int64_t)sizeof(tflite_fuse_steps) && within(found->otherwise, INT8_MIN, INT8_MAX);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_quantize = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_quantize = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
@@ -152,7 +152,7 @@ static bool answers_are_there(const tflite_fuse_stage* stage, const tflite_fuse_
   return room >= (int64_t)(ANSWERS * sizeof(int32_t));
 }
 
-const tflite_fuse_entry tflite_fuse_kind_dequantize = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_dequantize = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

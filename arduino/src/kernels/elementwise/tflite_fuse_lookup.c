@@ -35,7 +35,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return room >= ANSWERS;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_lookup = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_lookup = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -33,7 +33,7 @@ static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage
   return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_multiply = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_multiply = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

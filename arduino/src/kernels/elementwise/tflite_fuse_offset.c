@@ -38,7 +38,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return true;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_offset = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_offset = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -8,9 +8,9 @@
 
 enum { ADD, SUB, MUL, DIV, OPERATIONS };
 enum { MANTISSA_BITS = 23, LEAST_EXPONENT = -149 };
-#define INFINITE UINT32_C(0x7F800000)
-#define NO_NUMBER UINT32_C(0x7FC00000)
-#define SIGN UINT32_C(0x80000000)
+#define TFLITE_FUSE_INFINITE UINT32_C(0x7F800000)
+#define TFLITE_FUSE_NO_NUMBER UINT32_C(0x7FC00000)
+#define TFLITE_FUSE_SIGN UINT32_C(0x80000000)
 
 typedef struct {
   tflite_fuse_steps quantize;
@@ -59,22 +59,22 @@ static uint32_t pack(uint32_t sign, uint64_t mantissa, int32_t exponent) {
     mantissa <<= -shift;
   }
   if (lowest > 104) {
-    return sign | INFINITE;
+    return sign | TFLITE_FUSE_INFINITE;
   }
   const uint32_t bits = ((uint32_t)(lowest - LEAST_EXPONENT) << MANTISSA_BITS) + (uint32_t)mantissa;
-  return sign | (bits < INFINITE ? bits : INFINITE);
+  return sign | (bits < TFLITE_FUSE_INFINITE ? bits : TFLITE_FUSE_INFINITE);
 }
 
 static uint32_t multiplied(uint32_t a, uint32_t b) {
   const number x = unpack(a), y = unpack(b);
-  return pack((a ^ b) & SIGN, (uint64_t)x.mantissa * y.mantissa, x.exponent + y.exponent);
+  return pack((a ^ b) & TFLITE_FUSE_SIGN, (uint64_t)x.mantissa * y.mantissa, x.exponent + y.exponent);
 }
 
 static uint32_t divided(uint32_t a, uint32_t b) {
   const number x = unpack(a), y = unpack(b);
-  const uint32_t sign = (a ^ b) & SIGN;
+  const uint32_t sign = (a ^ b) & TFLITE_FUSE_SIGN;
   if (y.mantissa == 0) {
-    return x.mantissa == 0 ? NO_NUMBER : sign | INFINITE;
+    return x.mantissa == 0 ? TFLITE_FUSE_NO_NUMBER : sign | TFLITE_FUSE_INFINITE;
   }
   /* Bit by bit: a division of 64 bits is a function of its own, which not every core's library has. */
   uint64_t quotient = 0;
@@ -108,11 +108,11 @@ static uint32_t added(uint32_t a, uint32_t b) {
     y.mantissa = 1;
   }
   const uint64_t large = (uint64_t)x.mantissa << apart;
-  if (((a ^ b) & SIGN) == 0) {
-    return pack(a & SIGN, large + y.mantissa, x.exponent - apart);
+  if (((a ^ b) & TFLITE_FUSE_SIGN) == 0) {
+    return pack(a & TFLITE_FUSE_SIGN, large + y.mantissa, x.exponent - apart);
   }
-  return large >= y.mantissa ? pack(a & SIGN, large - y.mantissa, x.exponent - apart)
-                             : pack(b & SIGN, y.mantissa - large, x.exponent - apart);
+  return large >= y.mantissa ? pack(a & TFLITE_FUSE_SIGN, large - y.mantissa, x.exponent - apart)
+                             : pack(b & TFLITE_FUSE_SIGN, y.mantissa - large, x.exponent - apart);
 }
 
 static uint32_t result_of(int32_t operation, uint32_t a, uint32_t b) {
@@ -122,7 +122,7 @@ static uint32_t result_of(int32_t operation, uint32_t a, uint32_t b) {
     case DIV:
       return divided(a, b);
     default:
-      return added(a, operation == SUB ? b ^ SIGN : b);
+      return added(a, operation == SUB ? b ^ TFLITE_FUSE_SIGN : b);
   }
 }
 
@@ -148,7 +148,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
          within(found->operation, ADD, OPERATIONS - 1);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_real_pair = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_real_pair = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

@@ -27,7 +27,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return tflite_fuse_entries_are_sound(stage, table, SIDES, room - factors);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_scale = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_scale = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -61,7 +61,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
   return true;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_softmax = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_softmax = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

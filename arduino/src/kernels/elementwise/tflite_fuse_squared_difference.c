@@ -35,7 +35,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
          halves(t->multiplier_1, t->shift_1) && t->output_multiplier >= 0 && within(t->output_shift, -31, 30);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_squared_difference = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_squared_difference = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

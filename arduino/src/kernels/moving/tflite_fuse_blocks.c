@@ -66,7 +66,7 @@ static bool fits_space(const tflite_fuse_block* block, const tflite_fuse_stage* 
          are_squares(tflite_fuse_input_of(block, stage, 0), &block->tensors[stage->output], size);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_space_to_depth = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_space_to_depth = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
@@ -75,7 +75,7 @@ const tflite_fuse_entry tflite_fuse_kind_space_to_depth = {
     .compute = space_to_depth,
 };
 
-const tflite_fuse_entry tflite_fuse_kind_depth_to_space = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_depth_to_space = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

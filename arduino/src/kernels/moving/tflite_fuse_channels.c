@@ -22,7 +22,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return room >= 2 + 2 * (int64_t)output->channels;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_channels = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_channels = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

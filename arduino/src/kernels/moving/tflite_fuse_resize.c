@@ -47,7 +47,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
          axis_is_sound(tflite_fuse_columns_of(stage), places + output->height, output->width);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_resize = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_resize = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -155,26 +155,26 @@ typedef struct {
 
 #if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
 /* Whole vectors from x on; compilers keep a second copy of each pointer and run out of registers. */
-#define ADD_VECTORS_                              \
-  "wls lr, %[count], 2f\n"                        \
-  "1:\n\t"                                        \
-  "vldrb.8 q0, [%[x]], #16\n\t"                  \
-  "vld20.32 {q1, q2}, [%[v]]\n\t"                \
-  "vld21.32 {q1, q2}, [%[v]]!\n\t"               \
-  "vmladava.s8 %[a], q0, q1\n\t"                 \
-  "vmladava.s8 %[b], q0, q2\n\t"                 \
-  "vld20.32 {q1, q2}, [%[w]]\n\t"                \
-  "vld21.32 {q1, q2}, [%[w]]!\n\t"               \
-  "vmladava.s8 %[c], q0, q1\n\t"                 \
-  "vmladava.s8 %[d], q0, q2\n\t"                 \
-  "le lr, 1b\n"                                  \
+#define TFLITE_FUSE_ADD_VECTORS_   \
+  "wls lr, %[count], 2f\n"         \
+  "1:\n\t"                         \
+  "vldrb.8 q0, [%[x]], #16\n\t"    \
+  "vld20.32 {q1, q2}, [%[v]]\n\t"  \
+  "vld21.32 {q1, q2}, [%[v]]!\n\t" \
+  "vmladava.s8 %[a], q0, q1\n\t"   \
+  "vmladava.s8 %[b], q0, q2\n\t"   \
+  "vld20.32 {q1, q2}, [%[w]]\n\t"  \
+  "vld21.32 {q1, q2}, [%[w]]!\n\t" \
+  "vmladava.s8 %[c], q0, q1\n\t"   \
+  "vmladava.s8 %[d], q0, q2\n\t"   \
+  "le lr, 1b\n"                    \
   "2:\n\t"
 #endif
 
 /* Adds whole vectors; moves x, v and w behind them. */
 TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
-#ifdef ADD_VECTORS_
-  __asm__ volatile(ADD_VECTORS_
+#ifdef TFLITE_FUSE_ADD_VECTORS_
+  __asm__ volatile(TFLITE_FUSE_ADD_VECTORS_
                    : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "+r"(s->x),
                      [v] "+r"(s->v), [w] "+r"(s->w)
                    : [count] "r"(vectors)
@@ -194,8 +194,8 @@ TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
 
 /* Adds the whole vectors of the pieces from `list` up to `end`. */
 TFLITE_FUSE_INLINE void add_pieces(sums* s, const int8_t* const* list, const int8_t* const* end, int32_t vectors) {
-#ifdef ADD_VECTORS_
-  __asm__ volatile("0:\n\tldr %[x], [%[list]], #4\n\t" ADD_VECTORS_ "cmp %[list], %[end]\n\tbne 0b"
+#ifdef TFLITE_FUSE_ADD_VECTORS_
+  __asm__ volatile("0:\n\tldr %[x], [%[list]], #4\n\t" TFLITE_FUSE_ADD_VECTORS_ "cmp %[list], %[end]\n\tbne 0b"
                    : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "=&r"(s->x),
                      [v] "+r"(s->v), [w] "+r"(s->w), [list] "+r"(list)
                    : [count] "r"(vectors), [end] "r"(end)

@@ -16,6 +16,8 @@
 
 #include "../tflite_fuse_packed.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 #if TFLITE_FUSE_MVE
 
 /* tflite_fuse_multiply four times, shift: -31...0.
@@ -97,5 +99,7 @@ TFLITE_FUSE_INLINE void tflite_fuse_look_up(const int8_t* value, int8_t* output,
 }
 
 #endif
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

@@ -13,7 +13,7 @@ static int32_t count_inside(const tflite_fuse_call* call, const int8_t* const* w
   return tflite_fuse_max(inside, 1);
 }
 
-static int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {
+static TFLITE_FUSE_RARE int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {
   int32_t sum = 0;
   for (int32_t ky = 0; ky < call->stage->kernel_height; ++ky, window += call->columns) {
     for (int32_t kx = 0; kx < call->stage->kernel_width; ++kx) {
@@ -44,7 +44,7 @@ TFLITE_FUSE_RARE bool tflite_fuse_pool_fits(const tflite_fuse_block* block, cons
          reach(output->width, stage->stride_width, 1, 1, stage->pad_left) < input->width;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_average_pool = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_average_pool = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -25,7 +25,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   }
 }
 
-static void finish(const tflite_fuse_call* call, const void* sums) {
+static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const tflite_fuse_channel* table = call->table;
   const int16_t* narrow = sums;
@@ -47,7 +47,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return stage->table_offset == TFLITE_FUSE_NONE || tflite_fuse_entries_are_sound(stage, table, 1, room);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_global_average = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_global_average = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

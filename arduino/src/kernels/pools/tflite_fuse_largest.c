@@ -19,7 +19,7 @@ static int8_t clamped(const tflite_fuse_call* call, int32_t value) {
   return (int8_t)tflite_fuse_max(call->stage->activation_min, tflite_fuse_min(call->stage->activation_max, value));
 }
 
-static void finish(const tflite_fuse_call* call, const void* sums) {
+static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
   const uint8_t* largest = sums;
   for (int32_t c = 0; c < call->output->channels; ++c) {
     call->outputs[0][c] = clamped(call, largest[c] + INT8_MIN);
@@ -41,7 +41,7 @@ static bool has_one_channel(const tflite_fuse_block* block, const tflite_fuse_st
   return block->tensors[stage->output].channels == 1;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_global_max = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_global_max = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
@@ -51,7 +51,7 @@ const tflite_fuse_entry tflite_fuse_kind_global_max = {
     .finish = finish,
 };
 
-const tflite_fuse_entry tflite_fuse_kind_channel_max = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_channel_max = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -22,7 +22,7 @@ static TFLITE_FUSE_RARE void max_pool(const tflite_fuse_call* call) {
   }
 }
 
-const tflite_fuse_entry tflite_fuse_kind_max_pool = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_max_pool = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -9,8 +9,6 @@
 
 #if !TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-void tflite_fuse_conv_packed(const tflite_fuse_call* call) { tflite_fuse_conv_with(call, NULL); }
-
 enum { OFF = 256, SPLIT = 0x7FFF - OFF * 0x10000 };
 
 /* ---- Pixels ---- */
@@ -76,39 +74,39 @@ TFLITE_FUSE_INLINE two_sums start_of(const tflite_fuse_conv_job* j, int32_t firs
 }
 
 /* Values at `wide` + i times weights at `at`. */
-#define MAC_TWO_VALUES(i, at)                                                 \
-  do {                                                                        \
-    const uint32_t x = wide[i], y = wide[(i) + 1];                            \
-    mac_two(&a, x, y, weights[at], weights[(at) + 1]);                        \
-    TFLITE_FUSE_SETTLE(a.words, a.upper, x, y);                               \
-    mac_two(&b, x, y, weights[4 + (at)], weights[4 + (at) + 1]);              \
-    TFLITE_FUSE_SETTLE(b.words, b.upper, x, y);                               \
-    mac_two(&c, x, y, others[at], others[(at) + 1]);                          \
-    TFLITE_FUSE_SETTLE(c.words, c.upper, x, y);                               \
-    mac_two(&d, x, y, others[4 + (at)], others[4 + (at) + 1]);                \
-    TFLITE_FUSE_SETTLE(d.words, d.upper, x, y);                               \
+#define TFLITE_FUSE_MAC_TWO_VALUES(i, at)                        \
+  do {                                                           \
+    const uint32_t x = wide[i], y = wide[(i) + 1];               \
+    mac_two(&a, x, y, weights[at], weights[(at) + 1]);           \
+    TFLITE_FUSE_SETTLE(a.words, a.upper, x, y);                  \
+    mac_two(&b, x, y, weights[4 + (at)], weights[4 + (at) + 1]); \
+    TFLITE_FUSE_SETTLE(b.words, b.upper, x, y);                  \
+    mac_two(&c, x, y, others[at], others[(at) + 1]);             \
+    TFLITE_FUSE_SETTLE(c.words, c.upper, x, y);                  \
+    mac_two(&d, x, y, others[4 + (at)], others[4 + (at) + 1]);   \
+    TFLITE_FUSE_SETTLE(d.words, d.upper, x, y);                  \
   } while (0)
 
 /* Adds what the weights of four channels give, two quads a turn; of an odd number of quads, the first by itself. */
-#define MAC_WIDE()                                             \
-  do {                                                         \
-    const uint32_t *wide = j->run.wide, *const end = j->run.wide_end;  \
-    if ((end - wide) % 8 != 0) {                               \
-      MAC_TWO_VALUES(0, 0);                                 \
-      MAC_TWO_VALUES(2, 2);                                 \
-      wide += 4;                                               \
-      weights += 8;                                            \
-      others += 8;                                             \
-    }                                                          \
-    while (wide != end) {                                      \
-      MAC_TWO_VALUES(0, 0);                                 \
-      MAC_TWO_VALUES(2, 2);                                 \
-      MAC_TWO_VALUES(4, 8);                                 \
-      MAC_TWO_VALUES(6, 10);                                \
-      wide += 8;                                               \
-      weights += 16;                                           \
-      others += 16;                                            \
-    }                                                          \
+#define TFLITE_FUSE_MAC_WIDE()                                        \
+  do {                                                                \
+    const uint32_t *wide = j->run.wide, *const end = j->run.wide_end; \
+    if ((end - wide) % 8 != 0) {                                      \
+      TFLITE_FUSE_MAC_TWO_VALUES(0, 0);                               \
+      TFLITE_FUSE_MAC_TWO_VALUES(2, 2);                               \
+      wide += 4;                                                      \
+      weights += 8;                                                   \
+      others += 8;                                                    \
+    }                                                                 \
+    while (wide != end) {                                             \
+      TFLITE_FUSE_MAC_TWO_VALUES(0, 0);                               \
+      TFLITE_FUSE_MAC_TWO_VALUES(2, 2);                               \
+      TFLITE_FUSE_MAC_TWO_VALUES(4, 8);                               \
+      TFLITE_FUSE_MAC_TWO_VALUES(6, 10);                              \
+      wide += 8;                                                      \
+      weights += 16;                                                  \
+      others += 16;                                                   \
+    }                                                                 \
   } while (0)
 
 TFLITE_FUSE_INLINE int32_t first_of(two_sums sums) { return (int32_t)(sums.words - (sums.upper << 16)); }
@@ -136,7 +134,7 @@ static void part_of_2(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) 
     two_sums a = start_of(j, sums[0], sums[1]), b = start_of(j, sums[2], sums[3]);
     two_sums c = start_of(j, more[0], more[1]), d = start_of(j, more[2], more[3]);
     next += 4 * j->values;
-    MAC_WIDE();
+    TFLITE_FUSE_MAC_WIDE();
     sums[0] = first_of(a), sums[1] = (int32_t)a.upper;
     sums[2] = first_of(b), sums[3] = (int32_t)b.upper;
     more[0] = first_of(c), more[1] = (int32_t)c.upper;
@@ -151,7 +149,7 @@ static void all_of_2(tflite_fuse_conv_job* j) {
     const int8_t* others = weights + 2 * j->values;
     two_sums a = start_of(j, entry[0].bias, entry[0].bias), b = start_of(j, entry[1].bias, entry[1].bias);
     two_sums c = start_of(j, entry[2].bias, entry[2].bias), d = start_of(j, entry[3].bias, entry[3].bias);
-    MAC_WIDE();
+    TFLITE_FUSE_MAC_WIDE();
     finish_2x2(j, entry, a, b);
     finish_2x2(j, entry + 2, c, d);
     weights = others;
@@ -175,19 +173,19 @@ uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32
 }
 
 /* Values at `wide` + i times the weights at `at` of one channel. */
-#define MAC_FOUR_CHANNEL(p, q, at)                               \
-  do {                                                           \
-    const int32_t v = weights[at], w = weights[(at) + 1];        \
-    mac_two(&p, x, y, v, w);                                     \
-    mac_two(&q, s, t, v, w);                                     \
-    TFLITE_FUSE_SETTLE(p.words, p.upper, q.words, q.upper);      \
+#define TFLITE_FUSE_MAC_FOUR_CHANNEL(p, q, at)              \
+  do {                                                      \
+    const int32_t v = weights[at], w = weights[(at) + 1];   \
+    mac_two(&p, x, y, v, w);                                \
+    mac_two(&q, s, t, v, w);                                \
+    TFLITE_FUSE_SETTLE(p.words, p.upper, q.words, q.upper); \
   } while (0)
 
-#define MAC_FOUR_VALUES(i, at)                                                                  \
-  do {                                                                                          \
-    const uint32_t x = wide[i], y = wide[(i) + 1], s = wide[(i) + 4], t = wide[(i) + 5];        \
-    MAC_FOUR_CHANNEL(a, b, at);                                                                 \
-    MAC_FOUR_CHANNEL(c, d, 4 + (at));                                                           \
+#define TFLITE_FUSE_MAC_FOUR_VALUES(i, at)                                               \
+  do {                                                                                   \
+    const uint32_t x = wide[i], y = wide[(i) + 1], s = wide[(i) + 4], t = wide[(i) + 5]; \
+    TFLITE_FUSE_MAC_FOUR_CHANNEL(a, b, at);                                              \
+    TFLITE_FUSE_MAC_FOUR_CHANNEL(c, d, 4 + (at));                                        \
   } while (0)
 
 /* One channel of four pixels. */
@@ -214,16 +212,16 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int
     two_sums b = a, d = c;
     const uint32_t* wide = first;
     if ((end - wide) % 16 != 0) {
-      MAC_FOUR_VALUES(0, 0);
-      MAC_FOUR_VALUES(2, 2);
+      TFLITE_FUSE_MAC_FOUR_VALUES(0, 0);
+      TFLITE_FUSE_MAC_FOUR_VALUES(2, 2);
       wide += 8;
       weights += 8;
     }
     while (wide != end) {
-      MAC_FOUR_VALUES(0, 0);
-      MAC_FOUR_VALUES(2, 2);
-      MAC_FOUR_VALUES(8, 8);
-      MAC_FOUR_VALUES(10, 10);
+      TFLITE_FUSE_MAC_FOUR_VALUES(0, 0);
+      TFLITE_FUSE_MAC_FOUR_VALUES(2, 2);
+      TFLITE_FUSE_MAC_FOUR_VALUES(8, 8);
+      TFLITE_FUSE_MAC_FOUR_VALUES(10, 10);
       wide += 16;
       weights += 16;
     }
@@ -238,7 +236,7 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int
 
 /* ---- One pixel ---- */
 
-#define MAC_VALUE_OF_1(i, at)                     \
+#define TFLITE_FUSE_MAC_VALUE_OF_1(i, at)         \
   do {                                            \
     const int32_t x = p[i];                       \
     a = tflite_fuse_mac(a, x, weights[at]);       \
@@ -248,26 +246,26 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int
     TFLITE_FUSE_SETTLE(a, b, c, d);               \
   } while (0)
 
-#define MAC_QUAD_OF_1(i, at)                     \
-  do {                                           \
-    MAC_VALUE_OF_1((i), (at));                   \
-    MAC_VALUE_OF_1((i) + 1, (at) + 1);           \
-    MAC_VALUE_OF_1((i) + 2, (at) + 2);           \
-    MAC_VALUE_OF_1((i) + 3, (at) + 3);           \
+#define TFLITE_FUSE_MAC_QUAD_OF_1(i, at)           \
+  do {                                             \
+    TFLITE_FUSE_MAC_VALUE_OF_1((i), (at));         \
+    TFLITE_FUSE_MAC_VALUE_OF_1((i) + 1, (at) + 1); \
+    TFLITE_FUSE_MAC_VALUE_OF_1((i) + 2, (at) + 2); \
+    TFLITE_FUSE_MAC_VALUE_OF_1((i) + 3, (at) + 3); \
   } while (0)
 
-#define MAC_SINGLE()                                                                           \
+#define TFLITE_FUSE_MAC_SINGLE()                                                               \
   do {                                                                                         \
-    const int8_t *p = (const int8_t*)j->run.wide, *const end = (const int8_t*)j->run.wide_end;         \
+    const int8_t *p = (const int8_t*)j->run.wide, *const end = (const int8_t*)j->run.wide_end; \
     if ((end - p) % 8 != 0) {                                                                  \
-      MAC_QUAD_OF_1(0, 0);                                                                     \
+      TFLITE_FUSE_MAC_QUAD_OF_1(0, 0);                                                         \
       p += 4;                                                                                  \
       weights += 8;                                                                            \
       others += 8;                                                                             \
     }                                                                                          \
     while (p != end) {                                                                         \
-      MAC_QUAD_OF_1(0, 0);                                                                     \
-      MAC_QUAD_OF_1(4, 8);                                                                     \
+      TFLITE_FUSE_MAC_QUAD_OF_1(0, 0);                                                         \
+      TFLITE_FUSE_MAC_QUAD_OF_1(4, 8);                                                         \
       p += 8;                                                                                  \
       weights += 16;                                                                           \
       others += 16;                                                                            \
@@ -282,7 +280,7 @@ static void part_of_1(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels) 
     int32_t* more = channels > 2 ? sums + 2 : in_vain;
     int32_t a = sums[0], b = sums[1], c = more[0], d = more[1];
     next += 4 * j->values;
-    MAC_SINGLE();
+    TFLITE_FUSE_MAC_SINGLE();
     sums[0] = a, sums[1] = b;
     more[0] = c, more[1] = d;
   }
@@ -294,7 +292,7 @@ static void all_of_1(tflite_fuse_conv_job* j) {
   for (; j->run.entry_end - entry >= 4; entry += 4) {
     const int8_t* others = weights + 2 * j->values;
     int32_t a = entry[0].bias, b = entry[1].bias, c = entry[2].bias, d = entry[3].bias;
-    MAC_SINGLE();
+    TFLITE_FUSE_MAC_SINGLE();
     int8_t* output = j->run.outputs[0];
     j->run.outputs[0] = output + 4;
     output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->run.zero_point_half));

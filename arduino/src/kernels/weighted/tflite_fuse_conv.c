@@ -60,7 +60,7 @@ static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, con
                           : tflite_fuse_volume(taps, input->channels, output->channels);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_conv = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_conv = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

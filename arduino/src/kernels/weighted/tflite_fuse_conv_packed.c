@@ -244,4 +244,12 @@ void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_
   }
 }
 
+void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
+#if TFLITE_FUSE_DSP
+  tflite_fuse_conv_with(call, &tflite_fuse_int8_loops);
+#else
+  tflite_fuse_conv_with(call, NULL);
+#endif
+}
+
 #endif

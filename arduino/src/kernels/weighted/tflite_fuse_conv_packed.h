@@ -5,6 +5,8 @@
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
+TFLITE_FUSE_HIDDEN_BEGIN
+
 /* Pixels computed together at least. */
 enum { TFLITE_FUSE_CONV_AT_ONCE = 2 };
 
@@ -26,6 +28,7 @@ typedef struct {
 
 /* Inner loops for one form of weights, where a core has several sets of them: kernels/dsp/tflite_fuse_conv_loops_dsp.h. */
 typedef struct tflite_fuse_conv_loops tflite_fuse_conv_loops;
+extern const tflite_fuse_conv_loops tflite_fuse_int8_loops; /* of weights in bytes */
 
 /* Whether four pixels are computed together where their windows are small. */
 #define TFLITE_FUSE_CONV_FOUR (TFLITE_FUSE_DSP || TFLITE_FUSE_MANY_REGISTERS)
@@ -78,5 +81,7 @@ void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels);
  * start with the biases; when all parts are added, `finish_parts` writes outputs. */
 void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels);
 void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels);
+
+TFLITE_FUSE_HIDDEN_END
 
 #endif

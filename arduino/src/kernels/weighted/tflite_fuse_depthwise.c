@@ -98,15 +98,15 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
   return fits_kernel ? (int64_t)tflite_fuse_volume(1, pairs + last, output->channels) : -1;
 }
 
-static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                             const tflite_fuse_tensor* output) {
+static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                            const tflite_fuse_tensor* output) {
   if (!is_packed(stage)) {
     return tflite_fuse_volume(stage->kernel_height, stage->kernel_width, output->channels);
   }
   return input->channels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : row_bytes(stage, input, output);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_depthwise = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_depthwise = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -40,70 +40,70 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
 
 /* Of two channels at once, or of one. */
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
-#define SCALES()                                                                         \
-  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half);       \
+#define TFLITE_FUSE_SCALES()                                                       \
+  const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half); \
   const tflite_fuse_scale scale_b = tflite_fuse_scale_of(entry + 1, j->zero_point_half)
 
-#define FINISH(pixel)                                              \
-  do {                                                             \
-    int8_t* output = j->outputs[pixel] + channel;                  \
-    output[0] = tflite_fuse_scale_down(a##pixel, scale);           \
-    output[1] = tflite_fuse_scale_down(b##pixel, scale_b);         \
+#define TFLITE_FUSE_FINISH(pixel)                          \
+  do {                                                     \
+    int8_t* output = j->outputs[pixel] + channel;          \
+    output[0] = tflite_fuse_scale_down(a##pixel, scale);   \
+    output[1] = tflite_fuse_scale_down(b##pixel, scale_b); \
   } while (0)
 
 #else
-#define SCALES() const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half)
-#define FINISH(pixel) j->outputs[pixel][channel] = tflite_fuse_scale_down(a##pixel, scale)
+#define TFLITE_FUSE_SCALES() const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half)
+#define TFLITE_FUSE_FINISH(pixel) j->outputs[pixel][channel] = tflite_fuse_scale_down(a##pixel, scale)
 
 #endif
 
 /* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
-#define DOWN_1() FINISH(0)
-#define DOWN_2() FINISH(1); FINISH(0)
-#define DOWN_4() FINISH(3); FINISH(2); FINISH(1); FINISH(0)
+#define TFLITE_FUSE_DOWN_1() TFLITE_FUSE_FINISH(0)
+#define TFLITE_FUSE_DOWN_2() TFLITE_FUSE_FINISH(1); TFLITE_FUSE_FINISH(0)
+#define TFLITE_FUSE_DOWN_4() TFLITE_FUSE_FINISH(3); TFLITE_FUSE_FINISH(2); TFLITE_FUSE_FINISH(1); TFLITE_FUSE_FINISH(0)
 
 /* ---- Columns ---- */
 
 /* Adds x, the value of a column, to the sums (s0...s3) of the pixels in whose windows the column lies. */
-#define ADD_TO_4(mac, s, column, width, stride)                          \
-  do {                                                                   \
-    if ((column) < (width)) {                                            \
-      s##0 = mac(s##0, (column) % (width));                              \
-    }                                                                    \
-    if ((column) >= (stride) && (column) < (stride) + (width)) {         \
-      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width));       \
-    }                                                                    \
-    if ((column) >= 2 * (stride) && (column) < 2 * (stride) + (width)) { \
+#define TFLITE_FUSE_ADD_TO_4(mac, s, column, width, stride)                \
+  do {                                                                     \
+    if ((column) < (width)) {                                              \
+      s##0 = mac(s##0, (column) % (width));                                \
+    }                                                                      \
+    if ((column) >= (stride) && (column) < (stride) + (width)) {           \
+      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width));         \
+    }                                                                      \
+    if ((column) >= 2 * (stride) && (column) < 2 * (stride) + (width)) {   \
       s##2 = mac(s##2, ((column) + 2 * (width) - 2 * (stride)) % (width)); \
-    }                                                                    \
-    if ((column) >= 3 * (stride)) {                                      \
+    }                                                                      \
+    if ((column) >= 3 * (stride)) {                                        \
       s##3 = mac(s##3, ((column) + 3 * (width) - 3 * (stride)) % (width)); \
-    }                                                                    \
+    }                                                                      \
   } while (0)
 
-#define ADD_TO_2(mac, s, column, width, stride)                          \
-  do {                                                                   \
-    if ((column) < (width)) {                                            \
-      s##0 = mac(s##0, (column) % (width));                              \
-    }                                                                    \
-    if ((column) >= (stride)) {                                          \
-      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width));       \
-    }                                                                    \
+#define TFLITE_FUSE_ADD_TO_2(mac, s, column, width, stride)        \
+  do {                                                             \
+    if ((column) < (width)) {                                      \
+      s##0 = mac(s##0, (column) % (width));                        \
+    }                                                              \
+    if ((column) >= (stride)) {                                    \
+      s##1 = mac(s##1, ((column) + (width) - (stride)) % (width)); \
+    }                                                              \
   } while (0)
 
-#define ADD_TO_1(mac, s, column, width, stride) s##0 = mac(s##0, column)
+#define TFLITE_FUSE_ADD_TO_1(mac, s, column, width, stride) s##0 = mac(s##0, column)
 
 /* C(add, column, width, stride) for all columns under the windows of some pixels: (pixels - 1) * stride + width. */
-#define COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
-#define COLUMNS_4(C, a, w, s) COLUMNS_3(C, a, w, s) C(a, 3, w, s)
-#define COLUMNS_5(C, a, w, s) COLUMNS_4(C, a, w, s) C(a, 4, w, s)
-#define COLUMNS_6(C, a, w, s) COLUMNS_5(C, a, w, s) C(a, 5, w, s)
-#define COLUMNS_7(C, a, w, s) COLUMNS_6(C, a, w, s) C(a, 6, w, s)
-#define COLUMNS_8(C, a, w, s) COLUMNS_7(C, a, w, s) C(a, 7, w, s)
-#define COLUMNS_9(C, a, w, s) COLUMNS_8(C, a, w, s) C(a, 8, w, s)
-#define COLUMNS_10(C, a, w, s) COLUMNS_9(C, a, w, s) C(a, 9, w, s)
-#define COLUMNS_11(C, a, w, s) COLUMNS_10(C, a, w, s) C(a, 10, w, s)
-#define COLUMNS_13(C, a, w, s) COLUMNS_11(C, a, w, s) C(a, 11, w, s) C(a, 12, w, s)
+#define TFLITE_FUSE_COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
+#define TFLITE_FUSE_COLUMNS_4(C, a, w, s) TFLITE_FUSE_COLUMNS_3(C, a, w, s) C(a, 3, w, s)
+#define TFLITE_FUSE_COLUMNS_5(C, a, w, s) TFLITE_FUSE_COLUMNS_4(C, a, w, s) C(a, 4, w, s)
+#define TFLITE_FUSE_COLUMNS_6(C, a, w, s) TFLITE_FUSE_COLUMNS_5(C, a, w, s) C(a, 5, w, s)
+#define TFLITE_FUSE_COLUMNS_7(C, a, w, s) TFLITE_FUSE_COLUMNS_6(C, a, w, s) C(a, 6, w, s)
+#define TFLITE_FUSE_COLUMNS_8(C, a, w, s) TFLITE_FUSE_COLUMNS_7(C, a, w, s) C(a, 7, w, s)
+#define TFLITE_FUSE_COLUMNS_9(C, a, w, s) TFLITE_FUSE_COLUMNS_8(C, a, w, s) C(a, 8, w, s)
+#define TFLITE_FUSE_COLUMNS_10(C, a, w, s) TFLITE_FUSE_COLUMNS_9(C, a, w, s) C(a, 9, w, s)
+#define TFLITE_FUSE_COLUMNS_11(C, a, w, s) TFLITE_FUSE_COLUMNS_10(C, a, w, s) C(a, 10, w, s)
+#define TFLITE_FUSE_COLUMNS_13(C, a, w, s) TFLITE_FUSE_COLUMNS_11(C, a, w, s) C(a, 11, w, s) C(a, 12, w, s)
 
 #include "../dsp/tflite_fuse_depthwise_dsp.h"
 #include "../portable/tflite_fuse_depthwise_portable.h"
@@ -111,60 +111,60 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
 /* ---- Kernels ---- */
 
 /* Bytes of a channel's weights. */
-#define WEIGHT_BYTES(width) ((width) / 2 * (((width) + 1) / 2 * 4) + ((width) + 3) / 4 * 4)
+#define TFLITE_FUSE_WEIGHT_BYTES(width) ((width) / 2 * (((width) + 1) / 2 * 4) + ((width) + 3) / 4 * 4)
 
-#define DEFINE_COMPUTE(name, columns, pixels, width, stride)                           \
-  static TFLITE_FUSE_NOINLINE void name(const job* j) {                                \
-    enum { CHANNEL_BYTES = WEIGHT_BYTES(width) };                                      \
-    const int8_t* weights = j->weights;                                                \
-    const tflite_fuse_channel* entry = j->table;                                       \
-    int32_t channel = 0, step = first_step(j);                                         \
-    do {                                                                               \
-      const int8_t* const* window = j->window;                                         \
-      const int8_t* const* last_row = window + (width) - 1;                            \
-      int32_t a0 = entry[0].bias, a1 = a0, a2 = a0, a3 = a0;                           \
-      int32_t b0 = entry[LAST].bias, b1 = b0, b2 = b0, b3 = b0;                        \
-      do {                                                                             \
-        TWO_ROWS(columns, ADD_TO_##pixels, width, stride)                              \
-        weights += ((width) + 1) / 2 * 4;                                              \
-        window += 2;                                                                   \
-      } while (window != last_row);                                                    \
-      ONE_ROW(columns, ADD_TO_##pixels, width, stride)                                 \
-      weights += ((width) + 3) / 4 * 4 + (step - 1) * CHANNEL_BYTES;                   \
-      (void)a1, (void)a2, (void)a3, (void)b0, (void)b1, (void)b2, (void)b3;            \
-      SCALES();                                                                        \
-      DOWN_##pixels();                                                                 \
-      entry += step;                                                                   \
-      channel += step;                                                                 \
-      step = LAST + 1;                                                                 \
-      TFLITE_FUSE_HIDE(entry);                                                         \
-      TFLITE_FUSE_HIDE(weights);                                                       \
-      TFLITE_FUSE_HIDE(channel);                                                       \
-    } while (channel < j->channels);                                                   \
+#define TFLITE_FUSE_DEFINE_COMPUTE(name, columns, pixels, width, stride)          \
+  static TFLITE_FUSE_NOINLINE void name(const job* j) {                           \
+    enum { CHANNEL_BYTES = TFLITE_FUSE_WEIGHT_BYTES(width) };                     \
+    const int8_t* weights = j->weights;                                           \
+    const tflite_fuse_channel* entry = j->table;                                  \
+    int32_t channel = 0, step = first_step(j);                                    \
+    do {                                                                          \
+      const int8_t* const* window = j->window;                                    \
+      const int8_t* const* last_row = window + (width) - 1;                       \
+      int32_t a0 = entry[0].bias, a1 = a0, a2 = a0, a3 = a0;                      \
+      int32_t b0 = entry[LAST].bias, b1 = b0, b2 = b0, b3 = b0;                   \
+      do {                                                                        \
+        TFLITE_FUSE_TWO_ROWS(columns, TFLITE_FUSE_ADD_TO_##pixels, width, stride) \
+        weights += ((width) + 1) / 2 * 4;                                         \
+        window += 2;                                                              \
+      } while (window != last_row);                                               \
+      TFLITE_FUSE_ONE_ROW(columns, TFLITE_FUSE_ADD_TO_##pixels, width, stride)    \
+      weights += ((width) + 3) / 4 * 4 + (step - 1) * CHANNEL_BYTES;              \
+      (void)a1, (void)a2, (void)a3, (void)b0, (void)b1, (void)b2, (void)b3;       \
+      TFLITE_FUSE_SCALES();                                                       \
+      TFLITE_FUSE_DOWN_##pixels();                                                \
+      entry += step;                                                              \
+      channel += step;                                                            \
+      step = LAST + 1;                                                            \
+      TFLITE_FUSE_HIDE(entry);                                                    \
+      TFLITE_FUSE_HIDE(weights);                                                  \
+      TFLITE_FUSE_HIDE(channel);                                                  \
+    } while (channel < j->channels);                                              \
   }
 
-DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
-DEFINE_COMPUTE(compute_3_2, 9, 4, 3, 2)
-DEFINE_COMPUTE(compute_5_1, 8, 4, 5, 1)
-DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
-DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
-DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_3_2, 9, 4, 3, 2)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_5_1, 8, 4, 5, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
 
 /* What tflite_fuse_looked_at says: few pixels are worth code of their own for the usual windows alone. */
-DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
 #if TFLITE_FUSE_DSP
 
 /* Two channels at a time, whose values are loaded together: what one pixel has to load is most of its work. */
-#define MAC_HALVES(part)                                             \
-  do {                                                               \
-    a = tflite_fuse_mac_pair(a, tflite_fuse_even(x), part(v));       \
-    b = tflite_fuse_mac_pair(b, tflite_fuse_odd(x), part(w));        \
+#define TFLITE_FUSE_MAC_HALVES(part)                           \
+  do {                                                         \
+    a = tflite_fuse_mac_pair(a, tflite_fuse_even(x), part(v)); \
+    b = tflite_fuse_mac_pair(b, tflite_fuse_odd(x), part(w));  \
   } while (0)
 
-#define LOAD_WEIGHTS(word)                                                          \
-  do {                                                                              \
-    v = tflite_fuse_load_4(weights + 4 * (word));                                   \
-    w = tflite_fuse_load_4(weights + CHANNEL_BYTES + 4 * (word));                   \
+#define TFLITE_FUSE_LOAD_WEIGHTS(word)                            \
+  do {                                                            \
+    v = tflite_fuse_load_4(weights + 4 * (word));                 \
+    w = tflite_fuse_load_4(weights + CHANNEL_BYTES + 4 * (word)); \
   } while (0)
 
 static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
@@ -176,21 +176,21 @@ static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
   for (int32_t channel = 0; channel < j->channels; channel += step, step = 2) {
     uint32_t v, w, x, third;
     int32_t a = entry[0].bias, b = entry[1].bias;
-    LOAD_WEIGHTS(0);
+    TFLITE_FUSE_LOAD_WEIGHTS(0);
     TFLITE_FUSE_LOAD_HALVES_2(x, window, 0, channel);
-    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_MAC_HALVES(tflite_fuse_even);
     TFLITE_FUSE_LOAD_HALVES_2(x, window, 3, channel);
-    MAC_HALVES(tflite_fuse_odd);
-    LOAD_WEIGHTS(1);
+    TFLITE_FUSE_MAC_HALVES(tflite_fuse_odd);
+    TFLITE_FUSE_LOAD_WEIGHTS(1);
     TFLITE_FUSE_LOAD_HALVES_2(x, window, 6, channel);
-    MAC_HALVES(tflite_fuse_even);
-    LOAD_WEIGHTS(2);
+    TFLITE_FUSE_MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_LOAD_WEIGHTS(2);
     TFLITE_FUSE_LOAD_HALVES_1(x, window, 2, channel);
     TFLITE_FUSE_LOAD_HALVES_1(third, window, 8, channel);
     x = tflite_fuse_pair((int32_t)x, (int32_t)third);
-    MAC_HALVES(tflite_fuse_even);
+    TFLITE_FUSE_MAC_HALVES(tflite_fuse_even);
     TFLITE_FUSE_LOAD_HALVES_1(x, window, 5, channel);
-    MAC_HALVES(tflite_fuse_odd);
+    TFLITE_FUSE_MAC_HALVES(tflite_fuse_odd);
     int8_t* output = j->outputs[0] + channel;
     output[0] = tflite_fuse_scale_down(a, tflite_fuse_scale_of(&entry[0], j->zero_point_half));
     output[1] = tflite_fuse_scale_down(b, tflite_fuse_scale_of(&entry[1], j->zero_point_half));
@@ -201,17 +201,17 @@ static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
 
 #else
 
-DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_3_of_1, 3, 1, 3, 1)
 
 #endif
 
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
-DEFINE_COMPUTE(compute_5_of_1, 5, 1, 5, 1)
-DEFINE_COMPUTE(compute_5_1_of_2, 6, 2, 5, 1)
-DEFINE_COMPUTE(compute_5_2_of_2, 7, 2, 5, 2)
-DEFINE_COMPUTE(compute_7_of_1, 7, 1, 7, 1)
-DEFINE_COMPUTE(compute_7_1_of_2, 8, 2, 7, 1)
-DEFINE_COMPUTE(compute_7_2_of_2, 9, 2, 7, 2)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_5_of_1, 5, 1, 5, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_5_1_of_2, 6, 2, 5, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_5_2_of_2, 7, 2, 5, 2)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_7_of_1, 7, 1, 7, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_7_1_of_2, 8, 2, 7, 1)
+TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2_of_2, 9, 2, 7, 2)
 #endif
 
 typedef void (*kernel)(const job*);
@@ -238,7 +238,7 @@ static kernel kernel_for(const tflite_fuse_stage* stage, int32_t left, int32_t l
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* entry = call->table;
-  const int32_t width = stage->kernel_width, pair_bytes = (width + 1) / 2 * 4, channel_bytes = WEIGHT_BYTES(width);
+  const int32_t width = stage->kernel_width, pair_bytes = (width + 1) / 2 * 4, channel_bytes = TFLITE_FUSE_WEIGHT_BYTES(width);
   for (int32_t c = 0; c < call->output->channels; ++c, ++entry) {
     for (int32_t i = 0; i < call->count; ++i) {
       const int8_t* const* window = call->windows[0] + i * stage->stride_width * width;

@@ -19,7 +19,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   }
 }
 
-static void finish(const tflite_fuse_call* call, const void* sums) {
+static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
   const int32_t* channel_sum = sums;
   const tflite_fuse_channel* table = call->table;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
@@ -37,7 +37,7 @@ static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_te
   return tflite_fuse_volume(pixels, input->channels, output->channels);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_fully_connected = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_fully_connected = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,

@@ -137,7 +137,7 @@ static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, cons
   return true;
 }
 
-const tflite_fuse_entry tflite_fuse_kind_lstm = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_lstm = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,

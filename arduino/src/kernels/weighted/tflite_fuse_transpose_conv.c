@@ -55,7 +55,7 @@ static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_te
   return is_packed(stage) ? -1 : (int64_t)tflite_fuse_volume(taps, input->channels, output->channels);
 }
 
-const tflite_fuse_entry tflite_fuse_kind_transpose_conv = {
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_transpose_conv = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
