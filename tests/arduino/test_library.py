@@ -20,7 +20,13 @@ from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "arduino"
-PUBLIC_HEADERS = ("tflite_fuse.h", "tflite_fuse_outside.h", "tflite_fuse_model.h", "tflite_fuse_link.h")
+PUBLIC_HEADERS = (
+    "tflite_fuse.h",
+    "tflite_fuse_outside.h",
+    "tflite_fuse_model.h",
+    "tflite_fuse_rows.h",
+    "tflite_fuse_link.h",
+)
 
 
 def properties() -> dict[str, str]:

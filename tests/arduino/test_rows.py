@@ -37,10 +37,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "program"
 
 
-def outcome(program: Path, *arguments: str) -> list[str]:
+def outcome(program: Path, *arguments: str, lines: bool = False) -> list[str]:
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return done.stdout.splitlines() if lines else done.stdout.split()
 
 
 def test_right_kernels_are_used_and_give_the_same_bytes(program: Path) -> None:
@@ -57,3 +57,16 @@ def test_a_kernel_that_is_wrong_in_one_value_anywhere_is_refused(program: Path, 
     assert status == "13"
     assert calls == "0", "it is called no more"
     assert plain == used
+
+
+def test_each_kernel_can_be_called_by_itself(tmp_path: Path) -> None:
+    """Copied, negated, the larger of two, and sums of products halved; clamped to -100...127 where a stage clamps."""
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}"]
+    source = PROGRAM.with_name("one_kernel.c")
+    build([compiler("gcc"), *flags, source, *library_objects(), "-o", tmp_path / "program"])
+    copied, negated, larger, conv, depthwise = outcome(tmp_path / "program", lines=True)
+    assert copied == "-128 5 127 0 -7 64"
+    assert negated == "127 -5 -127 0 7 -64"
+    assert larger == "-1 6 127 100 -7 64"
+    assert conv == "-100 10 2 0 -2 29"
+    assert depthwise == "-100 15 -100 0 -9 -64"

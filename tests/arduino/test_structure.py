@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.drawing.packed_blocks import BUILDS
-from tflite_fuse.run.library.compiler import find_compiler
-from tflite_fuse.run.library.sources import library_directory, library_sources
+from tflite_fuse.runtime.library.compiler import find_compiler
+from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 TABLES = {"tflite_fuse_kinds"}
 """Files that only list kernels: an address in a table of kinds is no call."""

@@ -75,7 +75,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> 
 
 def test_workers_leave_out_the_kernels_of_weights_that_fragments_do_not_have(project: Path) -> None:
     (table,) = (project / "lib").rglob("tflite_fuse_kinds.c")
-    assert {"#define TFLITE_FUSE_INT16_CONV NULL", "#define TFLITE_FUSE_PAIRED_CONV NULL"} <= set(table.read_text().splitlines())
+    lines = set(table.read_text().splitlines())
+    assert {"#define TFLITE_FUSE_INT16_CONV NULL", "#define TFLITE_FUSE_PAIRED_CONV NULL"} <= lines
 
 
 def environments(project: Path) -> dict[str, dict[str, str]]:

@@ -172,4 +172,4 @@ def test_exports_bring_the_kernel_where_it_is_used(
     export_model(tflite_fuse.rewrite(original, weights=weights, verify=False).model, tmp_path, "platformio")
     (table,) = tmp_path.rglob("tflite_fuse_kinds.c")
     assert f"#define TFLITE_FUSE_INT16_CONV {kernel}\n" in table.read_text()
-    assert f"#define PAIRED_CONV {paired_kernel}\n" in table.read_text()
+    assert f"#define TFLITE_FUSE_PAIRED_CONV {paired_kernel}\n" in table.read_text()

@@ -150,7 +150,8 @@ static void advance(tflite_fuse_cursor* cursor) {
 }
 
 /* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted, int32_t count) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted,
+                                                                      int32_t count) {
   int32_t s = wanted;
   uint32_t waits_no_more = 0; /* a bit for each stage that waits for its last run, the lowest for who waits for s */
   bool has_all = false, is_last = false;

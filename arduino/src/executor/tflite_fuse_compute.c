@@ -224,8 +224,9 @@ void tflite_fuse_flip(int8_t* values, size_t count) {
 }
 
 /* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE tflite_fuse_status read_source(const tflite_fuse_machine* m, const tflite_fuse_tensor* output, int32_t y,
-                                      int32_t x, int32_t count) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE tflite_fuse_status read_source(const tflite_fuse_machine* m,
+                                                                            const tflite_fuse_tensor* output, int32_t y,
+                                                                            int32_t x, int32_t count) {
   const tflite_fuse_source* source = &m->io->sources[output->operand];
   const ring r = ring_of(m, output);
   while (count > 0) {

@@ -79,8 +79,8 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* mo
   return status == TFLITE_FUSE_OK && !sources_differ(model, blocks) ? TFLITE_FUSE_BAD_MEMORY : status;
 }
 
-static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block, uint8_t* arena,
-                                    const tflite_fuse_outside* outside) {
+static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block,
+                                                         uint8_t* arena, const tflite_fuse_outside* outside) {
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
   int8_t* outputs[TFLITE_FUSE_MAX_OPERANDS];
   tflite_fuse_io io = {.inputs = inputs,
@@ -108,8 +108,9 @@ static tflite_fuse_status check_arena(const tflite_fuse_model* model, const void
   return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
 }
 
-TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
-                                      size_t arena_bytes) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model,
+                                                       const tflite_fuse_block* blocks, void* arena,
+                                                       size_t arena_bytes) {
   const tflite_fuse_status status = check_arena(model, arena, arena_bytes);
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {
     if (model->steps[s].options != NULL) {
@@ -119,8 +120,9 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* 
   return status;
 }
 
-TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
-                                   size_t arena_bytes, const tflite_fuse_outside* outside) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks,
+                                                    void* arena, size_t arena_bytes,
+                                                    const tflite_fuse_outside* outside) {
   tflite_fuse_status status = check_arena(model, arena, arena_bytes);
   uint8_t* bytes = arena;
   for (uint32_t s = 0; s < model->step_count && status == TFLITE_FUSE_OK; ++s) {

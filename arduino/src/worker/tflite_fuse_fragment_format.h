@@ -5,10 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if !defined(TFLITE_FUSE_ASSERT) && defined(__cplusplus)
+#if defined(TFLITE_FUSE_ASSERT)
+#elif defined(__cplusplus)
 #define TFLITE_FUSE_ASSERT(condition, reason) static_assert(condition, reason)
-#elif !defined(TFLITE_FUSE_ASSERT)
+#elif __STDC_VERSION__ >= 201112L
 #define TFLITE_FUSE_ASSERT(condition, reason) _Static_assert(condition, reason)
+#else
+#define TFLITE_FUSE_ASSERT(condition, reason) extern int tflite_fuse_asserted
 #endif
 
 /* Numbers of fragments themselves. */

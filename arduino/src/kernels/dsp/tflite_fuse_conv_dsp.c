@@ -111,9 +111,10 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   "sxtb16 r7, r7, ror #8\n\tsmlad r4, r11, r7, r4\n\tsmlad r5, lr, r7, r5\n\t"
 
 /* The loop that functions share; goes where the second word on the stack says. r10: where it is entered. */
-#define TFLITE_FUSE_INT8_QUADS_2               \
-  ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 \
-  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2) \
+#define TFLITE_FUSE_INT8_QUADS_2                                                                     \
+  ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 \
+  TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2                                                    \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2)                                                       \
   "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
 #define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
 
@@ -131,20 +132,23 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 #define TFLITE_FUSE_INT8_QUADS_1                                                                                \
   ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
   TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_INT8_TWO_QUADS_1                       \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
 
 #define TFLITE_FUSE_INT8_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
-         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_INT8_QUADS_2 "3:\t" TFLITE_FUSE_RELOAD
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_INT8_QUADS_2 "3:\t"
+         TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_INT8_FINISH("r3", "r8")
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r4", "r7") TFLITE_FUSE_INT8_FINISH("r5", "r8") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r4", "r7") TFLITE_FUSE_INT8_FINISH("r5", "r8")
+         TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", SUMS, SUMS_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
-         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10")
          TFLITE_FUSE_VALUES("r10", "r10") "b.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
@@ -152,15 +156,17 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", ENTRY, ENTRY_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr")
          TFLITE_FUSE_INT8_QUADS_1 "3:\t" TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_ENTRY
+         TFLITE_FUSE_INT8_FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", SUMS, SUMS_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
-         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10")
          TFLITE_FUSE_VALUES("r10", "lr") "b.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
-__asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
+__asm__(".syntax unified\n\t" ".section .text.tflite_fuse_int8_widen_4,\"ax\",%progbits\n\t"
+".balign 4\n\t.thumb\n\t.thumb_func\n\t"
         ".global tflite_fuse_int8_widen_4\n\t.type tflite_fuse_int8_widen_4, %function\ntflite_fuse_int8_widen_4:\n\t"
         "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\tadd r12, r1, r2, lsl #3\n\tldr r4, [r12, r2, lsl #2]\n\t"
         "mov lr, r3\n\tldr r3, [r12]\n\tldr r2, [r1, r2, lsl #2]\n\tldr r1, [r1]\n\tadd lr, r1\n"
@@ -183,7 +189,8 @@ __asm__(".syntax unified\n\t.section .text.tflite_fuse_int8_widen_4,\"ax\",%prog
   "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"               \
   TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), "", "lsl", "#1");
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4
+TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), , "lsl", "#1");
 
 #endif
 

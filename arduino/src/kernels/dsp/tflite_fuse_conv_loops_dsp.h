@@ -56,7 +56,8 @@ struct tflite_fuse_conv_loops {
 
 _Static_assert(offsetof(tflite_fuse_conv_run, entry) == TFLITE_FUSE_RUN_ENTRY, "entry has moved");
 _Static_assert(offsetof(tflite_fuse_conv_run, outputs) == TFLITE_FUSE_RUN_OUTPUTS, "outputs has moved");
-_Static_assert(offsetof(tflite_fuse_conv_run, zero_point_half) == TFLITE_FUSE_RUN_ZERO_POINT_HALF, "zero_point_half has moved");
+_Static_assert(offsetof(tflite_fuse_conv_run, zero_point_half) == TFLITE_FUSE_RUN_ZERO_POINT_HALF,
+"zero_point_half has moved");
 _Static_assert(offsetof(tflite_fuse_conv_run, wide) == TFLITE_FUSE_RUN_WIDE, "wide has moved");
 _Static_assert(offsetof(tflite_fuse_conv_run, start) == TFLITE_FUSE_RUN_START, "start has moved");
 _Static_assert(offsetof(tflite_fuse_conv_run, wide_end) == TFLITE_FUSE_RUN_WIDE_END, "wide_end has moved");
@@ -75,7 +76,8 @@ _Static_assert(offsetof(tflite_fuse_conv_run, skip) == TFLITE_FUSE_RUN_SKIP, "sk
 
 _Static_assert(offsetof(tflite_fuse_channel, bias) == 0, "bias has moved");
 _Static_assert(offsetof(tflite_fuse_channel, multiplier) == TFLITE_FUSE_CHANNEL_MULTIPLIER, "multiplier has moved");
-_Static_assert(offsetof(tflite_fuse_channel, shift) == TFLITE_FUSE_CHANNEL_MULTIPLIER + 4, "is loaded with the multiplier");
+_Static_assert(offsetof(tflite_fuse_channel, shift) == TFLITE_FUSE_CHANNEL_MULTIPLIER + 4,
+"is loaded with the multiplier");
 _Static_assert(sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_NEXT_BIAS, "the next bias has moved");
 _Static_assert(TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER == TFLITE_FUSE_CHANNEL_NEXT_BIAS + TFLITE_FUSE_CHANNEL_MULTIPLIER,
                "the next multiplier has moved");
@@ -89,8 +91,8 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
 
 /* ---- Pieces of code ---- */
 
-#define TFLITE_FUSE_BEGIN(section, name)                                                  \
-  ".syntax unified\n\t.section .text." section ",\"ax\",%progbits\n\t.balign 4\n\t"       \
+#define TFLITE_FUSE_BEGIN(section, name)                                                                      \
+  ".syntax unified\n\t.section .text." section ",\"ax\",%progbits\n\t.balign 4\n\t"                           \
   ".thumb\n\t.thumb_func\n\t.global " name "\n\t.hidden " name "\n\t.type " name ", %function\n" name ":\n\t" \
   "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\t"
 #define TFLITE_FUSE_END(name, stack)                                            \

@@ -51,24 +51,32 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
   "smlad r2, " first ", " weights ", r2\n\tsmlad r3, " second ", " weights ", r3\n\t" \
   "sxtb16 " weights ", " weights "\n\t"                                               \
   "smlad r4, " first ", " weights ", r4\n\tsmlad r5, " second ", " weights ", r5\n\t"
-#define TFLITE_FUSE_PAIRED_QUAD_2 \
-  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t" TFLITE_FUSE_PAIRED_WORD_2("r6", "r10", "r12") TFLITE_FUSE_PAIRED_WORD_2("r7", "r11", "lr")
-#define TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2
-#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r10\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
+#define TFLITE_FUSE_PAIRED_QUAD_2                                    \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\t" "ldrd r6, r7, [r1], #8\n\t" \
+  TFLITE_FUSE_PAIRED_WORD_2("r6", "r10", "r12") TFLITE_FUSE_PAIRED_WORD_2("r7", "r11", "lr")
+#define TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 \
+  TFLITE_FUSE_PAIRED_QUAD_2
+#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r10\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 \
+  TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
 
 /* r2: sum of both channels, r3: of the second. */
-#define TFLITE_FUSE_PAIRED_BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights ", " weights "\n\t"
+#define TFLITE_FUSE_PAIRED_BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights \
+  ", " weights "\n\t"
 #define TFLITE_FUSE_PAIRED_SECOND_1(values, weights) "smlad r3, " values ", " weights ", r3\n\t"
-#define TFLITE_FUSE_PAIRED_QUAD_1                        \
-  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
-  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5")
-#define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                    \
-  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t" \
-  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") TFLITE_FUSE_PAIRED_BOTH_1("r12", "r6") TFLITE_FUSE_PAIRED_BOTH_1("lr", "r7") \
-  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5") TFLITE_FUSE_PAIRED_SECOND_1("r12", "r6") TFLITE_FUSE_PAIRED_SECOND_1("lr", "r7")
-#define TFLITE_FUSE_PAIRED_QUADS_1                            \
-  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_QUAD_1 \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 \
+#define TFLITE_FUSE_PAIRED_QUAD_1                                               \
+  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                        \
+  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") \
+  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5")
+#define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                              \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"           \
+  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5")     \
+  TFLITE_FUSE_PAIRED_BOTH_1("r12", "r6") TFLITE_FUSE_PAIRED_BOTH_1("lr", "r7")      \
+  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5") \
+  TFLITE_FUSE_PAIRED_SECOND_1("r12", "r6") TFLITE_FUSE_PAIRED_SECOND_1("lr", "r7")
+#define TFLITE_FUSE_PAIRED_QUADS_1                                                            \
+  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_QUAD_1                                 \
+  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 \
+  TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1                               \
   TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\t"
 
 #define TFLITE_FUSE_PAIRED_FINISH_FIRST(sum, second, output) \
@@ -78,21 +86,24 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
          TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r4", "r7") TFLITE_FUSE_PAIRED_FINISH_FIRST("r3", "r5", "r8")
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r4", "r7") TFLITE_FUSE_PAIRED_FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r4", "r7")
+         TFLITE_FUSE_PAIRED_FINISH_FIRST("r3", "r5", "r8")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r4", "r7")
+         TFLITE_FUSE_PAIRED_FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10")
          TFLITE_FUSE_VALUES("r10", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
-         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr") ""
+         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr")
          TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY
+         TFLITE_FUSE_PAIRED_FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10") ""
+         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10")
          TFLITE_FUSE_VALUES("r10", "lr") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
@@ -101,10 +112,12 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
 #define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                                                \
   "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
   "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
-#define TFLITE_FUSE_PAIRED_WORD_4 \
-  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_PAIRED_PAIRS_4("r4", "r5", "r8", "r9")
+#define TFLITE_FUSE_PAIRED_WORD_4                                                               \
+  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r6", "r7") \
+  TFLITE_FUSE_PAIRED_PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4
+TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
                        "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
 
 #endif

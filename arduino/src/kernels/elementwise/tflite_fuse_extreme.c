@@ -35,14 +35,14 @@ static void extreme(const tflite_fuse_call* call, int32_t flip) {
 static void maximum(const tflite_fuse_call* call) { extreme(call, 0); }
 static void minimum(const tflite_fuse_call* call) { extreme(call, -1); }
 
-#define TFLITE_FUSE_ENTRY(name)                       \
+#define TFLITE_FUSE_ENTRY(name)                                          \
   TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name = { \
-      .min_inputs = 2,                                \
-      .max_inputs = 2,                                \
-      .operands = 2,                                  \
-      .keeps_channels = true,                         \
-      .keeps_extent = true,                           \
-      .compute = name,                                \
+      .min_inputs = 2,                                                   \
+      .max_inputs = 2,                                                   \
+      .operands = 2,                                                     \
+      .keeps_channels = true,                                            \
+      .keeps_extent = true,                                              \
+      .compute = name,                                                   \
   }
 
 TFLITE_FUSE_ENTRY(maximum);

@@ -2,7 +2,9 @@
  *
  * A window is read in pieces that lie in one piece in memory: its rows, or its taps if they are large. Rows that are not
  * whole, because they reach over an edge of the image or the end of a ring, are copied together, once for all pixels
- * of a group; windows whose rows are shorter than a vector are copied whole. A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. */
+ * of a group; windows whose rows are shorter than a vector are copied whole.
+ *
+ * A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. */
 #include "tflite_fuse_mve.h"
 
 #if TFLITE_FUSE_MVE

@@ -33,8 +33,8 @@ static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, in
   }
 }
 
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void depthwise_1_channel(const tflite_fuse_call* call, int32_t index, int32_t input_channel,
-                                                 int32_t channel) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void depthwise_1_channel(const tflite_fuse_call* call, int32_t index,
+                                                                      int32_t input_channel, int32_t channel) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* table = call->table;
   const int8_t* const* window = call->windows[0] + index * stage->stride_width;
