@@ -16,6 +16,7 @@ class Finding:
         where: the operator or part of the rewritten model, ``TFLITE_FUSE_3``.
         what: what is wrong, ``weight`` or ``the ring of tensor 4``.
         operator: the operator of the original it belongs to, ``CONV_2D_7``; empty where there is none.
+        stage: the stage of the block it belongs to, None where there is none.
         channel: output channel, None where it concerns none or all.
         element: index within the channel, (tap row, tap column, input channel) of a weight.
         expected, found: the two values.
@@ -30,6 +31,7 @@ class Finding:
     expected: object = None
     found: object = None
     count: int = 1
+    stage: int | None = None
 
     def __str__(self) -> str:
         """One sentence."""

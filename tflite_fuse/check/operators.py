@@ -167,6 +167,17 @@ def _without_operands(operator: Operator) -> Operator:
     return replace(operator, opcode_index=0, inputs=None, outputs=None, intermediates=None)
 
 
+_Typed = tuple[int, int, int, int]
+"""Rows, columns, channels and type of elements."""
+
+
+def _same_bytes(told: _Typed | None, found: _Typed, *, in_rows: bool) -> bool:
+    """Whether a block reads the bytes the metadata tells of: of a stream pixel by pixel, else in rows of any length."""
+    if told is None or in_rows:
+        return told == found
+    return (prod(told[:3]), told[3]) == (prod(found[:3]), found[3])
+
+
 class _Block:
     """The operator of a fused block: its operands, then what they hold."""
 
@@ -263,7 +274,7 @@ class _Block:
         """The original's tensors behind external tensors and sources."""
         found: dict[int, int] = {}
         entries = {(e.mode is InputMode.STREAMED, e.number): e for e in outside_inputs(self.known.after)}
-        images = {key: (*entry.image, _ELEMENTS[entry.type]) for key, entry in entries.items()}
+        images = {key: (*entry.image, int(_ELEMENTS[entry.type])) for key, entry in entries.items()}
         for t, desc in enumerate(options.tensors):
             writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None
             sourced = writer is not None and writer.kind == StageKind.SOURCE
@@ -272,7 +283,7 @@ class _Block:
                 image = (desc.height, desc.width, desc.channels, desc.element_type)
                 if value is None:
                     self.found(f"tensor {t} is outside tensor {desc.operand}, of which the metadata says nothing")
-                elif images.get((sourced, desc.operand)) != image:
+                elif not _same_bytes(images.get((sourced, desc.operand)), image, in_rows=sourced):
                     self.found(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
                 else:
                     found[t] = value

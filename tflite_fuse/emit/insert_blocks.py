@@ -120,6 +120,7 @@ class InsertedBlock:
         outside: for each input the block reads from outside the arena, its tensor → the model's.
         plan: how it runs.
         labels: of the operators it replaced.
+        writes: names of the first outputs of these operators.
         input, output: names of its first input, inside or outside the arena, and of its first output.
         extra_macs: multiply-accumulates it executes beyond those of the operators it replaced.
     """
@@ -130,6 +131,7 @@ class InsertedBlock:
     outside: Mapping[int, int]
     plan: BlockPlan
     labels: tuple[str, ...]
+    writes: tuple[str, ...]
     input: str
     output: str
     extra_macs: int
@@ -311,8 +313,10 @@ class BlockMaker:
         first, *_ = *found.extraction.inputs, *found.outside.values()
         names = tensor_name(self.model, first), tensor_name(self.model, found.extraction.outputs[0])
         labels = tuple(operator_label(self.model, index) for index in choice.operators)
+        first_outputs = ((self.model.main.operators[index].outputs or (-1,))[0] for index in choice.operators)
+        writes = tuple(tensor_name(self.model, tensor) for tensor in first_outputs)
         extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
-        return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, *names, extra)
+        return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, writes, *names, extra)
 
     def _note_images(self, images: dict[int, Shape], found: OutsideExtraction) -> None:
         """How a block reads the model's inputs: rows, columns and channels."""

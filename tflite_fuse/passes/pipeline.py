@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps
@@ -36,6 +36,7 @@ def make_passes(
     *,
     states: bool = True,
     accepts: Callable[[Model, Model], bool] = lambda before, after: True,
+    outside: Collection[str] = (),
 ) -> list[Pass]:
     """What to run, in order.
 
@@ -46,6 +47,7 @@ def make_passes(
         known: where blocks are noted down.
         states: whether blocks may keep variables of a streaming model.
         accepts: whether channels may be left out, from the model with and without them.
+        outside: names of tensors; operators that write one of them are in no block.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
@@ -60,7 +62,7 @@ def make_passes(
             FoldConstants(),
             *streaming,
             *_tidying(),
-            FuseSpelled(Fuse(options, budget, known)),
+            FuseSpelled(Fuse(options, budget, known, frozenset(outside))),
         ],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }

@@ -219,6 +219,17 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "loading"): "while it loads, the runtime needs {loading_bytes:,} bytes for a moment: allocate so many, "
     "not {arena_bytes:,}",
     ("limited", "time"): "the time limit of {seconds:g} s ended a search: with more time the arena may be smaller",
+    (
+        "limited",
+        "no proof",
+    ): "{site}, which writes {tensor}, stays outside of blocks, because a block with it could not "
+    "be proven ({why}): please report this sentence together with the model",
+    (
+        "limited",
+        "no proof of blocks",
+    ): "no fused blocks were made, because they could not be proven ({why}): please "
+    "report this sentence together with the model",
+    ("kept", "file, not proven"): "left as it is ({why}): please report this sentence together with the model",
     ("limited", "work"): "the searches have used up the work they may do: the last candidates were placed without them",
     ("changed", "input outside the arena"): "input {tensor} ({type} {shape}{quantization}) is {mode}: {rows} rows of "
     "{columns} pixels of {channels} {elements} are read {order} from {source}, outside the arena",

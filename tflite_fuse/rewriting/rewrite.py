@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -11,8 +11,7 @@ from tflite_fuse.check import Certificate, validate
 from tflite_fuse.claim import Claim
 from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps, outside_reads
 from tflite_fuse.emit.insert_blocks import InsertedBlock
-from tflite_fuse.emit.structs import VERSION
-from tflite_fuse.errors import LimitError, ModelError, VerificationError
+from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import plan_fault, why_untouchable
@@ -33,6 +32,7 @@ from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified, outside_notes
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
+from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
 from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def rewrite_model(
     if mended.changed:
         # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
         model = mended.model
-    made = _made(model, options, budget, known)
+    try:
+        made = _made(model, options, budget, known)
+    except UnprovenError as error:
+        return _as_it_was(model, data, before, options, note("kept", "file, not proven", why=str(error)))
     _keep_limit(made.after, options)
     sound = plan_fault(model, block_overlaps(model, known)) is None
     if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
@@ -110,6 +113,7 @@ class _Made:
         certificate: of the proof.
         arena: its plan, and what it needs beyond.
         after: its figures.
+        unproven: a note for each operator that stays outside of blocks because a block with it was not proven.
     """
 
     model: Model
@@ -119,6 +123,7 @@ class _Made:
     certificate: Certificate
     arena: Arena
     after: Figures
+    unproven: tuple[Note, ...] = ()
 
     @property
     def fused(self) -> FuseResult | None:
@@ -127,42 +132,84 @@ class _Made:
     @property
     def notes(self) -> tuple[Note, ...]:
         streamed = () if self.streamed is None else self.streamed.notes
-        return (*streamed, *(each for result in self.results for each in result.notes))
+        return (*self.unproven, *streamed, *(each for result in self.results for each in result.notes))
 
+
+_MOST_ATTEMPTS = 8
+"""Rewrites of one model, each with more operators outside of blocks than the one before."""
 
 _Accepts = Callable[[Model, Model], bool]
 """Whether channels may be left out, from the model with and without them."""
 
 
 def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks) -> _Made:
-    """Runs the passes and proves what they made.
+    """Run the passes and prove what they made.
 
-    Where that cannot be proven they run once more, and no channel is left out without a proof of its own: one before
-    the other proof would take as long for every model, and hardly any needs it.
+    Where that cannot be proven they run again. First no channel is left out without a proof of its own: one before the
+    other proof would take as long for every model, and hardly any needs it. Then operators whose blocks cannot be
+    proven stay outside of blocks, at last all of them.
 
     Raises:
         LimitError: of a stream, the search gave up before all states were in blocks.
-        ModelError, VerificationError: as ``_proven``.
+        ModelError: the original cannot be followed.
+        UnprovenError: not even a model without blocks can be proven.
     """
-    try:
-        return _attempt(model, options, budget, known, lambda before, after: True)
-    except VerificationError:
-        return _attempt(model, options, budget, known, lambda before, after: validate(before, after).proven)
+    outside = dict[str, Unproven]()
+    accepts: _Accepts = _are_taken_for_equal
+    refused: UnprovenError | None = None
+    for attempt in range(_MOST_ATTEMPTS):
+        try:
+            made = _attempt(model, options, budget, known, accepts, outside)
+            return replace(made, unproven=tuple(each.note for each in outside.values()))
+        except UnprovenError as error:
+            accepts, refused = _are_proven_equal, error
+            if attempt:
+                more = {each.writes: each for each in error.operators}
+                if more.keys() <= outside.keys():
+                    break
+                outside |= more
+    if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
+        raise LimitError(f"no block can read the input where it is to be: {refused}")
+    bare = replace(options, passes=tuple(name for name in options.passes if name != "fuse"))
+    made = _attempt(model, bare, budget, known, accepts, {})
+    return replace(made, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 
 
-def _attempt(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts) -> _Made:
+def _are_taken_for_equal(before: Model, after: Model) -> bool:
+    return True
+
+
+def _are_proven_equal(before: Model, after: Model) -> bool:
+    return validate(before, after).proven
+
+
+def _attempt(
+    model: Model,
+    options: FuseOptions,
+    budget: Budget,
+    known: KnownBlocks,
+    accepts: _Accepts,
+    outside: Collection[str],
+) -> _Made:
     streamed = None if options.stream is None else _streamed(model, options.stream)
     meant = model if streamed is None else streamed.model
-    rewritten, results = _passed(meant, options, budget, known, accepts, states=True)
+
+    def passed(model: Model, *, states: bool) -> tuple[Model, list[PassResult]]:
+        def measure(each: Model) -> int | None:
+            return measured_head(serialize_model(each))
+
+        steps = make_passes(options, measure, budget, known, states=states, accepts=accepts, outside=outside)
+        return run_passes(model, steps)
+
+    rewritten, results = passed(meant, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
         # A search that gave up has left states outside of blocks, where nothing runs them.
         if streamed is not None:
             raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
-        rewritten, results = _passed(model, options, budget, known, accepts, states=False)
+        rewritten, results = passed(model, states=False)
     output = serialize_model(rewritten)
-    certificate = _proven(
-        meant, output, [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
-    )
+    inserted = [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
+    certificate = prove(meant, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, known) if planned is None else planned
     after = figures(rewritten, output, arena, known)
@@ -281,15 +328,6 @@ def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[Note]:
         yield note("limited", "work")
 
 
-def _passed(
-    model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks, accepts: _Accepts, *, states: bool
-) -> tuple[Model, list[PassResult]]:
-    def measure(each: Model) -> int | None:
-        return measured_head(serialize_model(each))
-
-    return run_passes(model, make_passes(options, measure, budget, known, states=states, accepts=accepts))
-
-
 def _block_report(inserted: InsertedBlock) -> BlockReport:
     choice = inserted.choice
     return BlockReport(
@@ -303,35 +341,3 @@ def _block_report(inserted: InsertedBlock) -> BlockReport:
         macs=inserted.plan.schedule.macs,
         extra_macs=inserted.extra_macs,
     )
-
-
-def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """Version, tile and runs a block is to be written with, a run for every stage, and the stages that run ahead."""
-    config, stages = inserted.plan.schedule.config, len(inserted.plan.block.stages)
-    runs = (*config.longest_runs, *[0] * (stages - len(config.longest_runs)))
-    return VERSION, config.tile_height, config.tile_width, config.chunk, runs, tuple(sorted(config.ahead))
-
-
-def _proven(model: Model, output: bytes, inserted: Sequence[InsertedBlock]) -> Certificate:
-    """Decodes what will be written and compares it with the original.
-
-    Raises:
-        ModelError: the original cannot be followed, not even beside itself.
-        VerificationError: it is not what the original asks for, or its blocks do not run as was chosen.
-    """
-    certificate = validate(model, output)
-    if not certificate.proven and not (own := validate(model, model)).proven:
-        raise ModelError(f"the model does not say soundly what it computes: {own.findings[0]}; nothing was written")
-    if not certificate.proven:
-        raise VerificationError(f"the rewritten model is {certificate.sentence()}; nothing was written")
-    chosen = sorted(map(_as_chosen, inserted))
-    found = sorted(
-        (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs, each.ahead)
-        for each in certificate.blocks
-    )
-    if chosen != found:
-        raise VerificationError(
-            f"blocks are written as (version, tile height, tile width, run, runs of stages, those ahead) {found} "
-            f"instead of {chosen}; nothing was written"
-        )
-    return certificate

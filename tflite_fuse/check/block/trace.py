@@ -65,8 +65,8 @@ class BlockTrace:
     traced: int = 0
     schedule: ScheduleProof = field(default_factory=ScheduleProof)
 
-    def found(self, what: str, expected: object = None, found: object = None) -> None:
-        self.findings.append(Finding(self.label, what, expected=expected, found=found))
+    def found(self, what: str, stage: int | None = None) -> None:
+        self.findings.append(Finding(self.label, what, stage=stage))
 
     def proof(self, options: Options) -> BlockProof:
         header = options.header
@@ -221,7 +221,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
     if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
-        trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8")
+        trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8", s)
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     if kind is StageKind.PAD and _copies(view):
         trace.values[desc.output] = trace.values[inputs[0]]
@@ -242,7 +242,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         elif not found.differences:
             original.unite(best.meaning.result, meaning.result)
     if best is None:
-        trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs")
+        trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs", s)
         return
     meaning, view = best.meaning, best.view
     pool.adopt(view.constants)
@@ -254,7 +254,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
         trace.counts[what] = trace.counts.get(what, 0) + number
     for d in best.differences:
         trace.findings.append(
-            Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count)
+            Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count, s)
         )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
-from tflite_fuse.check.moves import kept_parts
+from tflite_fuse.check.moves import MOST_VALUES, kept_parts, parts_of
 from tflite_fuse.check.original.meaning import Meaning, fused_clamp
 from tflite_fuse.check.original.operators import bias_of, filter_ratios, gather
 from tflite_fuse.check.original.scales import split_scale
@@ -84,8 +85,11 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     cuts = list(kept_parts(original, step, dims))
     if source is None or output is None or not same or source[2] != output[2] or len(cuts) != len(dims):
         return None
-    kept = [list(range(size)[cut]) for cut, size in zip(cuts, dims, strict=True) if isinstance(cut, slice)]
-    if len(kept) != len(dims) or len(kept[-1]) != source[2]:
+    if None in cuts:
+        return None
+    # An axis that is dropped keeps one place.
+    kept = [np.ravel(np.arange(size)[cut]).tolist() for cut, size in zip(cuts, dims, strict=True)]
+    if len(kept[-1]) != source[2]:
         return None
     rows, columns = ([0], [0], *kept[1:-1])[-2:]
     if (len(rows), len(columns)) != output[:2] or len(dims) == 1:
@@ -159,15 +163,19 @@ def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
 
 
 def planes(original: Original, step: Step) -> Meaning | None:
-    """TRANSPOSE of an image whose channels come first: its planes, one below the other, joined pixel by pixel."""
-    dims = original.tensors[step.inputs[0]].dims
-    order, rank = original.numbers(step.operand(1)), len(dims)
+    """TRANSPOSE of an image whose channels come first: its planes, one below the other, joined pixel by pixel.
+
+    Axes of length 1 may stand anywhere: what counts is where the values go.
+    """
     alike = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
-    output = original.image(step.outputs[0])
-    if not alike or output is None or not 3 <= rank <= 4 or dims[0] != 1 or order != (0, *range(2, rank), 1):
+    size, output = prod(original.tensors[step.inputs[0]].dims), original.image(step.outputs[0])
+    if not alike or output is None or prod(output) != size or size > MOST_VALUES:
         return None
     height, width, depth = output
-    if (dims[1], *dims[2:]) != (depth, *original.tensors[step.outputs[0]].dims[1:-1]):
+    values = np.arange(size, dtype=np.int64)
+    moved = parts_of(original, step, values.reshape(original.tensors[step.inputs[0]].dims))
+    joined = np.moveaxis(values.reshape(depth, height, width), 0, 2)
+    if moved is None or not np.array_equal(moved[0].ravel(), joined.ravel()):
         return None
     below = (height * depth, width, 1)
     return Meaning(

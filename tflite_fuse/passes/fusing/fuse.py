@@ -24,6 +24,8 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
+from tflite_fuse.ops.lowering.lower import Lowerings
+from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.choose import NEAR, Chooser, with_first_blocks_joined
@@ -88,11 +90,13 @@ class Fuse:
         budget: what orders and placements take their work from; None for one of its own for each placement, and orders
             searched to the end.
         known: where the plans of blocks are noted down, for those who ask for them later.
+        outside: names of tensors; operators that write one of them are in no block.
     """
 
     options: FuseOptions = NOTHING_SPECIAL
     budget: Budget | None = None
     known: KnownBlocks | None = field(default=None, compare=False)
+    outside: frozenset[str] = frozenset()
 
     name: ClassVar[str] = "fuse"
 
@@ -162,6 +166,7 @@ class Fuse:
     def _start(self, ordered: OrderedModel, known: KnownBlocks, plans: Plans) -> Start:
         options, model = self.options, ordered.model
         lowered = with_weights(lowerings_for(model, options.input_mode, ordered.lowered), options.weights)
+        lowered = _without(model, lowered, self.outside)
         known = KnownBlocks(known)  # drafts of one order mean nothing in another
         moved, why_not = inputs_to_move(model, options.input_mode, lowered)
         searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, known, lowered, plans)
@@ -180,6 +185,17 @@ class Fuse:
         )
         site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target, shapes)
         return Start(ordered, site, searched, front, why_not)
+
+
+def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Lowerings:
+    """The lowerings, of operators that write one of some tensors the reason why they are in no block."""
+    if not outside:
+        return lowerings
+    graph = model.main
+    writes = [outside & {tensor_name(model, tensor) for tensor in op.outputs or ()} for op in graph.operators]
+    return tuple(
+        "its block could not be proven" if names else each for names, each in zip(writes, lowerings, strict=True)
+    )
 
 
 def tried(starts: Sequence[Start], goal: Goal) -> list[Fused]:
