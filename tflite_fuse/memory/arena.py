@@ -56,8 +56,8 @@ class ArenaOptions:
         planned: whether offsets are fixed in the file; else the runtime's planner is on its own.
         alone: whether there is no runtime at all, but the C library: then every tensor gets an offset, whatever a
             runtime's planner would need.
-        measure: bytes of the head that a real runtime uses for a model, None where it cannot tell. Without it, or where
-            it cannot tell, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
+        measure: bytes of the head that a real runtime uses for a model, None where it is unknown. Without it, or where
+            it returns None, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
         build: struct sizes of the runtime.
         tuning: rules of thumb of the searches.
     """
@@ -96,7 +96,7 @@ class Arena:
         while_loading: for a moment before the first inference; small models need more then than head + tail.
         offsets: to be fixed in the file; None where the runtime needs no more without.
         proof: of the head.
-        measured: whether a real runtime told the head.
+        measured: whether the head was measured in a real runtime.
         unknown: operators whose needs are not known, by name; empty = the figures are exact.
         left_alone: whether the model is best left as it is: nothing can be planned, or its own offsets are better.
         notes: why there are offsets or none.
@@ -200,7 +200,7 @@ class _Planned:
 
 
 class _Site:
-    """A model and what the runtime asks for to run it."""
+    """A model and what the runtime requests to run it."""
 
     def __init__(self, model: Model, options: ArenaOptions) -> None:
         self.model, self.options = model, options
@@ -238,9 +238,9 @@ class _Site:
         if self._measure is not None:
             if model is None:
                 model = self.model if offsets is None else write_plan(self.model, offsets)
-            told = self._measure(model)
-            if told is not None:
-                return told
+            found = self._measure(model)
+            if found is not None:
+                return found
             self._measure = None
         return greedy_height(self.requests.buffers, offsets)
 
@@ -282,7 +282,7 @@ def _sized(graph: MemoryGraph, requests: Requests) -> MemoryGraph:
 
 
 def _with_scratch(graph: MemoryGraph, scratch: Sequence[tuple[int, int]]) -> MemoryGraph:
-    """The graph with one more tensor for each scratch buffer: an output nobody reads lives as long as its operator."""
+    """The graph with one more tensor for each scratch buffer: an output without readers lives as long as its operator."""
     ops = list(graph.ops)
     for number, (operator, _) in enumerate(scratch):
         ops[operator] = replace(ops[operator], outputs=(*ops[operator].outputs, len(graph.sizes) + number))

@@ -1,9 +1,7 @@
-"""How far long work is: whoever counts steps tells it, and hears nothing of who wants to know.
+"""Progress of long work, reported to a listener of the caller; and the work that all searches of one call may take.
 
 with heard_by(show):
     rewrite_model(...)      # somewhere below: tell("operators searched", 12, 60)
-
-What the searches of one call may spend together.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
 def tell(step: str, done: int, total: int = 0) -> None:
-    """So many steps are done."""
+    """Report to the listener, where there is one, that so many steps are done."""
     listener = _listener.get()
     if listener is not None:
         listener(step, done, total)
@@ -30,7 +28,7 @@ def tell(step: str, done: int, total: int = 0) -> None:
 
 @contextmanager
 def heard_by(listener: Listener | None) -> Iterator[None]:
-    """While this lasts, ``listener`` is told; None: whoever is told already."""
+    """Report progress to ``listener`` while this lasts; None keeps the listener there is."""
     token = _listener.set(listener or _listener.get())
     try:
         yield
@@ -53,7 +51,7 @@ class Budget:
     """Work left for all searches of a call, counted in steps, so that the same model gets the same answer everywhere.
 
     Seconds are the emergency brake of a caller who cannot wait: an answer given under it may differ from machine to
-    machine, and ``braked`` tells so.
+    machine, and ``braked`` says so.
     """
 
     def __init__(self, work: int = WORK, seconds: float | None = None) -> None:

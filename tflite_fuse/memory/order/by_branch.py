@@ -7,7 +7,7 @@ nothing can be fused. Depth first, each branch stands in one piece:
     x ─┬─ a ── b ── c        level by level  x a d b e c f
        └─ d ── e ── f        by branch       x a b c d e f
 
-That may need a little more memory as long as nothing is fused, so the order of least peak does not tell these orders.
+That may need a little more memory as long as nothing is fused, so the order of least peak need not be one of these.
 """
 
 from __future__ import annotations

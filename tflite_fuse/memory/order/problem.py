@@ -10,7 +10,7 @@ from tflite_fuse.memory.order.units import Phase, UnitGraph, fold_phases, profil
 
 @dataclass(frozen=True)
 class OrderProblem:
-    """Units 0..n-1. A *state* is an int whose bit u tells whether unit u has run.
+    """Units 0..n-1. A *state* is an int whose bit u says whether unit u has run.
 
     Attributes:
         ops: the operators of each unit, in the order they run.

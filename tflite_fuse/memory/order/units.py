@@ -161,7 +161,7 @@ class UnitGraph:
         units: live units; a merged unit keeps the number of its first part.
         readers: for each tensor shared by several units and freed after its last reader: the units that read it (or
             write it again).
-        start: bytes live before the first operator, without inputs nobody reads.
+        start: bytes live before the first operator, without inputs that have no readers.
     """
 
     sizes: tuple[int, ...]

@@ -1,1 +1,1 @@
-"""What TensorFlow Lite Micro itself asks of the arena: requests, its planner, its tail."""
+"""What TensorFlow Lite Micro itself takes of the arena: requests, its planner, its tail."""

@@ -1,4 +1,4 @@
-"""What TensorFlow Lite Micro's kernels on top of CMSIS-NN ask for, beyond or instead of the reference kernels.
+"""What TensorFlow Lite Micro's kernels on top of CMSIS-NN request, beyond or instead of the reference kernels.
 
 Rules of our own, from the behaviour of both libraries: the Arduino library of July 2024, and July 2026. Where
 versions or compilers differ, the larger need counts: packed 4-bit weights are counted as if they were unpacked, and

@@ -1,7 +1,7 @@
-"""What TensorFlow Lite Micro's kernels on top of ESP-NN ask for, beyond or instead of the reference kernels.
+"""What TensorFlow Lite Micro's kernels on top of ESP-NN request, beyond or instead of the reference kernels.
 
 Rules of our own, from the behaviour of ESP-NN in April 2026. On an ESP32-S3 and an ESP32-P4 its kernels copy weights
-and padded inputs into scratch; on all other cores only SOFTMAX asks for some. Other versions differ: who declares an
+and padded inputs into scratch; on all other cores only SOFTMAX requests some. Other versions differ: who declares an
 arena adds a margin, where an operator is one of those that it computes.
 """
 

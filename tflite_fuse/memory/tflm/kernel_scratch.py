@@ -1,7 +1,7 @@
-"""Scratch buffers that TensorFlow Lite Micro's kernels ask for while a model loads.
+"""Scratch buffers that TensorFlow Lite Micro's kernels request while a model loads.
 
 A scratch buffer lives in the head of the arena while its operator runs, beside the tensors. What is here holds for the
-reference kernels; optimised sets ask for other ones (most of all convolutions, for unrolled input columns), whose rules
+reference kernels; optimised sets request other ones (most of all convolutions, for unrolled input columns), whose rules
 have files of their own.
 """
 

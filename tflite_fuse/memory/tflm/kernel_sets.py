@@ -1,6 +1,6 @@
-"""The kernels a runtime is built with, and the convolutions they ask scratch for.
+"""The kernels a runtime is built with, and the convolutions for which they request scratch.
 
-A set has variants: what a convolution asks for depends on the core that its code was compiled for.
+A set has variants: what a convolution requests depends on the core that its code was compiled for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kernels:
         name: ``reference``, ``cmsis-nn`` or ``esp-nn``.
         generation: one of ``GENERATIONS``.
         core: ``dsp`` or ``helium`` (CMSIS-NN), ``generic``, ``esp32s3`` or ``esp32p4`` (ESP-NN), else empty. ``dsp``
-            stands for all Arm cores without Helium, and for CMSIS-NN's plain C on others: those ask for no more.
+            stands for all Arm cores without Helium, and for CMSIS-NN's plain C on others: those request no more.
     """
 
     name: str = "reference"

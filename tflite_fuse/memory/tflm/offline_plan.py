@@ -101,6 +101,6 @@ def write_plan(model: Model, offsets: Sequence[int]) -> Model:
 def remove_plan(model: Model) -> Model:
     """The model without its offline memory plan; the same object where it has none.
 
-    The plan is indexed by tensor: whoever adds, drops or resizes tensors, or reorders operators, must call this.
+    The plan is indexed by tensor: a caller that adds, drops or resizes tensors, or reorders operators, must call this.
     """
     return remove_metadata(model, METADATA_NAME)

@@ -32,7 +32,7 @@ class OperatorSizes:
 
     Attributes:
         options: the parsed options of the schema.
-        data: what the kernel asks for itself, 0 = nothing.
+        data: what the kernel requests itself, 0 = nothing.
     """
 
     options: Struct | None = None
@@ -81,7 +81,7 @@ _CUSTOM = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112
 
 _TABLE = Path(__file__).resolve().parents[2] / "data" / "tflm_operator_sizes.csv"
 """Per operator: bytes and alignment of its options with 4-byte enums and with enums of one byte, empty where it has
-none, and bytes its kernel asks for on 32 bits and on HOST."""
+none, and bytes its kernel requests on 32 bits and on HOST."""
 
 
 def _operators(options: str, data: str, pointer: int) -> dict[str, OperatorSizes]:

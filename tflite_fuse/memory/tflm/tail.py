@@ -75,7 +75,7 @@ def predict_tail(model: Model, build: Build = ARM, requests: Requests | None = N
     Args:
         model: a model as loaded; variables that an offline plan places are not in the tail.
         build: struct sizes of the runtime.
-        requests: what the allocator asks its planner for, where that is known already.
+        requests: the buffers that the allocator requests, where that is known already.
 
     Raises:
         PlanError: the model's offline plan is damaged.
@@ -117,7 +117,7 @@ def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = 
     Args:
         model: a model as loaded.
         build: struct sizes of the runtime.
-        requests: what the allocator asks its planner for, where that is known already.
+        requests: the buffers that the allocator requests, where that is known already.
         tail: the model's, where that is known already.
 
     Raises:
@@ -139,7 +139,7 @@ def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = 
 
 
 def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:
-    """Bytes of the full structs of an operator's tensors. Kernels that ask for them in two places have them twice."""
+    """Bytes of the full structs of an operator's tensors. Kernels that request them in two places have them twice."""
     touched = (*(operator.outputs or ()), *(operator.inputs or ()))
     return 2 * sum(sum(_full_struct(graph.tensors[index], build)) for index in touched if index >= 0)
 
@@ -201,7 +201,7 @@ def _options(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
 
 
 def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
-    """(purpose, bytes) of every buffer an operator's kernel asks for; each is rounded up to 16 bytes in the tail."""
+    """(purpose, bytes) of every buffer an operator's kernel requests; each is rounded up to 16 bytes in the tail."""
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
         yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
