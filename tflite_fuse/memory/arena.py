@@ -282,7 +282,7 @@ def _sized(graph: MemoryGraph, requests: Requests) -> MemoryGraph:
 
 
 def _with_scratch(graph: MemoryGraph, scratch: Sequence[tuple[int, int]]) -> MemoryGraph:
-    """The graph with one more tensor for each scratch buffer: an output without readers lives as long as its operator."""
+    """The graph with a tensor for each scratch buffer: an output without readers lives as long as its operator."""
     ops = list(graph.ops)
     for number, (operator, _) in enumerate(scratch):
         ops[operator] = replace(ops[operator], outputs=(*ops[operator].outputs, len(graph.sizes) + number))

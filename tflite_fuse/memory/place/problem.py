@@ -60,7 +60,7 @@ class Problem:
 
     @cached_property
     def forbidden(self) -> tuple[tuple[tuple[int, int, int, bool], ...], ...]:
-        """``rules`` in the form that solvers read a million times: (other, below, above, whether its start is between)."""
+        """``rules`` as solvers read them a million times: (other, below, above, whether its start is between)."""
         return tuple(
             tuple((r.other, r.below, r.above, r.same_start and r.below < 0 < r.above) for r in rules)
             for rules in self.rules

@@ -1,4 +1,4 @@
-"""What TensorFlow Lite Micro's allocator requests from its planner: a model's tensors and scratch buffers with lifetimes.
+"""What TensorFlow Lite Micro's allocator requests of its planner: tensors and scratch buffers with lifetimes.
 
 Time counts allocation scopes: 0 is the start of the first subgraph, every operator and every entry into a subgraph
 called by an operator is one step. Source: tensorflow/lite/micro/micro_allocation_info (behaviour, not text).

@@ -15,7 +15,7 @@ before it reads), ``FULLY_CONNECTED`` and convolutions (each output needs all in
 read several pixels ahead and write several at once).
 
 ``reference`` was read and run, ``cmsis-nn`` and ``esp-nn`` (plain C and ESP32-S3) were read. ESP-NN's pooling in
-assembly is left out. A kernel set may change from one release to the next: in-place plans are made only where an option says so.
+assembly is left out. A kernel set may change from one release to the next: plans in place need an option.
 """
 
 from __future__ import annotations
