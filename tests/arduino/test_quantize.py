@@ -11,7 +11,7 @@ import pytest
 from tests.drawing.witness import Operands, plan, reference, run
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
-from tflite_fuse.ops.kinds.moves import quantize_parameters
+from tflite_fuse.ops.kinds.real import quantize_parameters
 from tflite_fuse.runtime.library.host import host_library, load_library
 
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 1e-30, 1e30)

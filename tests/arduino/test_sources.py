@@ -12,7 +12,7 @@ from tflite_fuse.emit.encode import EncodedBlock, encode
 from tflite_fuse.emit.options import read_options, write_options
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.ops.kinds.add import AddParameters
+from tflite_fuse.ops.kinds.pairs import AddParameters
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 

@@ -14,12 +14,11 @@ import numpy as np
 from tests.drawing.steps.sums import draw_sums
 from tests.drawing.steps.tensors import TensorMaker
 from tflite_fuse.ir.block import Block, Int8Array, Requantization, Stage, StageKind, Storage
-from tflite_fuse.ops.kinds.add import AddParameters
+from tflite_fuse.ops.kinds.by_channel import OffsetParameters, ScaleParameters
 from tflite_fuse.ops.kinds.lookup import LookupParameters
 from tflite_fuse.ops.kinds.moves import ChannelParameters
-from tflite_fuse.ops.kinds.offset import OffsetParameters
+from tflite_fuse.ops.kinds.pairs import AddParameters
 from tflite_fuse.ops.kinds.resize import ResizeParameters, bilinear, nearest, smallest_window
-from tflite_fuse.ops.kinds.scale import ScaleParameters
 from tflite_fuse.ops.kinds.softmax import softmax_parameters
 
 WINDOWED = (StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE, StageKind.AVERAGE_POOL, StageKind.MAX_POOL)

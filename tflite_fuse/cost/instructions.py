@@ -75,7 +75,7 @@ def stage_counts(
     """What a stage does in runs of these lengths, each so many times."""
     number = sum(runs.values())
     counts = {"runs": number, "rows": number * _rows(stage), "columns": _columns(stage, runs)}
-    return counts | KINDS[stage.kind].work(stage, tensors, runs, kernels)
+    return counts | KINDS[stage.kind].work.of(stage, tensors, runs, kernels)
 
 
 def _rows(stage: Stage) -> int:

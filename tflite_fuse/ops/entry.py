@@ -7,7 +7,7 @@ place of its one input, has no constants and multiplies nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockTensor, Int8Array, Int32Array, Stage, StageKind
+from tflite_fuse.ir.block import BlockTensor, Int8Array, Int32Array, Requantization, Stage, StageKind
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.ops.packing import WeightLayout
@@ -44,8 +44,6 @@ class Kernels(Enum):
     DSP = "DSP instructions"
     HELIUM = "Helium"
 
-
-Work = Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]
 
 NOWHERE = -1
 """Offset of what the constants do not hold."""
@@ -180,16 +178,123 @@ def _no_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor
     raise BlockError(f"A {stage.kind.name} stage computes nothing.")
 
 
-def without_weights(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+# ---- Work ----
+
+
+@dataclass(frozen=True)
+class Work:
+    """What runs of a stage do in a family's kernels.
+
+    Attributes:
+        counts: the names of what is counted; each has costs in ``cost/instructions``.
+        of: how many of each, from the stage, the tensors, its runs and the family.
+    """
+
+    counts: tuple[str, ...]
+    of: Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]
+
+
+def counted(*counts: str) -> Callable[[Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]], Work]:
+    """Decorate a function of a stage, the tensors, runs and family as the work that has these counts."""
+    return lambda of: Work(counts, of)
+
+
+def by_pixel(*counts: str) -> Callable[[Callable[[Stage, Tensors], tuple[int, ...]]], Work]:
+    """Decorate a function that returns how many of each count an output pixel takes."""
+
+    def work(each: Callable[[Stage, Tensors], tuple[int, ...]]) -> Work:
+        def of(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+            pixels = pixels_of(runs)
+            return {name: pixels * times for name, times in zip(counts, each(stage, tensors), strict=True)}
+
+        return Work(counts, of)
+
+    return work
+
+
+def each_value(times: Mapping[str, int]) -> Work:
+    """So many of each for every value of the output."""
+    return by_pixel(*times)(lambda stage, tensors: tuple(n * tensors[stage.output].channels for n in times.values()))
+
+
+@by_pixel("other values", "other outputs")
+def values_moved(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
     """Values it reads, those a run reads for several pixels counted for each, and values it writes."""
-    pixels = pixels_of(runs)
-    read = pixels * prod(stage.kernel_size) * sum(tensors[source].channels for source in stage.inputs)
-    return {"other values": read, "other outputs": pixels * tensors[stage.output].channels}
+    read = prod(stage.kernel_size) * sum(tensors[source].channels for source in stage.inputs)
+    return read, tensors[stage.output].channels
 
 
 def pixels_of(runs: Runs) -> int:
     """Output pixels of all runs."""
     return sum(length * times for length, times in runs.items())
+
+
+# ---- Tables ----
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A field of a stage's parameters as numbers of its table; ``bytes`` are stored as they are.
+
+    Attributes:
+        name: of the field.
+        count: how many there are, from the stage's output; None for a plain number.
+        dtype: of each.
+    """
+
+    name: str
+    count: Callable[[BlockTensor], int] | None = None
+    dtype: str = "<i4"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the parameters of a kind lie in its table: encoding and decoding follow from it.
+
+    Attributes:
+        type: of the parameters.
+        fields: in the order of the table.
+    """
+
+    type: type[Any]
+    fields: tuple[Numbers, ...]
+
+    def encode(self, stage: Stage, tensors: Tensors) -> Tables:
+        """The table of a stage."""
+        found = parameters_of(stage, self.type)
+        stored = ((getattr(found, field.name), field.dtype) for field in self.fields)
+        return Tables(table=b"".join(v if isinstance(v, bytes) else _wrapped(v, dtype) for v, dtype in stored))
+
+    def decode(self, stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+        """The stage with its parameters; raises BlockError if the table lies outside the constants."""
+        output, given = tensors[stage.output], {}
+        sizes = [(1 if f.count is None else f.count(output)) * np.dtype(f.dtype).itemsize for f in self.fields]
+        data = stored.table_bytes(sum(sizes))
+        for each, size in zip(self.fields, sizes, strict=True):
+            part, data = data[:size], data[size:]
+            numbers = tuple(np.frombuffer(part, each.dtype).tolist()) if each.dtype != AS_BYTES else part
+            given[each.name] = numbers[0] if each.count is None else numbers
+        return replace(stage, parameters=self.type(**given))
+
+
+AS_BYTES = "V1"
+"""Type of a field that is bytes."""
+
+
+def _wrapped(values: npt.ArrayLike, dtype: str) -> bytes:
+    return int32_bytes(values) if dtype == "<i4" else np.asarray(values).astype(dtype).tobytes()
+
+
+def encode_entries(bias: npt.ArrayLike, table: Requantization) -> bytes:
+    """Bias, multiplier and shift of each entry, int32."""
+    biases = np.broadcast_to(np.asarray(bias, np.int64), table.multiplier.shape)
+    return int32_bytes(np.stack([biases, table.multiplier, table.shift], axis=1))
+
+
+def decode_entries(stored: StoredTables, count: int) -> tuple[Int32Array, Requantization]:
+    """Biases, and multipliers and shifts; raises BlockError if they lie outside the constants."""
+    bias, multiplier, shift = stored.table(3 * count).reshape(-1, 3).T.copy()
+    return bias, Requantization(multiplier, shift)
 
 
 @dataclass(frozen=True)
@@ -215,8 +320,7 @@ class Kind:
         encode_table: its constants.
         decode_table: from a stage with its geometry and clamp alone to the whole one; raises BlockError.
         macs: multiply-accumulates per output pixel, taps on padding counted.
-        work: what runs of a stage do in a family's kernels (see ``fusion/instructions``).
-        counts: the names ``work`` may use.
+        work: what runs of a stage do in a family's kernels.
         lowerings: how TFLite's operators, by name, become this kind or another one, or the bytes they already are.
         layers: what plain layer lists call it.
     """
@@ -236,8 +340,7 @@ class Kind:
     encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
     decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
     macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0
-    work: Work = without_weights
-    counts: tuple[str, ...] = ("other values", "other outputs")
+    work: Work = values_moved
     lowerings: Mapping[str, Callable[[OperatorView], Lowered]] = field(default_factory=dict)
     layers: tuple[str, ...] = ()
 

@@ -8,26 +8,20 @@ from itertools import chain
 from tflite_fuse.ir.axes import SPOT, Windows, stage_windows
 from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.ops.entry import Kind, Tensors
-from tflite_fuse.ops.kinds.add import ADD, MAXIMUM, MINIMUM
 from tflite_fuse.ops.kinds.blocks import DEPTH_TO_SPACE, SPACE_TO_DEPTH
+from tflite_fuse.ops.kinds.by_channel import OFFSET, SCALE
 from tflite_fuse.ops.kinds.lookup import LOOKUP
-from tflite_fuse.ops.kinds.moves import CHANNELS, CONCATENATION, DEQUANTIZE, PAD, QUANTIZE, SOURCE
-from tflite_fuse.ops.kinds.multiply import MULTIPLY
-from tflite_fuse.ops.kinds.offset import OFFSET
+from tflite_fuse.ops.kinds.moves import CHANNELS, CONCATENATION, PAD, SOURCE
+from tflite_fuse.ops.kinds.pairs import ADD, MAXIMUM, MINIMUM, MULTIPLY, SQUARED_DIFFERENCE
 from tflite_fuse.ops.kinds.pools import AVERAGE_POOL, CHANNEL_MAX, GLOBAL_AVERAGE, GLOBAL_MAX, MAX_POOL
-from tflite_fuse.ops.kinds.real import REAL_PAIR
+from tflite_fuse.ops.kinds.real import DEQUANTIZE, QUANTIZE, REAL_PAIR
 from tflite_fuse.ops.kinds.resize import RESIZE
-from tflite_fuse.ops.kinds.scale import SCALE
 from tflite_fuse.ops.kinds.softmax import SOFTMAX
-from tflite_fuse.ops.kinds.squared_difference import SQUARED_DIFFERENCE
 from tflite_fuse.ops.kinds.state import STATE
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
-from tflite_fuse.ops.weighted.convolution import CONV
-from tflite_fuse.ops.weighted.depthwise import DEPTHWISE
-from tflite_fuse.ops.weighted.fully_connected import FULLY_CONNECTED
+from tflite_fuse.ops.weighted.convolutions import CONV, DEPTHWISE, FULLY_CONNECTED, TRANSPOSE_CONV
 from tflite_fuse.ops.weighted.lstm import LSTM
 from tflite_fuse.ops.weighted.sums import ADD_SUMS, CONV_SUMS
-from tflite_fuse.ops.weighted.transposed import TRANSPOSE_CONV
 
 KINDS: Mapping[StageKind, Kind] = {
     kind.number: kind
@@ -73,7 +67,7 @@ LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
 }
 """How each operator a block can hold becomes a stage, by its name in TFLite's schema."""
 
-COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.counts for kind in KINDS.values())))
+COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.work.counts for kind in KINDS.values())))
 """What kinds count of their work."""
 
 

@@ -9,8 +9,7 @@ from random import Random
 import numpy as np
 
 from tflite_fuse.ir.block import Block, BlockTensor, ElementType, Int8Array, Requantization, Stage, StageKind, Storage
-from tflite_fuse.ops.kinds.moves import dequantize_parameters, quantize_parameters
-from tflite_fuse.ops.kinds.real import OPERATIONS, RealPairParameters
+from tflite_fuse.ops.kinds.real import OPERATIONS, RealPairParameters, dequantize_parameters, quantize_parameters
 
 UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
 UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE, StageKind.REAL_PAIR)

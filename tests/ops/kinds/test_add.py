@@ -9,7 +9,7 @@ from tests.drawing.witness import reference, run
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, StageKind, Storage
-from tflite_fuse.ops.kinds.add import ADD, add_parameters
+from tflite_fuse.ops.kinds.pairs import ADD, add_parameters
 from tflite_fuse.runtime.library.host import host_library, load_library
 
 VALUES = np.arange(-128, 128, dtype=np.int8)

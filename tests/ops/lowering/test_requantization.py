@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ops.kinds.add import add_parameters
+from tflite_fuse.ops.kinds.pairs import add_parameters
 from tflite_fuse.ops.lowering.requantization import (
     NO_ACTIVATION,
     RELU,

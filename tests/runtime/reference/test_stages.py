@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockTensor, Requantization, Stage, StageKind, Storage
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
-from tflite_fuse.ops.kinds.add import AddParameters
+from tflite_fuse.ops.kinds.pairs import AddParameters
 from tflite_fuse.runtime.reference import run_block_reference, run_block_tensors
 
 

@@ -14,7 +14,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.ops.arithmetic import Int64Array
-from tflite_fuse.ops.entry import Kernels, Kind, Operand, Runs, StageCheck, Tensors, Window, pixels_of
+from tflite_fuse.ops.entry import Kind, Operand, StageCheck, Window, each_value
 from tflite_fuse.ops.lowering.movement import moved
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
@@ -84,9 +84,7 @@ def _scatter(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
     return squares.reshape(output.height, output.width, -1)
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    values = pixels_of(runs) * tensors[stage.output].channels
-    return {"other values": values, "other outputs": values}
+_MOVED = each_value({"other values": 1, "other outputs": 1})
 
 
 def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
@@ -129,7 +127,7 @@ SPACE_TO_DEPTH = Kind(
     window=Window.SLIDING,
     check=_check(_to_depth),
     reference=_gather,
-    work=_work,
+    work=_MOVED,
     lowerings={"SPACE_TO_DEPTH": _lowered_to(_to_depth), "TRANSPOSE": _lower_transpose},
 )
 
@@ -138,6 +136,6 @@ DEPTH_TO_SPACE = Kind(
     window=Window.SPREAD,
     check=_check(_to_space),
     reference=_scatter,
-    work=_work,
+    work=_MOVED,
     lowerings={"DEPTH_TO_SPACE": _lowered_to(_to_space)},
 )

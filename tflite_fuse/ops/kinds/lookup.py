@@ -7,7 +7,7 @@ operator, on all values at once. Scales are float32; their quotients are taken i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor, frexp
 
 import numpy as np
@@ -24,20 +24,22 @@ from tflite_fuse.ops.arithmetic import (
     truncating_divide,
 )
 from tflite_fuse.ops.entry import (
+    AS_BYTES,
     Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
     Runs,
     StageCheck,
-    StoredTables,
-    Tables,
     Tensors,
+    counted,
     parameters_of,
     pixels_of,
 )
 from tflite_fuse.ops.lowering.operands import Activation
 from tflite_fuse.ops.lowering.requantization import RELU, RELU6, activation_range, quantize_multiplier
-from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, one_to_one
 
 VALUES = np.arange(-128, 128, dtype=np.int64)
 """What a table has answers for, in its order."""
@@ -75,18 +77,13 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return answers_of(stage)[values + 128]
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    return Tables(table=parameters_of(stage, LookupParameters).answers)
-
-
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    return replace(stage, parameters=LookupParameters(stored.table_bytes(len(VALUES))))
-
+LAYOUT = Layout(LookupParameters, (Numbers("answers", lambda output: len(VALUES), AS_BYTES),))
 
 _AT_ONCE = 16
 """Values that Helium looks up at once."""
 
 
+@counted("looked up")
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     channels = tensors[stage.output].channels
     return {"looked up": pixels_of(runs) * (ceil(channels / _AT_ONCE) if kernels is Kernels.HELIUM else channels)}
@@ -117,9 +114,7 @@ def _quantize(view: OperatorView, source: Activation, output: Activation) -> Int
 
 def _lower_quantize(view: OperatorView) -> Lowered:
     """QUANTIZE between int8 and uint8 mostly changes nothing but how a byte is read: then it is the same tensor."""
-    source, output = by_value(*view.border())
-    if source.shape != output.shape:
-        raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
+    source, output = one_to_one(*view.border())
     answers = np.clip(_quantize(view, source, output), -128, 127)
     if len(set(view.types(source, output))) > 1 and np.array_equal(answers, VALUES):
         return Lowered(None, (source,), output)
@@ -259,9 +254,8 @@ LOOKUP = Kind(
     by_value=True,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    encode_table=LAYOUT.encode,
+    decode_table=LAYOUT.decode,
     work=_work,
-    counts=("looked up",),
     lowerings={name: _lowered_by(function) for name, function in FUNCTIONS.items()} | {"QUANTIZE": _lower_quantize},
 )

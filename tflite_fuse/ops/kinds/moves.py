@@ -1,25 +1,17 @@
-"""QUANTIZE and DEQUANTIZE: between the float32 of an application and the int8 that blocks compute in.
+"""Kinds that compute nothing: they move values.
 
-Neither computes with floats when it runs. DEQUANTIZE has a table of 256 answers. Of QUANTIZE, larger numbers never have
-smaller answers, so a table of the numbers at which the answer changes says it all; that also leaves no choice to a
-compiler or a core in how a quotient is rounded.
-
-Kinds that compute nothing: PAD, which also cuts, CONCATENATION along channels, and SOURCE, fed by a callback.
-
-CHANNELS: some of the input's channels in any order, and channels of one value between them.
-
-PAD along channels, SLICE, STRIDED_SLICE, GATHER and each output of a SPLIT are this kind.
+PAD, which also cuts, CONCATENATION along channels, and SOURCE, fed by a callback. CHANNELS holds some of the input's
+channels in any order, and channels of one value between them: PAD along channels, SLICE, STRIDED_SLICE, GATHER and each
+output of a SPLIT are this kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import repeat
 
 import numpy as np
-import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, Storage
@@ -27,18 +19,17 @@ from tflite_fuse.ir.limits import MAX_TENSORS, MAX_WINDOW
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
-    Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
-    Runs,
     StageCheck,
     StoredTables,
-    Tables,
     Tensors,
-    Values,
     Window,
+    by_pixel,
+    each_value,
     parameters_of,
-    pixels_of,
 )
 from tflite_fuse.ops.kinds.resize import sliced
 from tflite_fuse.ops.lowering.movement import channels_of, moved, places_of
@@ -46,201 +37,13 @@ from tflite_fuse.ops.lowering.operands import Activation, read_constant, read_qu
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
-Floats = npt.NDArray[np.float32]
-
-_ANSWERS = 256
-_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_HALVINGS = 9
-"""Comparisons of the search in the table of QUANTIZE, the first with its ends."""
-_GUESS = 4
-"""What a guess that is right takes: cores with DSP instructions are taken to have those for floats, too."""
-
-
-@dataclass(frozen=True)
-class QuantizeParameters:
-    """When the answer changes.
-
-    Attributes:
-        steps: 257 numbers in ascending order, as ``keys_of`` them: the least one with an answer, the least ones whose
-            answers are −127, −126, … 127, and the first one above all with an answer. Little-endian int32.
-        otherwise: the answer to all other numbers, and to what is no number.
-    """
-
-    steps: bytes
-    otherwise: int
-
-    def to_bytes(self) -> bytes:
-        """As the table holds them."""
-        return self.steps + self.otherwise.to_bytes(4, "little", signed=True)
-
-
-@dataclass(frozen=True)
-class DequantizeParameters:
-    """The answers to −128, −127, … 127, as float32, little-endian."""
-
-    answers: bytes
-
-
-def keys_of(values: Floats) -> Int64Array:
-    """For each float32 an int32 in order as the floats are: −0 right below 0, what is no number at both ends."""
-    bits = np.asarray(values, np.float32).view(np.int32).astype(np.int64)
-    return np.where(bits < 0, bits ^ _INT32_MAX, bits)
-
-
-def _floats_of(keys: Int64Array) -> Floats:
-    bits = np.where(keys < 0, keys ^ _INT32_MAX, keys)
-    return bits.astype(np.int32).view(np.float32)
-
-
-@lru_cache(maxsize=64)
-def quantize_parameters(
-    scale: float, zero_point: int, low: float = -np.inf, high: float = np.inf
-) -> QuantizeParameters:
-    """What TFLM's QUANTIZE makes of float32.
-
-    The quotient by the scale in single precision, rounded to the nearest integer, halves away from zero, plus the zero
-    point, and clamped. A quotient that is no int32 is undefined in C; the oracle's machine makes −2³¹ of it, to which
-    the zero point is added in 32 bits: so it is −128, or 127 if the zero point is negative.
-
-    Args:
-        scale: float32, positive.
-        zero_point: −128 … 127.
-        low, high: what numbers are clamped to before that.
-    """
-
-    def integers(values: Floats) -> npt.NDArray[np.float64]:
-        with np.errstate(all="ignore"):
-            clamped = np.clip(values, np.float32(low), np.float32(high))
-            steps = (clamped / np.float32(scale)).astype(np.float64)
-        return np.copysign(np.floor(np.abs(steps) + 0.5), steps)
-
-    wanted = np.arange(-127, 128) - zero_point
-    first, end = (
-        _least(lambda values: integers(values) > _INT32_MIN, 1)[0],
-        _least(lambda values: integers(values) > _INT32_MAX, 1)[0],
-    )
-    steps = np.concatenate([[first], _least(lambda values: integers(values) >= wanted, len(wanted)), [end]])
-    return QuantizeParameters(steps.astype("<i4").tobytes(), -128 if zero_point >= 0 else 127)
-
-
-def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int64Array:
-    """The least of the floats from −infinity to infinity for which something holds, that for any number of conditions
-    at once; the one behind infinity where it holds for none. Where it holds once, it holds for all above."""
-    ends = keys_of(np.array([-np.inf, np.inf], np.float32))
-    low, high = np.full(count, ends[0]), np.full(count, ends[1] + 1)
-    while np.any(low < high):
-        middle = (low + high) // 2
-        found = holds(_floats_of(middle))
-        low, high = np.where(found, low, middle + 1), np.where(found, middle, high)
-    return high
-
-
-def dequantize_parameters(scale: float, zero_point: int) -> DequantizeParameters:
-    """What TFLM's DEQUANTIZE makes of int8: products in double precision, rounded once."""
-    return DequantizeParameters(dequantized(np.arange(-128, 128), scale, zero_point).astype("<f4").tobytes())
-
-
-def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
-    """Int8 values as the float32 they stand for."""
-    with np.errstate(over="ignore"):
-        return ((values - zero_point) * scale).astype(np.float32)
-
-
-def check_steps(check: StageCheck, found: QuantizeParameters) -> None:
-    """A table of a QUANTIZE is whole."""
-    check.require(len(found.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
-    check.require(-128 <= found.otherwise <= 127, f"answers {found.otherwise} to what is no number")
-
-
-def answers_to(found: QuantizeParameters, values: Values) -> Int64Array:
-    """What float32 numbers become."""
-    steps, keys = np.frombuffer(found.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
-    inside = (keys >= steps[0]) & (keys < steps[-1])
-    return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, found.otherwise)
-
-
-def decode_steps(table: bytes) -> QuantizeParameters:
-    """From what ``to_bytes`` gives."""
-    return QuantizeParameters(table[:-4], int.from_bytes(table[-4:], "little", signed=True))
-
-
-def _check_quantize(check: StageCheck) -> None:
-    check.same_shape(check.sources[0])
-    check_steps(check, parameters_of(check.stage, QuantizeParameters))
-
-
-def _quantized(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
-    ((_, values),) = operands
-    return answers_to(parameters_of(stage, QuantizeParameters), values)
-
-
-def _encode_quantize(stage: Stage, tensors: Tensors) -> Tables:
-    return Tables(table=parameters_of(stage, QuantizeParameters).to_bytes())
-
-
-def _decode_quantize(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    return replace(stage, parameters=decode_steps(stored.table_bytes(4 * (_ANSWERS + 2))))
-
-
-def _work_of_halving(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    comparisons = _GUESS if kernels is Kernels.DSP else _HALVINGS
-    return {"looked up": comparisons * pixels_of(runs) * tensors[stage.output].channels}
-
-
-def _check_dequantize(check: StageCheck) -> None:
-    check.same_shape(check.sources[0])
-    answers = parameters_of(check.stage, DequantizeParameters).answers
-    check.require(len(answers) == 4 * _ANSWERS, f"has no table of {_ANSWERS} answers")
-
-
-def _dequantized(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
-    ((_, values),) = operands
-    answers = np.frombuffer(parameters_of(stage, DequantizeParameters).answers, "<f4")
-    return np.asarray(answers[values + 128], np.float32)
-
-
-def _encode_dequantize(stage: Stage, tensors: Tensors) -> Tables:
-    return Tables(table=parameters_of(stage, DequantizeParameters).answers)
-
-
-def _decode_dequantize(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    return replace(stage, parameters=DequantizeParameters(stored.table_bytes(4 * _ANSWERS)))
-
-
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return {"looked up": pixels_of(runs) * tensors[stage.output].channels}
-
-
-QUANTIZE = Kind(
-    StageKind.QUANTIZE,
-    reads_real=True,
-    check=_check_quantize,
-    reference=_quantized,
-    encode_table=_encode_quantize,
-    decode_table=_decode_quantize,
-    work=_work_of_halving,
-    counts=("looked up",),
-)
-
-DEQUANTIZE = Kind(
-    StageKind.DEQUANTIZE,
-    writes_real=True,
-    check=_check_dequantize,
-    reference=_dequantized,
-    encode_table=_encode_dequantize,
-    decode_table=_decode_dequantize,
-    work=_work,
-    counts=("looked up",),
-)
-
-
 _MAX_CONCATENATION_INPUTS = 10
 
 
-def _work_move(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+@by_pixel("copied values", "copies")
+def _copied(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
     """Pixels are copied, each in as many pieces as there are inputs."""
-    pixels = pixels_of(runs)
-    return {"copied values": pixels * tensors[stage.output].channels, "copies": pixels * max(len(stage.inputs), 1)}
+    return tensors[stage.output].channels, max(len(stage.inputs), 1)
 
 
 # ---- PAD ----
@@ -307,8 +110,7 @@ PAD = Kind(
     check=_check_pad,
     reference=_pad,
     decode_table=_decode_pad,
-    work=_work_move,
-    counts=("copied values", "copies"),
+    work=_copied,
     lowerings={"PAD": _lower_pad, "PADV2": _lower_pad},
 )
 
@@ -350,8 +152,7 @@ CONCATENATION = Kind(
     inputs=(1, MAX_TENSORS),
     check=_check_concatenation,
     reference=_concatenation,
-    work=_work_move,
-    counts=("copied values", "copies"),
+    work=_copied,
     lowerings={"CONCATENATION": _lower_concatenation},
     layers=("concat",),
 )
@@ -363,7 +164,7 @@ def _check_source(check: StageCheck) -> None:
     check.require(check.output.storage is Storage.SCRATCH, "does not write to scratch")
 
 
-SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source, work=_work_move, counts=("copied values", "copies"))
+SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source, work=_copied)
 
 
 FILLED = -1
@@ -399,19 +200,9 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return np.concatenate([values, filled], axis=2)[:, :, list(found.sources)]
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, ChannelParameters)
-    return Tables(table=np.array((found.fill, *found.sources), "<i2").tobytes())
-
-
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    fill, *sources = np.frombuffer(stored.table_bytes(2 + 2 * tensors[stage.output].channels), "<i2").tolist()
-    return replace(stage, parameters=ChannelParameters(tuple(sources), fill))
-
-
-def _work_channels(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    values = pixels_of(runs) * tensors[stage.output].channels
-    return {"other values": values, "other outputs": values}
+_LAYOUT = Layout(
+    ChannelParameters, (Numbers("fill", None, "<i2"), Numbers("sources", lambda output: output.channels, "<i2"))
+)
 
 
 def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
@@ -443,8 +234,8 @@ CHANNELS = Kind(
     StageKind.CHANNELS,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
-    work=_work_channels,
+    encode_table=_LAYOUT.encode,
+    decode_table=_LAYOUT.decode,
+    work=each_value({"other values": 1, "other outputs": 1}),
     lowerings={name: _lowered_by(name) for name in ("GATHER", "SLICE", "STRIDED_SLICE")},
 )

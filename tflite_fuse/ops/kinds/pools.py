@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.ops.entry import (
@@ -28,15 +28,16 @@ from tflite_fuse.ops.entry import (
     Tables,
     Tensors,
     Window,
-    int32_bytes,
-    pixels_of,
+    Work,
+    by_pixel,
+    decode_entries,
+    encode_entries,
 )
 from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.operands import Activation
 from tflite_fuse.ops.lowering.requantization import mean_requantization
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
-from tflite_fuse.ops.weighted.convolution import sum_of_channels
-from tflite_fuse.ops.weighted.depthwise import sum_stage
+from tflite_fuse.ops.weighted.convolutions import sum_of_channels, sum_stage
 from tflite_fuse.ops.weighted.sums import requantize, taps
 
 
@@ -50,23 +51,26 @@ def _check_channels(check: StageCheck) -> None:
     check.require(check.output.channels == 1, "writes more than one channel")
 
 
-def _over_pixels(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    ((_, values),) = operands
-    return np.asarray(values.max(axis=(0, 1), keepdims=True))
+def _whole_map(values: str, results: str) -> Work:
+    """All values of the input once, whatever the runs, and a result for each channel."""
+
+    def of(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+        return {values: tensors[stage.inputs[0]].nbytes, results: tensors[stage.output].channels}
+
+    return Work((values, results), of)
 
 
-def _over_channels(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    ((_, values),) = operands
-    return np.asarray(values.max(axis=2, keepdims=True))
+def _windows(values: str, results: str) -> Work:
+    """All values under the window of each output value, and that."""
+
+    def each(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
+        channels = tensors[stage.output].channels
+        return channels * prod(stage.kernel_size), channels
+
+    return by_pixel(values, results)(each)
 
 
-def _work_largest(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return {"compared values": tensors[stage.inputs[0]].nbytes, "largest values": tensors[stage.output].channels}
-
-
-def _work_channels(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    pixels = pixels_of(runs)
-    return {"compared values": pixels * tensors[stage.inputs[0]].channels, "largest values": pixels}
+_COMPARED, _AVERAGED = ("compared values", "largest values"), ("averaged values", "averages")
 
 
 def _lower(view: OperatorView) -> Lowered:
@@ -86,18 +90,16 @@ GLOBAL_MAX = Kind(
     StageKind.GLOBAL_MAX,
     sum_bytes=lambda source: 1,
     check=_check_largest,
-    reference=_over_pixels,
-    work=_work_largest,
-    counts=("compared values", "largest values"),
+    reference=lambda stage, operands, output: np.asarray(operands[0][1].max(axis=(0, 1), keepdims=True)),
+    work=_whole_map(*_COMPARED),
     lowerings={"REDUCE_MAX": _lower},
 )
 
 CHANNEL_MAX = Kind(
     StageKind.CHANNEL_MAX,
     check=_check_channels,
-    reference=_over_channels,
-    work=_work_channels,
-    counts=("compared values", "largest values"),
+    reference=lambda stage, operands, output: np.asarray(operands[0][1].max(axis=2, keepdims=True)),
+    work=by_pixel(*_COMPARED)(lambda stage, tensors: (tensors[stage.inputs[0]].channels, 1)),
 )
 
 
@@ -134,16 +136,6 @@ def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
 def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((_, values),) = operands
     return np.asarray(np.max([seen for _, _, seen in taps(stage, values, output, fill=-128)], axis=0))
-
-
-def _work_average(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    outputs = pixels_of(runs) * tensors[stage.output].channels
-    return {"averaged values": outputs * prod(stage.kernel_size), "averages": outputs}
-
-
-def _work_max(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    outputs = pixels_of(runs) * tensors[stage.output].channels
-    return {"compared values": outputs * prod(stage.kernel_size), "largest values": outputs}
 
 
 def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
@@ -212,20 +204,16 @@ def _encode_global(stage: Stage, tensors: Tensors) -> Tables:
     source, table = tensors[stage.inputs[0]], stage.requantization
     if table is None:
         return Tables()
-    return Tables(table=int32_bytes([-source.zero_point * source.pixels, *table.multiplier, *table.shift]))
+    return Tables(table=encode_entries(-source.zero_point * source.pixels, table))
 
 
 def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     if stored.table_offset == NOWHERE:
         return stage
-    source, entry = tensors[stage.inputs[0]], stored.table(3)
-    if int(np.int64(-source.zero_point * source.pixels).astype(np.int32)) != int(entry[0]):
+    source, (bias, table) = tensors[stage.inputs[0]], decode_entries(stored, 1)
+    if int(np.int64(-source.zero_point * source.pixels).astype(np.int32)) != int(bias[0]):
         raise BlockError("A global average of the fused block has the wrong zero point in its table.")
-    return replace(stage, requantization=Requantization(entry[1:2], entry[2:3]))
-
-
-def _work_global(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return {"summed values": tensors[stage.inputs[0]].nbytes, "averages": tensors[stage.output].channels}
+    return replace(stage, requantization=table)
 
 
 def _mean(view: OperatorView) -> Lowered:
@@ -247,8 +235,7 @@ AVERAGE_POOL = Kind(
     outside=lambda stage, source: 0,
     check=_check_pool,
     reference=_average,
-    work=_work_average,
-    counts=("averaged values", "averages"),
+    work=_windows(*_AVERAGED),
     lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
     layers=("avgpool",),
 )
@@ -259,8 +246,7 @@ MAX_POOL = Kind(
     outside=lambda stage, source: -128,
     check=_check_pool,
     reference=_max,
-    work=_work_max,
-    counts=("compared values", "largest values"),
+    work=_windows(*_COMPARED),
     lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},
     layers=("maxpool",),
 )
@@ -272,7 +258,6 @@ GLOBAL_AVERAGE = Kind(
     reference=_global_average,
     encode_table=_encode_global,
     decode_table=_decode_global,
-    work=_work_global,
-    counts=("summed values", "averages"),
+    work=_whole_map("summed values", "averages"),
     lowerings={"MEAN": _mean},
 )

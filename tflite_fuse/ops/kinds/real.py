@@ -1,19 +1,24 @@
-"""Operators on float32, as parts of tables: what stands between a DEQUANTIZE and a QUANTIZE of one int8 value.
+"""Float32: at the borders of blocks, between two int8 tensors, and within tables.
 
-They are computed as TFLM's reference kernels do, in single precision step by step. Where those call libm, the answer
-here is the true one rounded to single precision; a libm may err by a last bit, which shows only where the QUANTIZE
-behind it rounds just there.
+QUANTIZE and DEQUANTIZE stand between the float32 of an application and the int8 that blocks compute in. Neither
+computes with floats when it runs. DEQUANTIZE has a table of 256 answers. Of QUANTIZE, larger numbers never have
+smaller answers, so a table of the numbers at which the answer changes says it all; that also leaves no choice to a
+compiler or a core in how a quotient is rounded.
 
-REAL_PAIR: two int8 tensors as float32, one operation on them value by value, and the QUANTIZE behind it.
+REAL_PAIR is two int8 tensors as float32, one operation on them value by value, and the QUANTIZE behind it. What stands
+before the operation is a function of one int8 value on either side, DEQUANTIZE mostly: a table of 256 numbers. The
+operation is the one of single precision; the device does it in integers.
 
-What stands before the operation is a function of one int8 value on either side, DEQUANTIZE mostly: a table of 256
-numbers. The operation is the one of single precision; the device does it in integers.
+Operators between a DEQUANTIZE and a QUANTIZE of one int8 value are parts of tables. They are computed as TFLM's
+reference kernels do, in single precision step by step. Where those call libm, the answer here is the true one rounded
+to single precision; a libm may err by a last bit, which shows only where the QUANTIZE behind it rounds just there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +27,13 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_POSITION
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
+    AS_BYTES,
     Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
     Runs,
     StageCheck,
@@ -32,23 +41,200 @@ from tflite_fuse.ops.entry import (
     Tables,
     Tensors,
     Values,
+    counted,
+    each_value,
     parameters_of,
     pixels_of,
 )
-from tflite_fuse.ops.kinds.moves import (
-    QuantizeParameters,
-    answers_to,
-    check_steps,
-    decode_steps,
-    dequantize_parameters,
-    dequantized,
-    quantize_parameters,
-)
 from tflite_fuse.ops.lowering.operands import Activation, read_bytes, read_real
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
-from tflite_fuse.ops.lowering.view import Fit, Function, Lowered, OperatorView, by_value, check_pair
+from tflite_fuse.ops.lowering.view import (
+    Fit,
+    Function,
+    Lowered,
+    OperatorView,
+    by_value,
+    check_pair,
+    one_to_one,
+)
+
+# ---- QUANTIZE and DEQUANTIZE ----
 
 Floats = npt.NDArray[np.float32]
+
+_ANSWERS = 256
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+_HALVINGS = 9
+"""Comparisons of the search in the table of QUANTIZE, the first with its ends."""
+_GUESS = 4
+"""What a guess that is right takes: cores with DSP instructions are taken to have those for floats, too."""
+
+
+@dataclass(frozen=True)
+class QuantizeParameters:
+    """When the answer changes.
+
+    Attributes:
+        steps: 257 numbers in ascending order, as ``keys_of`` them: the least one with an answer, the least ones whose
+            answers are −127, −126, … 127, and the first one above all with an answer. Little-endian int32.
+        otherwise: the answer to all other numbers, and to what is no number.
+    """
+
+    steps: bytes
+    otherwise: int
+
+    def to_bytes(self) -> bytes:
+        """As the table holds them."""
+        return self.steps + self.otherwise.to_bytes(4, "little", signed=True)
+
+
+@dataclass(frozen=True)
+class DequantizeParameters:
+    """The answers to −128, −127, … 127, as float32, little-endian."""
+
+    answers: bytes
+
+
+def keys_of(values: Floats) -> Int64Array:
+    """For each float32 an int32 in order as the floats are: −0 right below 0, what is no number at both ends."""
+    bits = np.asarray(values, np.float32).view(np.int32).astype(np.int64)
+    return np.where(bits < 0, bits ^ _INT32_MAX, bits)
+
+
+def _floats_of(keys: Int64Array) -> Floats:
+    bits = np.where(keys < 0, keys ^ _INT32_MAX, keys)
+    return bits.astype(np.int32).view(np.float32)
+
+
+@lru_cache(maxsize=64)
+def quantize_parameters(
+    scale: float, zero_point: int, low: float = -np.inf, high: float = np.inf
+) -> QuantizeParameters:
+    """What TFLM's QUANTIZE makes of float32.
+
+    The quotient by the scale in single precision, rounded to the nearest integer, halves away from zero, plus the zero
+    point, and clamped. A quotient that is no int32 is undefined in C; the oracle's machine makes −2³¹ of it, to which
+    the zero point is added in 32 bits: so it is −128, or 127 if the zero point is negative.
+
+    Args:
+        scale: float32, positive.
+        zero_point: −128 … 127.
+        low, high: what numbers are clamped to before that.
+    """
+
+    def integers(values: Floats) -> npt.NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            clamped = np.clip(values, np.float32(low), np.float32(high))
+            steps = (clamped / np.float32(scale)).astype(np.float64)
+        return np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+
+    wanted = np.arange(-127, 128) - zero_point
+    first, end = (
+        _least(lambda values: integers(values) > _INT32_MIN, 1)[0],
+        _least(lambda values: integers(values) > _INT32_MAX, 1)[0],
+    )
+    steps = np.concatenate([[first], _least(lambda values: integers(values) >= wanted, len(wanted)), [end]])
+    return QuantizeParameters(steps.astype("<i4").tobytes(), -128 if zero_point >= 0 else 127)
+
+
+def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int64Array:
+    """The least of the floats from −infinity to infinity for which something holds, that for any number of conditions
+    at once; the one behind infinity where it holds for none. Where it holds once, it holds for all above."""
+    ends = keys_of(np.array([-np.inf, np.inf], np.float32))
+    low, high = np.full(count, ends[0]), np.full(count, ends[1] + 1)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        found = holds(_floats_of(middle))
+        low, high = np.where(found, low, middle + 1), np.where(found, middle, high)
+    return high
+
+
+def dequantize_parameters(scale: float, zero_point: int) -> DequantizeParameters:
+    """What TFLM's DEQUANTIZE makes of int8: products in double precision, rounded once."""
+    return DequantizeParameters(dequantized(np.arange(-128, 128), scale, zero_point).astype("<f4").tobytes())
+
+
+def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
+    """Int8 values as the float32 they stand for."""
+    with np.errstate(over="ignore"):
+        return ((values - zero_point) * scale).astype(np.float32)
+
+
+def check_steps(check: StageCheck, found: QuantizeParameters) -> None:
+    """A table of a QUANTIZE is whole."""
+    check.require(len(found.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
+    check.require(-128 <= found.otherwise <= 127, f"answers {found.otherwise} to what is no number")
+
+
+def answers_to(found: QuantizeParameters, values: Values) -> Int64Array:
+    """What float32 numbers become."""
+    steps, keys = np.frombuffer(found.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
+    inside = (keys >= steps[0]) & (keys < steps[-1])
+    return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, found.otherwise)
+
+
+def decode_steps(table: bytes) -> QuantizeParameters:
+    """From what ``to_bytes`` gives."""
+    return QuantizeParameters(table[:-4], int.from_bytes(table[-4:], "little", signed=True))
+
+
+def _check_quantize(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    check_steps(check, parameters_of(check.stage, QuantizeParameters))
+
+
+def _quantized(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
+    ((_, values),) = operands
+    return answers_to(parameters_of(stage, QuantizeParameters), values)
+
+
+_STEPS = Layout(
+    QuantizeParameters, (Numbers("steps", lambda output: 4 * (_ANSWERS + 1), AS_BYTES), Numbers("otherwise"))
+)
+
+
+@counted("looked up")
+def _work_of_halving(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    comparisons = _GUESS if kernels is Kernels.DSP else _HALVINGS
+    return {"looked up": comparisons * pixels_of(runs) * tensors[stage.output].channels}
+
+
+def _check_dequantize(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    answers = parameters_of(check.stage, DequantizeParameters).answers
+    check.require(len(answers) == 4 * _ANSWERS, f"has no table of {_ANSWERS} answers")
+
+
+def _dequantized(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
+    ((_, values),) = operands
+    answers = np.frombuffer(parameters_of(stage, DequantizeParameters).answers, "<f4")
+    return np.asarray(answers[values + 128], np.float32)
+
+
+_NUMBERS = Layout(DequantizeParameters, (Numbers("answers", lambda output: 4 * _ANSWERS, AS_BYTES),))
+
+
+QUANTIZE = Kind(
+    StageKind.QUANTIZE,
+    reads_real=True,
+    check=_check_quantize,
+    reference=_quantized,
+    encode_table=_STEPS.encode,
+    decode_table=_STEPS.decode,
+    work=_work_of_halving,
+)
+
+DEQUANTIZE = Kind(
+    StageKind.DEQUANTIZE,
+    writes_real=True,
+    check=_check_dequantize,
+    reference=_dequantized,
+    encode_table=_NUMBERS.encode,
+    decode_table=_NUMBERS.decode,
+    work=each_value({"looked up": 1}),
+)
+
+# ---- Operators within tables ----
 
 _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
 """Where the reference LOGISTIC is 1, and exp of its input."""
@@ -153,18 +339,11 @@ _ACTIVATIONS: Mapping[int, tuple[float, float]] = {
 
 def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
-        source, output = _reals(view)
+        source, output = one_to_one(read_real(view.model, view.operand(0)), read_real(view.model, view.output))
         options = [np.float32(view.number(option)) for option in _OPTIONS.get(name, ())]
         return _part([source], output, lambda values: OF_ONE[name](values[0], *options))
 
     return lower
-
-
-def _reals(view: OperatorView) -> tuple[Activation, Activation]:
-    source, output = by_value(read_real(view.model, view.operand(0)), read_real(view.model, view.output))
-    if source.constant is not None or source.shape != output.shape:
-        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
-    return source, output
 
 
 def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
@@ -205,19 +384,15 @@ def one_value(part: Activation) -> Values:
 
 def _cast(view: OperatorView) -> Lowered:
     """int8 or uint8 values as they are, as float32; uint8 ones are 128 less in blocks."""
-    source, output = by_value(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
+    source, output = one_to_one(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
     view.require_alone(source)
-    if source.shape != output.shape:
-        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
     moved = 128 if view.types(source)[0] == TensorType.UINT8 else 0
     return _part([source], output, lambda values: (values[0] + moved).astype(np.float32))
 
 
 def _dequantize(view: OperatorView) -> Lowered:
     """A stage of its own where its output is wanted as float32."""
-    source, output = by_value(view.read(), read_real(view.model, view.output))
-    if source.shape != output.shape:
-        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    source, output = one_to_one(view.read(), read_real(view.model, view.output))
     stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
     function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
@@ -225,9 +400,7 @@ def _dequantize(view: OperatorView) -> Lowered:
 
 def _quantize(view: OperatorView) -> Lowered:
     """A quotient in single precision, halves away from zero; a stage of its own where its input is float32."""
-    source, output = by_value(read_real(view.model, view.operand(0)), view.write())
-    if source.constant is not None or source.shape != output.shape:
-        raise BlockError(f"it maps {list(source.dims)} to {list(output.dims)}")
+    source, output = one_to_one(read_real(view.model, view.operand(0)), view.write())
 
     def function(values: Sequence[Values]) -> Values:
         steps = values[0] / np.float32(output.scale)
@@ -253,8 +426,8 @@ REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
 OPERATIONS: Mapping[str, np.ufunc] = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}
 """By their numbers in the table."""
 
-_STEPS_BYTES = 4 * 258
-_SIDE_BYTES = 4 * 256
+_STEPS_BYTES = 4 * (_ANSWERS + 2)
+_SIDE_BYTES = 4 * _ANSWERS
 
 
 @dataclass(frozen=True)
@@ -303,11 +476,6 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     return replace(stage, parameters=RealPairParameters(operation, *sides, decode_steps(table[:_STEPS_BYTES])))
 
 
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """As measured for nothing: about as long as many look-ups take."""
-    return {"looked up": 20 * pixels_of(runs) * tensors[stage.output].channels}
-
-
 REAL_PAIR = Kind(
     StageKind.REAL_PAIR,
     inputs=(2, 2),
@@ -316,6 +484,6 @@ REAL_PAIR = Kind(
     reference=_reference,
     encode_table=_encode,
     decode_table=_decode,
-    work=_work,
-    counts=("looked up",),
+    # Not measured: about as long as many look-ups take.
+    work=each_value({"looked up": 20}),
 )

@@ -8,7 +8,7 @@ reach as far as any place asks for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 from typing import Literal
@@ -23,18 +23,14 @@ from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.ops.entry import (
-    Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
-    Runs,
     StageCheck,
-    StoredTables,
-    Tables,
-    Tensors,
     Window,
-    int32_bytes,
+    each_value,
     parameters_of,
-    pixels_of,
 )
 from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
@@ -84,20 +80,9 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return rounding_divide(sums, np.asarray(PARTS * PARTS))
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, ResizeParameters)
-    return Tables(table=int32_bytes((*found.rows, *found.columns)))
-
-
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    output = tensors[stage.output]
-    places = stored.table(output.height + output.width).tolist()
-    return replace(stage, parameters=ResizeParameters(tuple(places[: output.height]), tuple(places[output.height :])))
-
-
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    values = pixels_of(runs) * tensors[stage.output].channels
-    return {"other values": 4 * values, "other outputs": values}
+LAYOUT = Layout(
+    ResizeParameters, (Numbers("rows", lambda output: output.height), Numbers("columns", lambda output: output.width))
+)
 
 
 # ---- Places, as TFLM's kernels find them ----
@@ -227,9 +212,9 @@ RESIZE = Kind(
     window=Window.SPREAD,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
-    work=_work,
+    encode_table=LAYOUT.encode,
+    decode_table=LAYOUT.decode,
+    work=each_value({"other values": 4, "other outputs": 1}),
     lowerings={
         "MIRROR_PAD": _lower_mirror_pad,
         "RESIZE_BILINEAR": _lowered_by(bilinear),

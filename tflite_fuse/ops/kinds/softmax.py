@@ -7,7 +7,7 @@ below the largest of its pixel alone, so a table of 256 says what they are, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import floor
 
 import numpy as np
@@ -23,16 +23,14 @@ from tflite_fuse.ops.arithmetic import (
     saturating_rounding_doubling_high_mul,
 )
 from tflite_fuse.ops.entry import (
-    Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
-    Runs,
     StageCheck,
-    StoredTables,
-    Tables,
     Tensors,
+    by_pixel,
     parameters_of,
-    pixels_of,
 )
 from tflite_fuse.ops.lowering.requantization import quantize_multiplier
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
@@ -102,19 +100,14 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return np.asarray(rounding_divide_by_power_of_two(shares, above + 23) - 128)
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    return Tables(table=np.array(parameters_of(stage, SoftmaxParameters).exponentials, "<i4").tobytes())
+LAYOUT = Layout(SoftmaxParameters, (Numbers("exponentials", lambda output: _DISTANCES),))
 
 
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    return replace(stage, parameters=SoftmaxParameters(tuple(stored.table(_DISTANCES).tolist())))
-
-
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+@by_pixel("looked up", "products")
+def _work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
     """Every value is looked up twice and multiplied; a pixel's quotient takes seven products more."""
-    pixels = pixels_of(runs)
-    values = pixels * tensors[stage.output].channels
-    return {"looked up": 3 * values, "products": values + 7 * pixels}
+    values = tensors[stage.output].channels
+    return 3 * values, values + 7
 
 
 def _lower(view: OperatorView) -> Lowered:
@@ -137,9 +130,8 @@ SOFTMAX = Kind(
     StageKind.SOFTMAX,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    encode_table=LAYOUT.encode,
+    decode_table=LAYOUT.decode,
     work=_work,
-    counts=("looked up", "products"),
     lowerings={"SOFTMAX": _lower},
 )

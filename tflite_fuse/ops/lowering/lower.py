@@ -29,11 +29,9 @@ from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Reason
+from tflite_fuse.ops.kinds.by_channel import offset_by_channel, scale_by_channel
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
-from tflite_fuse.ops.kinds.moves import quantize_parameters
-from tflite_fuse.ops.kinds.offset import offset_by_channel
-from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, RealPairParameters, one_value
-from tflite_fuse.ops.kinds.scale import scale_by_channel
+from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, RealPairParameters, one_value, quantize_parameters
 from tflite_fuse.ops.lowering.operands import Activation, by_channel
 from tflite_fuse.ops.lowering.tables import Table, find_tables, function_of
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, Values

@@ -109,9 +109,9 @@ class OperatorView:
         """The output."""
         return read_activation(self.model, self.output)
 
-    def image(self) -> tuple[Activation, Activation]:
+    def image(self, position: int = 0) -> tuple[Activation, Activation]:
         """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone."""
-        source, output = self.read(), self.write()
+        source, output = self.read(position), self.write()
         for activation in (source, output):
             if len(activation.dims) != 4:
                 raise BlockError(
@@ -121,10 +121,7 @@ class OperatorView:
 
     def elementwise(self) -> tuple[Activation, Activation]:
         """Input and output of an operator that maps value by value."""
-        source, output = by_value(self.read(), self.write())
-        if source.shape != output.shape:
-            raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
-        return source, output
+        return one_to_one(self.read(), self.write())
 
     def border(self) -> tuple[Activation, Activation]:
         """Input and output, either of them int8 or, where the application sees it, uint8.
@@ -203,6 +200,18 @@ class OperatorView:
 def by_value(*activations: Activation) -> tuple[Activation, ...]:
     """Activations of an operator that goes value by value, whatever their dimensions."""
     return tuple(replace(each, by_value=True) for each in activations)
+
+
+def one_to_one(source: Activation, output: Activation) -> tuple[Activation, Activation]:
+    """Both, of an operator that maps value by value.
+
+    Raises:
+        BlockError: the input is a constant, or they have other shapes.
+    """
+    source, output = by_value(source, output)
+    if source.constant is not None or source.shape != output.shape:
+        raise BlockError(f"it maps the shape {list(source.dims)} to {list(output.dims)}")
+    return source, output
 
 
 def check_pair(first: Activation, second: Activation, output: Activation, thin: bool = False) -> None:

@@ -9,7 +9,6 @@ is, added in any order, the one sum the whole convolution has.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -31,6 +30,10 @@ from tflite_fuse.ops.entry import (
     Tables,
     Tensors,
     Window,
+    by_pixel,
+    counted,
+    decode_entries,
+    encode_entries,
     int32_bytes,
     pixels_of,
     required,
@@ -62,16 +65,8 @@ from tflite_fuse.ops.packing import (
 
 def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
     """Weights of this shape, a bias or none, and a table entry, for each output channel."""
-    weights, bias, table, channels = (
-        check.stage.weights,
-        check.stage.bias,
-        check.stage.requantization,
-        check.output.channels,
-    )
-    check.require(
-        weights is not None and weights.shape == shape and weights.dtype == np.int8,
-        f"needs int8 weights of shape {list(shape)}",
-    )
+    bias, table, channels = check.stage.bias, check.stage.requantization, check.output.channels
+    check_shape(check, shape)
     check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
     check.require(
         table is not None and table.multiplier.shape == table.shift.shape == (channels,),
@@ -80,7 +75,25 @@ def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
     check.requantization()
 
 
+def check_shape(check: StageCheck, shape: tuple[int, ...]) -> None:
+    """Weights are int8 of this shape."""
+    weights = check.stage.weights
+    sound = weights is not None and weights.shape == shape and weights.dtype == np.int8
+    check.require(sound, f"needs int8 weights of shape {list(shape)}")
+
+
 # ---- Tables ----
+
+
+def decode_plain_weights(stored: StoredTables, shape: tuple[int, ...]) -> Int8Array:
+    """Weights stored as they are.
+
+    Raises:
+        BlockError: the shape holds nothing, or they lie outside the constants.
+    """
+    if min(shape) < 1:
+        raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
+    return stored.weights(prod(shape)).reshape(shape)
 
 
 def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
@@ -100,9 +113,10 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     """Weights and table in the fastest layout the stage can have."""
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
     bias = folded_bias(stage, source)
-    entries = np.stack([bias, table.multiplier, table.shift], axis=1)
     if not can_pack(stage, source, STACK_POINTERS):
-        return Tables(WeightLayout.PLAIN, required(stage.weights, stage, "weights").tobytes(), int32_bytes(entries))
+        weights = required(stage.weights, stage, "weights").tobytes()
+        return Tables(WeightLayout.PLAIN, weights, encode_entries(bias, table))
+    entries = np.stack([bias, table.multiplier, table.shift], axis=1)
     down = down_table(stage, bias)
     packed = pack_weights(stage, source)
     layout, weights = WeightLayout.PACKED, packed.tobytes()
@@ -131,7 +145,7 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
         raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
     size, entries = packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
     if stored.layout is WeightLayout.PLAIN:
-        weights = stored.weights(math.prod(shape)).reshape(shape)
+        weights = decode_plain_weights(stored, shape)
     elif stored.layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
         if not packs_as_conv(stage.kind, source):
             raise BlockError(f"A {stage.kind.name} stage of the fused block has weights in halfwords.")
@@ -251,8 +265,7 @@ def _check_part(check: StageCheck) -> None:
     stage, channels = check.stage, check.output.channels
     check.require(channels % SUM_BYTES == 0, "writes channels that are no whole sums")
     shape = (channels // SUM_BYTES, *stage.kernel_size, check.sources[0].channels)
-    sound = stage.weights is not None and stage.weights.shape == shape and stage.weights.dtype == np.int8
-    check.require(sound, f"needs int8 weights of shape {list(shape)}")
+    check_shape(check, shape)
 
 
 def _sum_part(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
@@ -270,9 +283,7 @@ def _encode_part(stage: Stage, tensors: Tensors) -> Tables:
 
 def _decode_part(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     shape = (tensors[stage.output].channels // SUM_BYTES, *stage.kernel_size, tensors[stage.inputs[0]].channels)
-    if min(shape) < 1:
-        raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
-    return replace(stage, weights=stored.weights(prod(shape)).reshape(shape))
+    return replace(stage, weights=decode_plain_weights(stored, shape))
 
 
 def _macs(stage: Stage, tensors: Tensors) -> int:
@@ -280,10 +291,10 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
     return prod(stage.kernel_size) * channels
 
 
-def _part_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+@by_pixel("dense macs", "other outputs")
+def _part_work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
     """The inner loop is that of a FULLY_CONNECTED over several pixels; each of a sum's bytes is written for itself."""
-    pixels = pixels_of(runs)
-    return {"dense macs": pixels * _macs(stage, tensors), "other outputs": pixels * tensors[stage.output].channels}
+    return _macs(stage, tensors), tensors[stage.output].channels
 
 
 CONV_SUMS = Kind(
@@ -296,7 +307,6 @@ CONV_SUMS = Kind(
     decode_table=_decode_part,
     macs=_macs,
     work=_part_work,
-    counts=("dense macs", "other outputs"),
 )
 
 
@@ -329,24 +339,22 @@ def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
     table = stage.requantization
     if table is None:
         return Tables()
-    bias = np.zeros(len(table.shift), np.int64) if stage.bias is None else stage.bias.astype(np.int64)
-    return Tables(table=int32_bytes(np.stack([bias, table.multiplier, table.shift], axis=1)))
+    return Tables(table=encode_entries(0 if stage.bias is None else stage.bias, table))
 
 
 def _decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     if stored.table_offset == NOWHERE:
         return stage
-    entries = stored.table(3 * tensors[stage.output].channels).reshape(-1, 3)
-    table = Requantization(entries[:, 1].copy(), entries[:, 2].copy())
-    return replace(stage, requantization=table, bias=entries[:, 0].copy())
+    bias, table = decode_entries(stored, tensors[stage.output].channels)
+    return replace(stage, requantization=table, bias=bias)
 
 
+@counted("other values", "other outputs", "plain outputs")
 def _addition_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """Bytes are read one by one; a requantization takes what that of a plain convolution does."""
     pixels, channels = pixels_of(runs), tensors[stage.output].channels
     read = pixels * sum(tensors[source].channels for source in stage.inputs)
-    written = {"plain outputs": pixels * channels} if _is_last(stage) else {"other outputs": pixels * channels}
-    return {"other values": read, **written}
+    return {"other values": read, "plain outputs" if _is_last(stage) else "other outputs": pixels * channels}
 
 
 ADD_SUMS = Kind(
@@ -357,7 +365,6 @@ ADD_SUMS = Kind(
     encode_table=_encode_addition,
     decode_table=_decode_addition,
     work=_addition_work,
-    counts=("other values", "other outputs", "plain outputs"),
 )
 
 

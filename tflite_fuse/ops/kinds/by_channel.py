@@ -1,12 +1,13 @@
-"""SCALE: every channel times a factor of its own, one for values from zero up and one for those below.
+"""Kinds with a number of its own for every channel.
 
-PRELU is that, and MUL with a constant that differs from channel to channel.
+OFFSET adds one: ADD or SUB with a constant that differs from channel to channel. SCALE multiplies by one, by another
+one for values below zero: PRELU is that, and MUL with such a constant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -14,24 +15,113 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.ops.entry import (
-    Kernels,
     Kind,
+    Layout,
+    Numbers,
     Operand,
-    Runs,
     StageCheck,
     StoredTables,
     Tables,
     Tensors,
+    each_value,
     int32_bytes,
     parameters_of,
-    pixels_of,
 )
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
+from tflite_fuse.ops.kinds.pairs import LEFT_SHIFT, AddParameters
 from tflite_fuse.ops.lowering.operands import by_channel, read_operand
 from tflite_fuse.ops.lowering.requantization import quantize_multiplier
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, check_pair
 
-_MOST = 2**15
+# ---- OFFSET ----
+
+MOST_OFFSET = 1 << 28
+"""A scaled operand of an int8 addition lies within this."""
+
+
+@dataclass(frozen=True)
+class OffsetParameters:
+    """An addition as ``AddParameters`` has it, its second operand worked out.
+
+    Attributes:
+        left_shift, multiplier, shift: of the input.
+        output_multiplier, output_shift: of the sum.
+        sign: of the input, 1 or −1.
+        offsets: per channel, the scaled second operand.
+    """
+
+    left_shift: int
+    multiplier: int
+    shift: int
+    output_multiplier: int
+    output_shift: int
+    sign: int
+    offsets: tuple[int, ...]
+
+
+def _check_offset(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    found = parameters_of(check.stage, OffsetParameters)
+    check.require(len(found.offsets) == check.output.channels, f"has {len(found.offsets)} offsets")
+    check.require(all(abs(offset) <= MOST_OFFSET for offset in found.offsets), "has an offset beyond 2^28")
+    sound = 0 <= found.left_shift <= LEFT_SHIFT and abs(found.sign) == 1
+    sound = sound and 0 <= found.multiplier < 2**31 and 0 <= found.output_multiplier < 2**31
+    sound = sound and -31 <= found.shift <= 0 and -31 <= found.output_shift <= 0
+    check.require(sound, f"has impossible parameters {astuple(found)[:6]}")
+
+
+def _offset(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((source, values),) = operands
+    found, scaled = parameters_of(stage, OffsetParameters), multiply_by_quantized_multiplier
+    term = scaled((values - source.zero_point) << found.left_shift, found.multiplier, found.shift)
+    total = found.sign * term + np.array(found.offsets, np.int64)
+    return scaled(total, found.output_multiplier, found.output_shift) + output.zero_point
+
+
+_OFFSET_LAYOUT = Layout(
+    OffsetParameters,
+    (
+        *(Numbers(name) for name in ("left_shift", "multiplier", "shift", "output_multiplier", "output_shift", "sign")),
+        Numbers("offsets", lambda output: output.channels),
+    ),
+)
+
+
+def offset_by_channel(total: Lowered, values: Int64Array) -> Lowered:
+    """ADD of an activation and a constant [channels], which ``total`` reads both, as this kind.
+
+    An addition whose second multiplier is negative subtracts.
+    """
+    stage = total.stage
+    if stage is None or not isinstance(stage.parameters, AddParameters):
+        raise BlockError("its constant differs from channel to channel")
+    add, first_is_constant = stage.parameters, total.inputs[0].constant is not None
+    source, constant = sorted(total.inputs, key=lambda part: part.constant is not None)
+    signs = (1, -1 if add.multiplier_1 < 0 else 1)
+    sides = ((add.multiplier_0, add.shift_0), (abs(add.multiplier_1), add.shift_1))
+    mine, its = (1, 0) if first_is_constant else (0, 1)
+    offsets = signs[its] * multiply_by_quantized_multiplier(
+        (values - constant.zero_point) << add.left_shift, *sides[its]
+    )
+    parameters = OffsetParameters(
+        add.left_shift, *sides[mine], add.output_multiplier, add.output_shift, signs[mine], tuple(offsets.tolist())
+    )
+    made = replace(stage, kind=StageKind.OFFSET, parameters=parameters)
+    return Lowered(made, (source,), total.output, total.output_shape, Fit.PIXELS)
+
+
+OFFSET = Kind(
+    StageKind.OFFSET,
+    check=_check_offset,
+    reference=_offset,
+    encode_table=_OFFSET_LAYOUT.encode,
+    decode_table=_OFFSET_LAYOUT.decode,
+    # Two multiplications by a multiplier and shift, each of which takes about what a product takes.
+    work=each_value({"products": 2}),
+)
+
+# ---- SCALE ----
+
 _PREFIX = 24
 """Bytes of the table before the factors."""
 
@@ -50,18 +140,19 @@ class ScaleParameters:
     factors: tuple[tuple[int, int], ...]
 
 
-def _check(check: StageCheck) -> None:
+def _check_scale(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
     found = parameters_of(check.stage, ScaleParameters)
     check.require(len(found.factors) == check.output.channels, f"has {len(found.factors)} factors")
-    check.require(all(-_MOST <= f < _MOST for pair in found.factors for f in pair), "has a factor beyond 16 bits")
+    narrow = all(-(2**15) <= factor < 2**15 for pair in found.factors for factor in pair)
+    check.require(narrow, "has a factor beyond 16 bits")
     for multiplier, shift in (found.above, found.below):
         check.require(
             abs(multiplier) < 2**31 and -31 <= shift <= 30, f"has impossible parameters {multiplier}, {shift}"
         )
 
 
-def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+def _scale(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((source, values),) = operands
     found, scaled = parameters_of(stage, ScaleParameters), multiply_by_quantized_multiplier
     above, below = np.array(found.factors, np.int64).T
@@ -70,12 +161,12 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return results + output.zero_point
 
 
-def _encode(stage: Stage, tensors: Tensors) -> Tables:
+def _encode_scale(stage: Stage, tensors: Tensors) -> Tables:
     found = parameters_of(stage, ScaleParameters)
     return Tables(table=int32_bytes([0, *found.above, 0, *found.below]) + np.array(found.factors, "<i2").tobytes())
 
 
-def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+def _decode_scale(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     data = stored.table_bytes(_PREFIX + 4 * tensors[stage.output].channels)
     numbers = np.frombuffer(data[:_PREFIX], "<i4").tolist()
     if numbers[0] or numbers[3]:
@@ -84,10 +175,6 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     pairs = tuple((above, below) for above, below in factors)
     above, below = (numbers[1], numbers[2]), (numbers[4], numbers[5])
     return replace(stage, parameters=ScaleParameters(above, below, pairs))
-
-
-def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    return {"products": pixels_of(runs) * tensors[stage.output].channels}
 
 
 def scale_by_channel(product: Lowered, values: Int64Array) -> Lowered:
@@ -117,18 +204,17 @@ def _lower_prelu(view: OperatorView) -> Lowered:
     stage = Stage(StageKind.SCALE, (), -1, parameters=ScaleParameters(above, below, factors))
     if slopes.size == 1:
         tensors = [BlockTensor(part.name, 256, 1, 1, part.zero_point) for part in (source, output)]
-        answers = _reference(stage, [(tensors[0], VALUES.reshape(256, 1, 1))], tensors[1]).ravel()
+        answers = _scale(stage, [(tensors[0], VALUES.reshape(256, 1, 1))], tensors[1]).ravel()
         stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(answers))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 
 SCALE = Kind(
     StageKind.SCALE,
-    check=_check,
-    reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
-    work=_work,
-    counts=("products",),
+    check=_check_scale,
+    reference=_scale,
+    encode_table=_encode_scale,
+    decode_table=_decode_scale,
+    work=each_value({"products": 1}),
     lowerings={"PRELU": _lower_prelu},
 )

@@ -1,0 +1,372 @@
+"""Layers with weights: every output channel sums products of weights and values, then is scaled.
+
+CONV sums over all input channels under the window, DEPTHWISE over one, FULLY_CONNECTED over all values of the input to
+one pixel, TRANSPOSE_CONV over the pixels, spread out, that its window meets. TFLite's FULLY_CONNECTED of several rows
+of values is a CONV of one pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_AVERAGED
+from tflite_fuse.ops.arithmetic import Int64Array
+from tflite_fuse.ops.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    counted,
+    decode_entries,
+    encode_entries,
+    pixels_of,
+    required,
+)
+from tflite_fuse.ops.lowering.operands import read_bias, read_filter
+from tflite_fuse.ops.lowering.requantization import convolution_requantization, fully_connected_requantization
+from tflite_fuse.ops.lowering.view import SAME, Fit, Lowered, OperatorView, by_value, same_padding
+from tflite_fuse.ops.weighted.sums import (
+    add_bias,
+    check_weights,
+    decode_plain_weights,
+    decode_weighted,
+    encode_weighted,
+    matmul,
+    only_adds,
+    requantize,
+    taps,
+    window_stage,
+)
+from tflite_fuse.ops.weighted.work import CONV_COUNTS, DEPTHWISE_COUNTS, PLAIN_COUNTS, weighted_work
+
+Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
+"""Of a stage's weights, from its input and output."""
+
+
+def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
+    return lambda stage, tensors, stored: decode_weighted(
+        stage, tensors, stored, shape(stage, tensors[stage.inputs[0]], tensors[stage.output])
+    )
+
+
+def _products(stage: Stage, tensors: Tensors) -> int:
+    """Products of an output pixel."""
+    depth = 1 if stage.kind is StageKind.DEPTHWISE else tensors[stage.inputs[0]].channels
+    return prod(stage.kernel_size) * depth * tensors[stage.output].channels
+
+
+def _macs(stage: Stage, tensors: Tensors) -> int:
+    return 0 if only_adds(stage) else _products(stage, tensors)
+
+
+def _window_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return weighted_work(stage, tensors, runs, kernels, _products(stage, tensors))
+
+
+# ---- CONV ----
+
+
+def _conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return output.channels, *stage.kernel_size, source.channels
+
+
+def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = np.zeros((output.height, output.width, weights.shape[0]), np.int64)
+    for ky, kx, seen in taps(stage, values - tensor.zero_point, output, fill=0):
+        sums += matmul(seen, weights[:, ky, kx, :])
+    return requantize(stage, add_bias(stage, sums), output)
+
+
+def _lower_conv(view: OperatorView) -> Lowered:
+    """CONV_2D: any kernel, stride, dilation and padding; one group, or one input channel per group."""
+    source, output = view.image()
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
+    filters, height, width, depth = weights.shape
+    table = convolution_requantization(source.scale, scales, output.scale, filters)
+    channels = source.shape[2]
+    if depth == channels:
+        return window_stage(view, StageKind.CONV, weights, table, (height, width))
+    if depth == 1 and filters % channels == 0:
+        by_tap = weights[..., 0].transpose(1, 2, 0)
+        return window_stage(view, StageKind.DEPTHWISE, by_tap, table, (height, width), filters // channels)
+    raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
+
+
+def sum_of_channels(channels: int, table: Requantization) -> Stage:
+    """The sum of each pixel's values without their zero point, rescaled by a table of one entry."""
+    return Stage(StageKind.CONV, (), -1, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
+
+
+CONV = Kind(
+    StageKind.CONV,
+    window=Window.SLIDING,
+    cuts=True,
+    check=lambda check: check_weights(check, _conv_shape(check.stage, check.sources[0], check.output)),
+    reference=_conv,
+    encode_table=encode_weighted,
+    decode_table=_decoded(_conv_shape),
+    macs=_macs,
+    work=counted(*CONV_COUNTS, *PLAIN_COUNTS)(_window_work),
+    lowerings={"CONV_2D": _lower_conv},
+    layers=("conv", "pw"),
+)
+
+# ---- DEPTHWISE ----
+
+
+def _depthwise_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return *stage.kernel_size, output.channels
+
+
+def _check_depthwise(check: StageCheck) -> None:
+    channels, multiplier = check.sources[0].channels, check.stage.depth_multiplier
+    check.require(
+        multiplier >= 1 and channels * multiplier == check.output.channels,
+        f"makes {check.output.channels} channels of {channels} with multiplier {multiplier}",
+    )
+    check_weights(check, _depthwise_shape(check.stage, check.sources[0], check.output))
+
+
+def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = np.zeros((output.height, output.width, weights.shape[2]), np.int64)
+    for ky, kx, seen in taps(stage, values - tensor.zero_point, output, fill=0):
+        sums += np.repeat(seen, stage.depth_multiplier, axis=2) * weights[ky, kx]
+    return requantize(stage, add_bias(stage, sums), output)
+
+
+def _lower_depthwise(view: OperatorView) -> Lowered:
+    """DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
+    source, output = view.image()
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=3, rank=4)
+    batch, height, width, channels = weights.shape
+    multiplier = view.option("depth_multiplier")
+    if batch != 1 or channels != source.shape[2] * multiplier:
+        raise BlockError(
+            f"its weights of shape {list(weights.shape)} do not fit {source.shape[2]} input channels and depth "
+            f"multiplier {multiplier}"
+        )
+    table = convolution_requantization(source.scale, scales, output.scale, channels)
+    return window_stage(view, StageKind.DEPTHWISE, weights[0], table, (height, width), multiplier)
+
+
+def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> Stage:
+    """The sum of each window's values without their zero point, rescaled by a table of one entry."""
+    ones, entries = (
+        np.ones((*window, channels), np.int8),
+        (np.repeat(table.multiplier, channels), np.repeat(table.shift, channels)),
+    )
+    return Stage(StageKind.DEPTHWISE, (), -1, kernel_size=window, weights=ones, requantization=Requantization(*entries))
+
+
+DEPTHWISE = Kind(
+    StageKind.DEPTHWISE,
+    window=Window.SLIDING,
+    cuts=True,
+    check=_check_depthwise,
+    reference=_depthwise,
+    encode_table=encode_weighted,
+    decode_table=_decoded(_depthwise_shape),
+    macs=_macs,
+    work=counted(*DEPTHWISE_COUNTS, *PLAIN_COUNTS)(_window_work),
+    lowerings={"DEPTHWISE_CONV_2D": _lower_depthwise},
+    layers=("dw",),
+)
+
+# ---- FULLY_CONNECTED ----
+
+
+def _dense_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return output.channels, source.nbytes
+
+
+def _check_dense(check: StageCheck) -> None:
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"reads more than {MAX_AVERAGED} pixels")
+    check_weights(check, _dense_shape(check.stage, check.sources[0], check.output))
+
+
+def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    sums = matmul(values.reshape(1, 1, -1) - tensor.zero_point, weights)
+    return requantize(stage, add_bias(stage, sums), output)
+
+
+def _dense_macs(stage: Stage, tensors: Tensors) -> int:
+    return tensors[stage.inputs[0]].nbytes * tensors[stage.output].channels
+
+
+@counted("dense macs", *CONV_COUNTS, *PLAIN_COUNTS)
+def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """That of a single pixel is a convolution; more are summed up by a kernel of its own."""
+    if tensors[stage.inputs[0]].pixels == 1:
+        return weighted_work(stage, tensors, runs, kernels, _dense_macs(stage, tensors))
+    return {"dense macs": _dense_macs(stage, tensors)}
+
+
+def _lower_dense(view: OperatorView) -> Lowered:
+    """FULLY_CONNECTED of all values of the input, rows then columns then channels, or of those of each pixel alone."""
+    source, output = view.read(), view.write()
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=2)
+    channels, depth = weights.shape
+    if view.option("weights_format", default=0) != 0:
+        raise BlockError("its weights are stored shuffled")
+    whole = (source.elements, output.elements) == (depth, channels)
+    if not whole:
+        source, output = by_value(source, output)
+        fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
+        if not fits or output.elements * depth != source.elements * channels:
+            sizes = f"{list(source.dims)} to {list(output.dims)}"
+            raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
+    if len(scales) > 1:
+        table = convolution_requantization(source.scale, scales, output.scale, channels)
+    else:
+        bias_scale = _bias_scale(view)
+        table = fully_connected_requantization(source.scale, scales[0], bias_scale, output.scale, channels)
+    low, high = view.clamp(output)
+    stage = Stage(
+        StageKind.FULLY_CONNECTED if whole else StageKind.CONV,
+        (),
+        -1,
+        activation_min=low,
+        activation_max=high,
+        weights=weights if whole else weights[:, None, None, :],
+        bias=read_bias(view.model, view.operand(2), channels),
+        requantization=table,
+    )
+    if whole:
+        return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
+    return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
+
+
+def _bias_scale(view: OperatorView) -> float | None:
+    """What TFLM reads as the scale of a bias: None without a bias, 0 where the file gives none."""
+    if view.operand(2) < 0:
+        return None
+    quantization = view.model.main.tensors[view.operand(2)].quantization
+    if quantization is None or not quantization.scale or not quantization.zero_point:
+        return 0.0
+    return float(np.float32(quantization.scale[0]))
+
+
+FULLY_CONNECTED = Kind(
+    StageKind.FULLY_CONNECTED,
+    # That of a single pixel is a 1x1 convolution and keeps no sums.
+    sum_bytes=lambda source: 4 if source.pixels > 1 else 0,
+    check=_check_dense,
+    reference=_dense,
+    encode_table=encode_weighted,
+    decode_table=_decoded(_dense_shape),
+    macs=_dense_macs,
+    work=_dense_work,
+    lowerings={"FULLY_CONNECTED": _lower_dense},
+    layers=("fc",),
+)
+
+# ---- TRANSPOSE_CONV ----
+
+
+def _check_transposed(check: StageCheck) -> None:
+    check_weights(check, _conv_shape(check.stage, check.sources[0], check.output))
+    check.require(check.stage.stride == (1, 1), "steps over its output")
+
+
+def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    """As TFLM does it: every input pixel is added into the output pixels its filter reaches."""
+    ((tensor, values),) = operands
+    weights = required(stage.weights, stage, "weights")
+    (tall, wide), (down, across) = stage.kernel_size, stage.spread
+    top, left = tall - 1 - stage.padding[0], wide - 1 - stage.padding[1]
+    height, width = values.shape[0] * down + tall, values.shape[1] * across + wide
+    sums = np.zeros((max(height, top + output.height), max(width, left + output.width), weights.shape[0]), np.int64)
+    for ky in range(tall):
+        for kx in range(wide):
+            reached = sums[ky : ky + values.shape[0] * down : down, kx : kx + values.shape[1] * across : across]
+            reached += matmul(values - tensor.zero_point, weights[:, ky, kx, :])
+    inside = sums[top : top + output.height, left : left + output.width]
+    return requantize(stage, add_bias(stage, inside), output)
+
+
+def _encode_transposed(stage: Stage, tensors: Tensors) -> Tables:
+    """Weights as they are. Which of them meet a pixel changes from pixel to pixel, so biases hold no zero points."""
+    weights, table = required(stage.weights, stage, "weights"), required(stage.requantization, stage, "requantization")
+    return Tables(weights=weights.tobytes(), table=encode_entries(0 if stage.bias is None else stage.bias, table))
+
+
+def _decode_transposed(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    source, output = tensors[stage.inputs[0]], tensors[stage.output]
+    weights = decode_plain_weights(stored, _conv_shape(stage, source, output))
+    bias, table = decode_entries(stored, output.channels)
+    return replace(stage, weights=weights, bias=bias, requantization=table)
+
+
+def _mean_macs(stage: Stage, tensors: Tensors) -> int:
+    """On average: the filter's taps are shared out among so many neighbouring output pixels."""
+    return _products(stage, tensors) // prod(stage.spread)
+
+
+@counted(*PLAIN_COUNTS)
+def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    pixels = pixels_of(runs)
+    macs, outputs = pixels * _mean_macs(stage, tensors), pixels * tensors[stage.output].channels
+    return dict(zip(PLAIN_COUNTS, (macs, outputs, pixels * prod(stage.kernel_size) // prod(stage.spread)), strict=True))
+
+
+def _lower_transposed(view: OperatorView) -> Lowered:
+    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
+    source, output = view.image(2)
+    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
+    channels, tall, wide, depth = weights.shape
+    strides = view.positive("stride_h", "stride_w")
+    if depth != source.shape[2] or channels != output.shape[2]:
+        raise BlockError(f"its filters map {depth} to {channels} channels, its tensors have others")
+    padding = []
+    for size, length, kernel, stride in zip(output.shape[:2], source.shape[:2], (tall, wide), strides, strict=True):
+        same = view.option("padding") == SAME
+        expected, before = same_padding(size, kernel, stride) if same else ((size - kernel) // stride + 1, 0)
+        if expected != length:
+            raise BlockError(f"its output {output.name} of {size} rows or columns does not come from {length}")
+        padding.append(kernel - 1 - before)
+    low, high = view.clamp(output)
+    stage = Stage(
+        StageKind.TRANSPOSE_CONV,
+        (),
+        -1,
+        kernel_size=(tall, wide),
+        spread=strides,
+        padding=(padding[0], padding[1]),
+        activation_min=low,
+        activation_max=high,
+        weights=np.ascontiguousarray(weights),
+        bias=read_bias(view.model, view.operand(3), channels),
+        requantization=convolution_requantization(source.scale, scales, output.scale, channels),
+    )
+    return Lowered(stage, (source,), output, output.shape)
+
+
+TRANSPOSE_CONV = Kind(
+    StageKind.TRANSPOSE_CONV,
+    window=Window.SPREAD,
+    check=_check_transposed,
+    reference=_transposed,
+    encode_table=_encode_transposed,
+    decode_table=_decode_transposed,
+    macs=_mean_macs,
+    work=_transposed_work,
+    lowerings={"TRANSPOSE_CONV": _lower_transposed},
+)
