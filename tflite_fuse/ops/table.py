@@ -8,57 +8,18 @@ from itertools import chain
 from tflite_fuse.ir.axes import SPOT, Windows, stage_windows
 from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.ops.entry import Kind, Tensors
-from tflite_fuse.ops.kinds.blocks import DEPTH_TO_SPACE, SPACE_TO_DEPTH
-from tflite_fuse.ops.kinds.by_channel import OFFSET, SCALE
-from tflite_fuse.ops.kinds.lookup import LOOKUP
-from tflite_fuse.ops.kinds.moves import CHANNELS, CONCATENATION, PAD, SOURCE
-from tflite_fuse.ops.kinds.pairs import ADD, MAXIMUM, MINIMUM, MULTIPLY, SQUARED_DIFFERENCE
-from tflite_fuse.ops.kinds.pools import AVERAGE_POOL, CHANNEL_MAX, GLOBAL_AVERAGE, GLOBAL_MAX, MAX_POOL
-from tflite_fuse.ops.kinds.real import DEQUANTIZE, QUANTIZE, REAL_PAIR
-from tflite_fuse.ops.kinds.resize import RESIZE
-from tflite_fuse.ops.kinds.softmax import SOFTMAX
-from tflite_fuse.ops.kinds.state import STATE
+from tflite_fuse.ops.kinds import blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
-from tflite_fuse.ops.weighted.convolutions import CONV, DEPTHWISE, FULLY_CONNECTED, TRANSPOSE_CONV
-from tflite_fuse.ops.weighted.lstm import LSTM
-from tflite_fuse.ops.weighted.sums import ADD_SUMS, CONV_SUMS
+from tflite_fuse.ops.weighted import convolutions, lstm, sums
+
+_FAMILIES = (
+    *(blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state),
+    *(convolutions, lstm, sums),
+)
 
 KINDS: Mapping[StageKind, Kind] = {
     kind.number: kind
-    for kind in (
-        CONV,
-        DEPTHWISE,
-        ADD,
-        PAD,
-        AVERAGE_POOL,
-        MAX_POOL,
-        GLOBAL_AVERAGE,
-        FULLY_CONNECTED,
-        CONCATENATION,
-        SOURCE,
-        LOOKUP,
-        MULTIPLY,
-        SQUARED_DIFFERENCE,
-        CHANNELS,
-        SCALE,
-        OFFSET,
-        RESIZE,
-        TRANSPOSE_CONV,
-        QUANTIZE,
-        DEQUANTIZE,
-        MAXIMUM,
-        MINIMUM,
-        STATE,
-        REAL_PAIR,
-        SPACE_TO_DEPTH,
-        DEPTH_TO_SPACE,
-        SOFTMAX,
-        LSTM,
-        CONV_SUMS,
-        ADD_SUMS,
-        GLOBAL_MAX,
-        CHANNEL_MAX,
-    )
+    for kind in sorted(chain.from_iterable(family.KINDS for family in _FAMILIES), key=lambda kind: kind.number)
 }
 
 LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {

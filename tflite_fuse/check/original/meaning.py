@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,11 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
 # ---- What several operators have in common ----
 
 
+def of_first(step: Step, kind: StageKind, images: tuple[Image, ...], output: Image, **fields: Any) -> Meaning:
+    """A stage that reads the first operand alone."""
+    return Meaning(step, kind, (step.inputs[0],), step.outputs[0], images, output, **fields)
+
+
 def affine(original: Original, tensor: int) -> tuple[float, int]:
     """Scale and zero point of an activation that was found to be one."""
     found = original.activation(tensor)
@@ -144,7 +150,5 @@ def sum_of_ones(step: Step, window: Pair, table: tuple[Int64s, Int64s], images: 
     channels = images[0][2]
     ones = np.ones((channels, *window, 1), np.int8)
     multiplier, shift = (np.repeat(part, channels) for part in table)
-    return Meaning(
-        step, StageKind.DEPTHWISE, (step.inputs[0],), step.outputs[0], images[:1], images[1], kernel=window,
-        weights=ones, bias=np.zeros(channels, np.int64), multiplier=multiplier, shift=shift,
-    )  # fmt: skip
+    sums = of_first(step, StageKind.DEPTHWISE, images[:1], images[1], kernel=window, weights=ones)
+    return replace(sums, bias=np.zeros(channels, np.int64), multiplier=multiplier, shift=shift)

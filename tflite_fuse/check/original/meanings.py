@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from tflite_fuse.check.original import by_channel, larger
-from tflite_fuse.check.original import operators as reductions
-from tflite_fuse.check.original import operators as with_weights
-from tflite_fuse.check.original import operators as without_weights
+from tflite_fuse.check.original import by_channel, larger, operators
 from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.reals import border_table, is_real, pair_table
@@ -76,37 +73,37 @@ def lookups(original: Original, value: int) -> Iterator[Meaning]:
 
 
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
-    "ADD": without_weights.add,
-    "AVERAGE_POOL_2D": without_weights.pool(StageKind.AVERAGE_POOL),
-    "CONCATENATION": without_weights.concatenation,
-    "CONV_2D": with_weights.convolution,
-    "DEPTHWISE_CONV_2D": with_weights.depthwise,
+    "ADD": operators.sum_of(1),
+    "AVERAGE_POOL_2D": operators.pool(StageKind.AVERAGE_POOL),
+    "CONCATENATION": operators.concatenation,
+    "CONV_2D": operators.convolution,
+    "DEPTHWISE_CONV_2D": operators.depthwise,
     "DEPTH_TO_SPACE": larger.squares(StageKind.DEPTH_TO_SPACE),
-    "FULLY_CONNECTED": with_weights.fully_connected,
+    "FULLY_CONNECTED": operators.fully_connected,
     "GATHER": larger.gathered,
-    "MAX_POOL_2D": without_weights.pool(StageKind.MAX_POOL),
-    "MAXIMUM": without_weights.extreme(StageKind.MAXIMUM),
-    "MEAN": reductions.mean,
-    "MINIMUM": without_weights.extreme(StageKind.MINIMUM),
+    "MAX_POOL_2D": operators.pool(StageKind.MAX_POOL),
+    "MAXIMUM": operators.extreme(StageKind.MAXIMUM),
+    "MEAN": operators.mean,
+    "MINIMUM": operators.extreme(StageKind.MINIMUM),
     "MIRROR_PAD": larger.mirrored,
     "MIX": mix_meaning,
-    "MUL": without_weights.multiply,
-    "PAD": without_weights.pad,
-    "PADV2": without_weights.pad,
+    "MUL": operators.multiply,
+    "PAD": operators.pad,
+    "PADV2": operators.pad,
     "PRELU": by_channel.prelu,
-    "QUANTIZE": without_weights.quantize,
-    "REDUCE_MAX": reductions.largest,
-    "RELU": without_weights.relu,
-    "RELU6": without_weights.relu6,
+    "QUANTIZE": operators.quantize,
+    "REDUCE_MAX": operators.largest,
+    "RELU": operators.relu,
+    "RELU6": operators.relu6,
     "RESIZE_BILINEAR": larger.resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": larger.resize_nearest,
     "SLICE": larger.sliced,
     "SOFTMAX": by_channel.softmax,
     "SPACE_TO_DEPTH": larger.squares(StageKind.SPACE_TO_DEPTH),
-    "SQUARED_DIFFERENCE": without_weights.squared_difference,
+    "SQUARED_DIFFERENCE": operators.squared_difference,
     "STRIDED_SLICE": larger.sliced,
     "STATE": state_meaning,
-    "SUB": without_weights.subtract,
+    "SUB": operators.sum_of(-1),
     "TRANSPOSE": larger.planes,
     "TRANSPOSE_CONV": larger.transposed_convolution,
     recurrent.LSTM: recurrent.lstm,

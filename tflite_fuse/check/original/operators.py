@@ -1,8 +1,6 @@
-"""MEAN and REDUCE_MAX as the stages that compute their bytes; None for what none computes.
+"""Operators on int8 as the stages that compute their bytes; None where no stage does.
 
-CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED as the stages that compute their bytes; None where none does.
-
-Operators without weights as the stages that compute their bytes; None for what none computes.
+First reductions, then layers with weights, then operators without.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import numpy.typing as npt
 
 from tflite_fuse.check.moves import gathered_channels
 from tflite_fuse.check.original import by_channel
-from tflite_fuse.check.original.meaning import Int64s, Meaning, affine, fused_clamp, own_padding, sum_of_ones
+from tflite_fuse.check.original.meaning import Int64s, Meaning, affine, fused_clamp, of_first, own_padding, sum_of_ones
 from tflite_fuse.check.original.scales import (
     activation_bounds,
     addition_numbers,
@@ -62,20 +60,14 @@ def mean(original: Original, step: Step) -> Meaning | None:
     if found is None:
         return None
     count = found.image[2] if found.window is None else prod(found.window)
-    entry = mean_multiplier(affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0], count)
-    table = np.array(entry[:1], np.int64), np.array(entry[1:], np.int64)
-    if found.window is None:
-        ones = np.ones((1, 1, 1, count), np.int8)
-        return Meaning(
-            step, StageKind.CONV, (step.inputs[0],), step.outputs[0], (found.image,), found.output, weights=ones,
-            bias=np.zeros(1, np.int64), multiplier=table[0], shift=table[1],
-        )  # fmt: skip
-    if found.output[:2] == (1, 1):
-        return Meaning(
-            step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], (found.image,), found.output,
-            multiplier=table[0], shift=table[1],
-        )  # fmt: skip
-    return sum_of_ones(step, found.window, table, (found.image, found.output))
+    source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
+    multiplier, shift = (np.array([number], np.int64) for number in mean_multiplier(source, output, count))
+    if found.window is not None and found.output[:2] != (1, 1):
+        return sum_of_ones(step, found.window, (multiplier, shift), (found.image, found.output))
+    kind = StageKind.CONV if found.window is None else StageKind.GLOBAL_AVERAGE
+    meaning = of_first(step, kind, (found.image,), found.output, multiplier=multiplier, shift=shift)
+    ones = np.ones((1, 1, 1, count), np.int8)
+    return replace(meaning, weights=ones, bias=np.zeros(1, np.int64)) if found.window is None else meaning
 
 
 def largest(original: Original, step: Step) -> Meaning | None:
@@ -84,7 +76,7 @@ def largest(original: Original, step: Step) -> Meaning | None:
     if found is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
         return None
     kind = StageKind.CHANNEL_MAX if found.window is None else StageKind.GLOBAL_MAX
-    meaning = Meaning(step, kind, (step.inputs[0],), step.outputs[0], (found.image,), found.output)
+    meaning = of_first(step, kind, (found.image,), found.output)
     if found.window is None or found.output[:2] == (1, 1):
         return meaning
     return replace(meaning, kind=StageKind.MAX_POOL, kernel=found.window)
@@ -101,9 +93,8 @@ def _windowed(
     kernel = (int(weights.shape[1]), int(weights.shape[2]))
     stride = (step.number("stride_h"), step.number("stride_w"))
     dilation = (step.number("dilation_h_factor", 1), step.number("dilation_w_factor", 1))
-    if min(*stride, *dilation) < 1 or output[2] != len(weights):
-        return None
-    padding = own_padding(step, source, kernel, stride, dilation, output)
+    sound = min(*stride, *dilation) > 0 and output[2] == len(weights)
+    padding = own_padding(step, source, kernel, stride, dilation, output) if sound else None
     if padding is None:
         return None
     multiplier, shift = split_scale(ratios)
@@ -156,25 +147,19 @@ def depthwise(original: Original, step: Step) -> Meaning | None:
 
 def fully_connected(original: Original, step: Step) -> Meaning | None:
     """FULLY_CONNECTED: all values of the input to one pixel, or each pixel's to one at its place, as a convolution."""
-    weights, scales = original.weights(step.operand(1)), original.scales(step.operand(1))
-    clamp = fused_clamp(original, step)
-    if weights is None or scales is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
+    weights, clamp = original.weights(step.operand(1)), fused_clamp(original, step)
+    if weights is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
         return None
     channels, depth = weights.shape
-    bias = bias_of(original, step, channels)
-    elements = prod(original.tensors[step.inputs[0]].dims)
-    whole = elements == depth and prod(original.tensors[step.outputs[0]].dims) == channels
-    image = original.rows(step.inputs[0])
-    if bias is None or image is None or (not whole and image[2] != depth):
+    bias, ratios = bias_of(original, step, channels), filter_ratios(original, step, channels)
+    image, dims = original.rows(step.inputs[0]), original.tensors[step.outputs[0]].dims
+    whole = prod(original.tensors[step.inputs[0]].dims) == depth and prod(dims) == channels
+    if bias is None or ratios is None or image is None or (not whole and image[2] != depth):
         return None
     result = (1, 1, channels) if whole else (*image[:2], channels)
-    dims = original.tensors[step.outputs[0]].dims
     if prod(dims) != prod(result) or not (whole or dims[-1:] == (channels,)):
         return None
-    source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
-    if len(scales) not in (1, channels):
-        return None
-    multiplier, shift = split_scale(product_ratio(source, np.broadcast_to(scales, channels), output))
+    multiplier, shift = split_scale(ratios)
     return Meaning(
         step, StageKind.FULLY_CONNECTED if whole else StageKind.CONV, (step.inputs[0],), step.outputs[0],
         None if whole else (image,), result, clamp=clamp,
@@ -192,80 +177,67 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
     return tuple(source for source in sources if source is not None), output
 
 
-def _go_together(sources: tuple[Image, ...], output: Image, thin: bool = False) -> bool:
-    """Whether two images have the output's shape, or one does and the other is one pixel of as many channels.
-
-    If ``thin``, the other may also have one channel.
-    """
-    others = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
-    return output in sources and all(source in others for source in sources)
-
-
-def add(original: Original, step: Step) -> Meaning | None:
-    """ADD of equal shapes, or with one pixel."""
-    return _sum(original, step, 1)
-
-
-def subtract(original: Original, step: Step) -> Meaning | None:
-    """SUB of such shapes: an ADD that says by a negative multiplier what it subtracts."""
-    return _sum(original, step, -1)
-
-
-def _sum(original: Original, step: Step, sign: int) -> Meaning | None:
-    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
-    if constant is not None:
-        return by_channel.add(original, step, constant, sign)
-    if len(step.inputs) != 2 or any(original.activation(t) is None for t in step.inputs) or clamp is None:
+def _pair(
+    original: Original, step: Step, kind: StageKind, *, clamps: bool = False, thin: bool = False
+) -> Meaning | None:
+    """Two activations of one shape, or one and a pixel or, if ``thin``, a channel that goes with all of the other's."""
+    clamp = fused_clamp(original, step) if clamps else (-128, 127)
+    if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs) or clamp is None:
         return None
     images = _images(original, step, 2)
-    if images is None or not _go_together(*images):
+    if images is None:
         return None
-    scales = [affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])]
-    numbers = addition_numbers(*scales)
-    numbers = (*numbers[:3], sign * numbers[3], *numbers[4:])
-    return Meaning(step, StageKind.ADD, step.inputs, step.outputs[0], *images, clamp=clamp, addition=numbers)
+    sources, output = images
+    others = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
+    if output not in sources or any(source not in others for source in sources):
+        return None
+    return Meaning(step, kind, step.inputs, step.outputs[0], sources, output, clamp=clamp)
+
+
+def _scales(original: Original, step: Step) -> tuple[float, float, float]:
+    """Those of both operands and the output."""
+    first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
+    return first, second, output
+
+
+def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
+    """ADD, or SUB: an ADD that says by a negative multiplier what it subtracts. A constant is an OFFSET."""
+
+    def add(original: Original, step: Step) -> Meaning | None:
+        constant = by_channel.constant_operand(original, step)
+        if constant is not None:
+            return by_channel.add(original, step, constant, sign)
+        found = _pair(original, step, StageKind.ADD, clamps=True)
+        if found is None:
+            return None
+        numbers = addition_numbers(*_scales(original, step))
+        return replace(found, addition=(*numbers[:3], sign * numbers[3], *numbers[4:]))
+
+    return add
 
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
-    """SQUARED_DIFFERENCE of equal shapes, or with one pixel."""
-    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None:
-        return None
-    images = _images(original, step, 2)
-    if images is None or not _go_together(*images):
-        return None
-    numbers = difference_numbers(*(affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0])))
-    return Meaning(step, StageKind.SQUARED_DIFFERENCE, step.inputs, step.outputs[0], *images, addition=numbers)
+    """SQUARED_DIFFERENCE."""
+    found = _pair(original, step, StageKind.SQUARED_DIFFERENCE)
+    return found and replace(found, addition=difference_numbers(*_scales(original, step)))
 
 
 def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
-    """MAXIMUM or MINIMUM of the bytes of two tensors, of equal shapes or one of one pixel."""
-
-    def extreme(original: Original, step: Step) -> Meaning | None:
-        if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs):
-            return None
-        images = _images(original, step, 2)
-        if images is None or not _go_together(*images):
-            return None
-        return Meaning(step, kind, step.inputs, step.outputs[0], *images)
-
-    return extreme
+    """MAXIMUM or MINIMUM of the bytes of two tensors."""
+    return lambda original, step: _pair(original, step, kind)
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """MUL of equal shapes, with one pixel or one channel, or with a constant."""
-    clamp, constant = fused_clamp(original, step), by_channel.constant_operand(original, step)
+    """MUL; a constant is a SCALE."""
+    constant = by_channel.constant_operand(original, step)
     if constant is not None:
         return by_channel.multiply(original, step, constant)
-    if len(step.inputs) != 2 or original.activation(step.inputs[1]) is None or clamp is None:
+    found = _pair(original, step, StageKind.MULTIPLY, clamps=True, thin=True)
+    if found is None:
         return None
-    images = _images(original, step, 2)
-    if images is None or not _go_together(*images, thin=True):
-        return None
-    first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
+    first, second, output = _scales(original, step)
     multiplier, shift = split_scale([quotient_ratio(first * second, output)])
-    return Meaning(
-        step, StageKind.MULTIPLY, step.inputs, step.outputs[0], *images, clamp=clamp, multiplier=multiplier, shift=shift
-    )
+    return replace(found, multiplier=multiplier, shift=shift)
 
 
 def pad(original: Original, step: Step) -> Meaning | None:
@@ -287,10 +259,8 @@ def pad(original: Original, step: Step) -> Meaning | None:
         return None
     if any(channels):
         taken = (*[-1] * channels[0], *range(depth), *[-1] * channels[1])
-        return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=taken, pad=value)
-    return Meaning(
-        step, StageKind.PAD, (step.inputs[0],), step.outputs[0], *images, padding=(rows[0], columns[0]), pad=value
-    )
+        return of_first(step, StageKind.CHANNELS, *images, channels=taken, pad=value)
+    return of_first(step, StageKind.PAD, *images, padding=(rows[0], columns[0]), pad=value)
 
 
 def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
@@ -309,10 +279,8 @@ def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
             return None
         whole = output[:2] == (1, 1) and all(kernel[axis] - padding[axis] >= source[axis] for axis in (0, 1))
         if kind is StageKind.AVERAGE_POOL and whole:
-            return Meaning(step, StageKind.GLOBAL_AVERAGE, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
-        return Meaning(
-            step, kind, (step.inputs[0],), step.outputs[0], *images, kernel, stride, (1, 1), padding, clamp=clamp
-        )
+            return of_first(step, StageKind.GLOBAL_AVERAGE, *images, clamp=clamp)
+        return of_first(step, kind, *images, kernel=kernel, stride=stride, padding=padding, clamp=clamp)
 
     return pool
 
@@ -334,7 +302,7 @@ def gather(original: Original, step: Step) -> Meaning | None:
     images, channels = _images(original, step, 1), gathered_channels(original, step)
     if images is None or channels is None or len(channels) != images[1][2]:
         return None
-    return Meaning(step, StageKind.CHANNELS, (step.inputs[0],), step.outputs[0], *images, channels=channels, pad=0)
+    return of_first(step, StageKind.CHANNELS, *images, channels=channels, pad=0)
 
 
 def relu(original: Original, step: Step) -> Meaning | None:
@@ -353,7 +321,7 @@ def relu6(original: Original, step: Step) -> Meaning | None:
     images, clamp = _images(original, step, 1), activation_bounds(3, *affine(original, step.inputs[0]))
     if images is None or clamp is None:
         return None
-    return Meaning(step, StageKind.MAX_POOL, (step.inputs[0],), step.outputs[0], *images, clamp=clamp)
+    return of_first(step, StageKind.MAX_POOL, *images, clamp=clamp)
 
 
 def quantize(original: Original, step: Step) -> Meaning | None:

@@ -139,3 +139,5 @@ DEPTH_TO_SPACE = Kind(
     work=_MOVED,
     lowerings={"DEPTH_TO_SPACE": _lowered_to(_to_space)},
 )
+
+KINDS = (SPACE_TO_DEPTH, DEPTH_TO_SPACE)

@@ -218,3 +218,5 @@ SCALE = Kind(
     work=each_value({"products": 1}),
     lowerings={"PRELU": _lower_prelu},
 )
+
+KINDS = (OFFSET, SCALE)

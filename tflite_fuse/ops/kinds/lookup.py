@@ -259,3 +259,5 @@ LOOKUP = Kind(
     work=_work,
     lowerings={name: _lowered_by(function) for name, function in FUNCTIONS.items()} | {"QUANTIZE": _lower_quantize},
 )
+
+KINDS = (LOOKUP,)

@@ -239,3 +239,5 @@ CHANNELS = Kind(
     work=each_value({"other values": 1, "other outputs": 1}),
     lowerings={name: _lowered_by(name) for name in ("GATHER", "SLICE", "STRIDED_SLICE")},
 )
+
+KINDS = (PAD, CONCATENATION, SOURCE, CHANNELS)

@@ -305,3 +305,5 @@ def _extreme(number: StageKind, extreme: Callable[[Int64Array, Int64Array], Int6
 
 MAXIMUM = _extreme(StageKind.MAXIMUM, np.maximum)
 MINIMUM = _extreme(StageKind.MINIMUM, np.minimum)
+
+KINDS = (ADD, SQUARED_DIFFERENCE, MULTIPLY, MAXIMUM, MINIMUM)

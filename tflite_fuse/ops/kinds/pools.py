@@ -261,3 +261,5 @@ GLOBAL_AVERAGE = Kind(
     work=_whole_map("summed values", "averages"),
     lowerings={"MEAN": _mean},
 )
+
+KINDS = (GLOBAL_MAX, CHANNEL_MAX, AVERAGE_POOL, MAX_POOL, GLOBAL_AVERAGE)

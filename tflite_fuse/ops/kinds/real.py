@@ -487,3 +487,5 @@ REAL_PAIR = Kind(
     # Not measured: about as long as many look-ups take.
     work=each_value({"looked up": 20}),
 )
+
+KINDS = (QUANTIZE, DEQUANTIZE, REAL_PAIR)

@@ -221,3 +221,5 @@ RESIZE = Kind(
         "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest),
     },
 )
+
+KINDS = (RESIZE,)

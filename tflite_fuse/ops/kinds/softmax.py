@@ -135,3 +135,5 @@ SOFTMAX = Kind(
     work=_work,
     lowerings={"SOFTMAX": _lower},
 )
+
+KINDS = (SOFTMAX,)

@@ -135,3 +135,5 @@ STATE = Kind(
     decode_table=_decode,
     lowerings={f"CUSTOM:{STATE_OPERATOR}": _lower},
 )
+
+KINDS = (STATE,)

@@ -1,6 +1,4 @@
-"""How weights are stored.
-
-From a connected piece of a model's graph to a block, or the reason why it cannot be one.
+"""From a connected piece of a model's graph to a block, or the reason why it cannot be one.
 
     extraction = extract(model, range(3, 9))    # operator indices of the first subgraph
     extraction.block                            # tensors, stages, weights and tables
@@ -21,7 +19,7 @@ from tflite_fuse.ir.block import Block, BlockTensor, ElementType, Stage, StageKi
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.lower import PART_ALONE, Lowerings, absorb, find_pairs, lower_model, lower_operator
+from tflite_fuse.ops.lowering.lower import PART_ALONE, Lowerings, absorb, lower_model, lower_operator, readers_of
 from tflite_fuse.ops.lowering.operands import Activation, Shape, tensor_name
 from tflite_fuse.ops.lowering.tables import find_tables
 from tflite_fuse.ops.lowering.view import Fit, Lowered
@@ -102,10 +100,7 @@ class _Piece:
             raise BlockError(f"a block needs operators between 0 and {count - 1}, not {list(self.operators)}")
         self.lowered = {index: self._lower(index, lowerings) for index in self.operators}
         self.writer = {lowered.output.index: index for index, lowered in self.lowered.items()}
-        self.readers: dict[int, list[int]] = {}
-        for index, operator in enumerate(model.main.operators):
-            for tensor in operator.inputs or ():
-                self.readers.setdefault(tensor, []).append(index)
+        self.readers = readers_of(model)
 
     def _lower(self, index: int, lowerings: Lowerings | None) -> Lowered:
         try:
@@ -147,7 +142,6 @@ def _absorb(piece: _Piece) -> dict[int, Lowered]:
     """The piece's stages by operator, in the model's order; those that all their readers can do are gone."""
     stages = {index: lowered for index, lowered in piece.lowered.items() if lowered.stage is not None}
     tables = find_tables(piece.lowered, piece.readers, piece.leaves)
-    tables = {**find_pairs(piece.lowered, piece.readers, piece.leaves), **tables}
     inner = set().union(*(table.operators for table in tables.values())) - tables.keys()
     stages = {
         index: tables[index].lowered if index in tables else each

@@ -1,24 +1,15 @@
-"""Padding that the convolution behind it can do itself: then a block neither computes nor keeps the padded image.
-
-Operators of two tensors of which one is a constant.
-
-Operators that together are a function of two int8 values, by way of float32: one stage.
-
-x ── DEQUANTIZE ─┐
-                DIV ── QUANTIZE
-y ── DEQUANTIZE ─┘
-
-One operator of a model as one stage of a block, or the reason why it cannot be one.
+"""One operator of a model as one stage of a block, or the reason why it cannot be one.
 
 A lowered stage still speaks of the model's tensor indices; ``extract.py`` assembles stages to blocks. Some operators
-have no stage kind of their own and become another one that computes the same bytes: a RELU or QUANTIZE is a 1x1
-depthwise convolution with weight 1, a RELU6 a 1x1 maximum with its clamp, a MEAN over rows or columns alone a depthwise
-convolution with weights 1, a convolution with one input channel per group a depthwise one.
+have no stage kind of their own and become another one that computes the same bytes: a MEAN over rows or columns alone
+is a depthwise convolution with weights 1, a convolution with one input channel per group a depthwise one. An operator
+of a tensor and a constant is a table or has a number for every channel; a PAD may be done by the convolution behind
+it, so that a block neither computes nor keeps the padded image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -31,30 +22,22 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Reason
 from tflite_fuse.ops.kinds.by_channel import offset_by_channel, scale_by_channel
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
-from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, RealPairParameters, one_value, quantize_parameters
-from tflite_fuse.ops.lowering.operands import Activation, by_channel
+from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, one_value
+from tflite_fuse.ops.lowering.operands import by_channel
 from tflite_fuse.ops.lowering.tables import Table, find_tables, function_of
-from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, Values
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 from tflite_fuse.ops.table import LOWERINGS
 
 
-def absorb(absorbed: Lowered, reader: Lowered) -> Lowered | None:
-    """The reader of a stage's output, reading that stage's input instead and doing its work, too.
+def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
+    """The reader of a PAD's output, reading the PAD's input instead and padding by itself.
 
-    None unless the stage is a PAD and the reader a convolution.
+    None unless it is a convolution behind a PAD, whose value is zero in both quantizations, and every window sees more
+    than padding.
     """
-    if absorbed.stage is None or reader.stage is None:
+    pad, stage = padded.stage, reader.stage
+    if pad is None or stage is None or pad.kind is not StageKind.PAD or not reader.folds_padding:
         return None
-    if absorbed.stage.kind is StageKind.PAD and reader.folds_padding:
-        return _absorb_padding(absorbed, absorbed.stage, reader, reader.stage)
-    return None
-
-
-def _absorb_padding(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) -> Lowered | None:
-    """The convolution with more padding of its own.
-
-    None if the pad value is not zero in both quantizations, or a window would see nothing but padding.
-    """
     source = padded.inputs[0]
     if not pad.pad_value == source.zero_point == padded.output.zero_point:
         return None
@@ -63,7 +46,7 @@ def _absorb_padding(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) 
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
     # A window that saw nothing but padding would leave the executor without a pixel to ask for.
     sides = zip((top, left), stage.extent, stage.stride, reader.output_shape[:2], source.shape[:2], strict=True)
-    if any(pad >= extent or (out - 1) * step - pad >= size for pad, extent, step, out, size in sides):
+    if any(before >= extent or (out - 1) * step - before >= size for before, extent, step, out, size in sides):
         return None
     stage = replace(stage, inputs=(source.index,), padding=(top, left))
     return replace(reader, stage=stage, inputs=(source,), fit=Fit.EXACT)
@@ -112,104 +95,20 @@ def fold_constant(lowered: Lowered) -> Lowered:
     return Lowered(stage, (source,), lowered.output, lowered.output_shape, Fit.PIXELS)
 
 
-def find_pairs(
-    lowered: Mapping[int, Lowered], readers: Mapping[int, Collection[int]], leaves: Callable[[int], bool]
-) -> dict[int, Table]:
-    """Such stages among some operators, by the QUANTIZE that writes their output.
-
-    Args: as ``tables.find_tables``.
-    """
-    writer = {each.output.index: index for index, each in lowered.items()}
-    found: dict[int, Table] = {}
-    for index, last in lowered.items():
-        if last.stage is None or last.stage.kind is not StageKind.QUANTIZE:
-            continue
-        middle = writer.get(last.inputs[0].index)
-        operation = None if middle is None else lowered[middle].operation
-        if middle is None or operation is None or len(lowered[middle].inputs) != 2:
-            continue
-        try:
-            sides = [_side(lowered, writer, each) for each in lowered[middle].inputs]
-        except BlockError:
-            continue
-        operators = {middle, index, *sides[0][1], *sides[1][1]}
-        inner = [lowered[each].output.index for each in operators - {index}]
-        if any(leaves(tensor) or not operators.issuperset(readers.get(tensor, ())) for tensor in inner):
-            continue
-        starts = sides[0][0], sides[1][0]
-        if starts[0].shape != last.output.shape or starts[1].shape != last.output.shape:
-            continue
-        name, low, high = operation
-        quantize = quantize_parameters(last.output.scale, last.output.zero_point, low, high)
-        parameters = RealPairParameters(name, sides[0][2], sides[1][2], quantize)
-        inputs = tuple(start.index for start in starts)
-        stage = Stage(StageKind.REAL_PAIR, inputs, last.output.index, index, parameters=parameters)
-        made = Lowered(stage, starts, last.output, last.output.shape, Fit.PIXELS)
-        found[index] = Table(made, tuple(sorted(operators)))
-    return found
-
-
-def _side(
-    lowered: Mapping[int, Lowered], writer: Mapping[int, int], real: Activation
-) -> tuple[Activation, list[int], bytes]:
-    """The int8 tensor a float32 one is a function of, the operators between, and its 256 numbers as float32.
-
-    Raises:
-        BlockError: it is none, or one of the numbers is not finite.
-    """
-    behind: list[int] = []
-    tensor = real
-    while not behind or lowered[behind[-1]].stage is None or not _reads_bytes(lowered[behind[-1]]):
-        index = writer.get(tensor.index)
-        each = None if index is None else lowered[index]
-        if index is None or each is None or each.function is None or len(each.inputs) != 1:
-            raise BlockError(f"{real.name} is no function of one int8 value")
-        behind.append(index)
-        tensor = each.inputs[0]
-    values: Values = VALUES
-    with np.errstate(all="ignore"):
-        for index in reversed(behind):
-            function = lowered[index].function
-            assert function is not None
-            values = function([values])
-    if not np.isfinite(values).all():
-        raise BlockError(f"{real.name} is not finite for all int8 values")
-    return tensor, behind, np.asarray(values, "<f4").tobytes()
-
-
-def _reads_bytes(lowered: Lowered) -> bool:
-    return not any(each.is_real for each in lowered.inputs)
-
-
 Lowerings = tuple[Lowered | str, ...]
 """For each operator of the first subgraph its stage, or the reason why it cannot be one."""
 
 
-_last: list[tuple[Model, Lowerings]] = []
-"""The model asked for last and its stages: one pass asks after the other, often for the same model."""
-
-
 def lower_model(model: Model) -> Lowerings:
-    """All operators of the first subgraph as stages: worked out once, for whoever asks about the model."""
-    if not _last or _last[0][0] is not model:
-        _last[:] = [(model, _lowered(model))]
-    return _last[0][1]
-
-
-def _lowered(model: Model) -> Lowerings:
-    """All operators of the first subgraph.
+    """Return all operators of the first subgraph as stages, or why they cannot be one.
 
     Operators that are tables together know the others; one that is a stage only so and has none is a reason.
     """
     written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
     found = [_lower_or_reason(model, index, written) for index in range(len(model.main.operators))]
-    readers: dict[int, list[int]] = {}
-    for index, operator in enumerate(model.main.operators):
-        for tensor in operator.inputs or ():
-            readers.setdefault(tensor, []).append(index)
+    readers = readers_of(model)
     lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
-    found_tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
-    tables = {**find_pairs(lowered, readers, lambda tensor: tensor in model.main.outputs), **found_tables}
+    tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
     gone = {each for table in tables.values() for each in table.operators} - tables.keys()
     passed_over = {each for table in tables.values() for each in table.passed_over}
     for unit in _units(tables):
@@ -220,6 +119,15 @@ def _lowered(model: Model) -> Lowerings:
     return tuple(
         PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in found
     )
+
+
+def readers_of(model: Model) -> Mapping[int, Sequence[int]]:
+    """Return for each tensor of the first subgraph the operators that read it, twice where they read it twice."""
+    readers: dict[int, list[int]] = {}
+    for index, operator in enumerate(model.main.operators):
+        for tensor in operator.inputs or ():
+            readers.setdefault(tensor, []).append(index)
+    return readers
 
 
 PART_ALONE = "it computes with float32, and not from one int8 value to another"

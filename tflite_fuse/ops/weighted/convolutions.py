@@ -370,3 +370,5 @@ TRANSPOSE_CONV = Kind(
     work=_transposed_work,
     lowerings={"TRANSPOSE_CONV": _lower_transposed},
 )
+
+KINDS = (CONV, DEPTHWISE, FULLY_CONNECTED, TRANSPOSE_CONV)

@@ -315,3 +315,5 @@ LSTM = Kind(
     work=_work,
     lowerings={"UNIDIRECTIONAL_SEQUENCE_LSTM": _lower},
 )
+
+KINDS = (LSTM,)

@@ -18,6 +18,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Int8Array, Requantization, Stage, StageKind, WeightForm
 from tflite_fuse.ir.limits import STACK_POINTERS
+from tflite_fuse.ops import packing
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.ops.entry import (
     NOWHERE,
@@ -40,25 +41,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.lowering.operands import read_bias
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, window_fit, window_padding
-from tflite_fuse.ops.packing import (
-    WeightLayout,
-    can_pack,
-    can_pair,
-    double_biases,
-    down_table,
-    from_int16,
-    from_paired,
-    halve_biases,
-    pack_weights,
-    packed_size,
-    packs_as_conv,
-    pair_biases,
-    split_biases,
-    to_int16,
-    to_paired,
-    undo_down_table,
-    unpack_weights,
-)
+from tflite_fuse.ops.packing import WeightLayout
 
 # ---- Checks ----
 
@@ -113,28 +96,28 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     """Weights and table in the fastest layout the stage can have."""
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
     bias = folded_bias(stage, source)
-    if not can_pack(stage, source, STACK_POINTERS):
+    if not packing.can_pack(stage, source, STACK_POINTERS):
         weights = required(stage.weights, stage, "weights").tobytes()
         return Tables(WeightLayout.PLAIN, weights, encode_entries(bias, table))
     entries = np.stack([bias, table.multiplier, table.shift], axis=1)
-    down = down_table(stage, bias)
-    packed = pack_weights(stage, source)
+    down = packing.down_table(stage, bias)
+    packed = packing.pack_weights(stage, source)
     layout, weights = WeightLayout.PACKED, packed.tobytes()
     if down is not None:
         layout, entries = WeightLayout.PACKED_DOWN, down
-    if down is not None and packs_as_conv(stage.kind, source):
+    if down is not None and packing.packs_as_conv(stage.kind, source):
         if stage.weight_form is WeightForm.SIXTEEN:
-            layout, entries = WeightLayout.INT16_DOWN, double_biases(down)
-            weights = to_int16(packed).astype("<i2").tobytes()
-        few = down_table(stage, bias, few_bits=True) if stage.weight_form is WeightForm.PAIRED else None
-        if few is not None and can_pair(stage, packed, few):
-            layout, entries = WeightLayout.PAIRED_DOWN, pair_biases(few)
-            weights = to_paired(packed).astype("<i2").tobytes()
+            layout, entries = WeightLayout.INT16_DOWN, packing.double_biases(down)
+            weights = packing.to_int16(packed).astype("<i2").tobytes()
+        few = packing.down_table(stage, bias, few_bits=True) if stage.weight_form is WeightForm.PAIRED else None
+        if few is not None and packing.can_pair(stage, packed, few):
+            layout, entries = WeightLayout.PAIRED_DOWN, packing.pair_biases(few)
+            weights = packing.to_paired(packed).astype("<i2").tobytes()
     return Tables(
         layout,
         weights,
         int32_bytes(np.pad(entries, ((0, len(entries) % 2), (0, 0)))),
-        looks_outside=not packs_as_conv(stage.kind, source),
+        looks_outside=not packing.packs_as_conv(stage.kind, source),
     )
 
 
@@ -143,23 +126,23 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
     source, channels = tensors[stage.inputs[0]], tensors[stage.output].channels
     if min(shape) < 1:
         raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
-    size, entries = packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
+    size, entries = packing.packed_size(stage.kind, shape, source), stored.table(3 * channels).reshape(-1, 3)
     if stored.layout is WeightLayout.PLAIN:
         weights = decode_plain_weights(stored, shape)
     elif stored.layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
-        if not packs_as_conv(stage.kind, source):
+        if not packing.packs_as_conv(stage.kind, source):
             raise BlockError(f"A {stage.kind.name} stage of the fused block has weights in halfwords.")
         if stored.layout is WeightLayout.INT16_DOWN:
-            packed, entries = from_int16(stored.weights(2 * size).view("<i2")), halve_biases(entries)
+            packed, entries = packing.from_int16(stored.weights(2 * size).view("<i2")), packing.halve_biases(entries)
             stage = replace(stage, weight_form=WeightForm.SIXTEEN)
         else:
-            packed, entries = from_paired(stored.weights(size).view("<i2")), split_biases(entries)
+            packed, entries = packing.from_paired(stored.weights(size).view("<i2")), packing.split_biases(entries)
             stage = replace(stage, weight_form=WeightForm.PAIRED)
-        weights = unpack_weights(packed, stage.kind, shape, source)
+        weights = packing.unpack_weights(packed, stage.kind, shape, source)
     else:
-        weights = unpack_weights(stored.weights(size), stage.kind, shape, source)
+        weights = packing.unpack_weights(stored.weights(size), stage.kind, shape, source)
     if stored.layout not in (WeightLayout.PLAIN, WeightLayout.PACKED):
-        entries = undo_down_table(entries)
+        entries = packing.undo_down_table(entries)
     stage = replace(stage, weights=weights, requantization=Requantization(entries[:, 1].copy(), entries[:, 2].copy()))
     bias = entries[:, 0].astype(np.int64) - folded_bias(stage, source)
     return replace(stage, bias=bias.astype(np.uint32).astype(np.int32))
@@ -378,3 +361,6 @@ def _from_bytes(values: Int64Array) -> Int64Array:
     """Back."""
     whole = np.ascontiguousarray(values.astype(np.int8)).view("<i4")
     return np.asarray(whole.astype(np.int64))
+
+
+KINDS = (CONV_SUMS, ADD_SUMS)
