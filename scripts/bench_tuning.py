@@ -2,8 +2,9 @@
 """What each rule of thumb buys: bench_tuning.py [--only FIELD] [--model TEXT] [--json].
 
 Each field of ``tflite_fuse.tuning.Tuning`` is switched off in turn (``off`` of its ``rule``), and the models of a set
-are rewritten, its graphs ordered and placed again. A row tells how much more arena, predicted instructions and
-processor time that takes; ``--json`` has every model's. A rule whose row is "same" can be deleted.
+are rewritten, its graphs ordered and placed again, and networks split over three workers. A row tells how much more
+arena, predicted instructions and processor time that takes; ``--json`` has every model's. A rule whose row is "same"
+can be deleted.
 
 The set: the sample, a few small models of ``--data`` (default: the folder ``shared`` beside the project), random
 networks as ``bench_small_networks.py`` draws them, the order graphs of ``--data``, and tangles, which are harder.
@@ -28,16 +29,18 @@ from rich.table import Table
 
 from scripts.bench_small_networks import small_network
 from scripts.graphs import read_graph, tangle
+from scripts.sweep_split import NAMED, equal
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.ir.memory_graph import MemoryGraph
 from tflite_fuse.memory.budget import WORK, Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.place.portfolio import place, rounded
-from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.rewriting.rewrite import rewrite_model
+from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.tuning import TUNING, Tuning
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tflite_fuse" / "data" / "sample_shapes_int8.tflite"
@@ -91,6 +94,10 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
         yield path.stem, _planning(read_graph(path))
     for window in (25, 40):
         yield f"tangle of 100, window {window}", _planning(tangle(100, 3, window, 2))
+    for name in ("branching", "big end", "u"):
+        for options in (SplitOptions(), SplitOptions(max_flash=80_000), SplitOptions(objective="throughput")):
+            goal = "" if options.max_flash is None else ", little flash"
+            yield f"{name} split, {options.objective}{goal}", _splitting(NAMED[name](), options)
 
 
 def _rewriting(content: bytes, options: FuseOptions) -> Run:
@@ -107,6 +114,17 @@ def _planning(graph: MemoryGraph) -> Run:
         budget = Budget(GRAPH_WORK)
         found = minimal_peak_order(rounded(graph), budget.part(tuning.order_share), tuning=tuning)
         return place(graph.reordered(found.order), budget=budget, tuning=tuning).height, 0.0
+
+    return run
+
+
+def _splitting(model: Model, options: SplitOptions) -> Run:
+    """RAM of the worker that needs most, and predicted nanoseconds in the place of instructions."""
+
+    def run(tuning: Tuning) -> tuple[int, float]:
+        found = split_model(model, equal(3), replace(options, tuning=tuning))
+        taken = found.timeline.period if options.objective == "throughput" else found.timeline.seconds
+        return max(each.ram_bytes for each in found.needs if each.by_phase), taken * 1e9
 
     return run
 

@@ -27,6 +27,7 @@ from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_o
 from tflite_fuse.split.search.paper import published
 from tflite_fuse.split.simulate.events import Timeline
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
+from tflite_fuse.tuning import TUNING, Tuning
 
 STRATEGIES = ("auto", "paper", "even", "frequency")
 
@@ -42,9 +43,6 @@ _SPARED = 10
 _PLENTY = 1 << 40
 """Bytes."""
 
-_MORE_ROUNDS = 4
-"""Searches with less and less flash although a plan fits: a beam keeps other ways then, often better ones."""
-
 
 @dataclass(frozen=True)
 class SplitOptions:
@@ -56,6 +54,7 @@ class SplitOptions:
         max_ram, max_flash: bytes each worker may use, instead of the file's.
         verify: inputs to compare on; 0 for none.
         seed: of the random ones among them.
+        tuning: rules of thumb of the search.
     """
 
     strategy: str = "auto"
@@ -64,6 +63,7 @@ class SplitOptions:
     max_flash: int | None = None
     verify: int = 0
     seed: int = 0
+    tuning: Tuning = TUNING
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def split_model(
     network = network_of(model)
     accountant = Accountant(network)
     if options.strategy == "auto":
-        plan, needs, claims = _searched(network, cluster, accountant, options.objective)
+        plan, needs, claims = _searched(network, cluster, accountant, options.objective, options.tuning)
     else:
         plan, needs = published(network, cluster, accountant, options.strategy)
         claims = ()
@@ -154,7 +154,7 @@ def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
 
 
 def _searched(
-    network: Network, cluster: Cluster, accountant: Accountant, objective: str
+    network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
 ) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
     """The best plan of the search, by what its plans really need and take; what the search says about it.
 
@@ -163,15 +163,15 @@ def _searched(
     measure = Measure(cluster, accountant, objective)
     limited = has_flash_limit(cluster) and len(cluster.workers) <= MANY
     fitting: list[tuple[Plan, Found]] = []
-    search = Search(network, cluster, accountant, objective)
-    other = _other(network, cluster, accountant, objective)
+    search = Search(network, cluster, accountant, objective, tuning=tuning)
+    other = _other(network, cluster, accountant, objective, tuning)
     sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
     known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *sparing)]
     if objective == "ram":  # so that no other objective, nor one worker alone, needs less each
-        known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant))]
+        known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant, tuning))]
     allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
-        if fitting and number >= _MORE_ROUNDS:
+        if fitting and number >= tuning.split_searches:
             break
         try:
             found = search.within(allowed).run()
@@ -196,7 +196,7 @@ def _searched(
         if allowed == before:
             break
     if not fitting:
-        least = measure.best_that_fits(_of_least_ram(network, cluster, accountant, objective)) or ranked[0]
+        least = measure.best_that_fits(_of_least_ram(network, cluster, accountant, objective, tuning)) or ranked[0]
         return least, measure.needs(least), ()
     best, found = min(fitting, key=lambda each: measure.value(each[0]))
     if len(cluster.workers) <= MANY:
@@ -219,20 +219,20 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 
-def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> Search | None:
+def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning) -> Search | None:
     """For time, a search among fewer workers: so more are not slower, because a search expects and does not measure."""
     among = fewer(len(cluster.workers))
     if objective == "time" and among is not None and among >= FEW:
-        return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among])
+        return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among], tuning)
     return None
 
 
-def _rivals(network: Network, cluster: Cluster, accountant: Accountant) -> Iterator[Plan]:
+def _rivals(network: Network, cluster: Cluster, accountant: Accountant, tuning: Tuning) -> Iterator[Plan]:
     """What is found for the other objectives than RAM."""
     for objective in OBJECTIVES:
         if objective != "ram":
             with suppress(LimitError):
-                yield _searched(network, cluster, accountant, objective)[0]
+                yield _searched(network, cluster, accountant, objective, tuning)[0]
 
 
 def _sparing(search: Search) -> tuple[Plan, ...]:
@@ -253,12 +253,14 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
     return _found_by(search, replace(cluster, workers=workers), search.objective)
 
 
-def _of_least_ram(network: Network, cluster: Cluster, accountant: Accountant, objective: str) -> tuple[Plan, ...]:
+def _of_least_ram(
+    network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
+) -> tuple[Plan, ...]:
     """Plans found as if RAM were what counts, and none were limited: they may fit where no other one does."""
     if objective == "ram" or all(worker.ram is None for worker in cluster.workers):
         return ()
     roomy = replace(cluster, workers=tuple(replace(worker, ram=None) for worker in cluster.workers))
-    return _found_by(Search(network, roomy, accountant, "ram"), roomy, "ram")
+    return _found_by(Search(network, roomy, accountant, "ram", tuning=tuning), roomy, "ram")
 
 
 def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:

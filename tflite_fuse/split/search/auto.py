@@ -16,20 +16,18 @@ from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.search.ahead import Ahead
-from tflite_fuse.split.search.beam import BEAM, SPARE, Beam, Key, bounds_of
+from tflite_fuse.split.search.beam import Beam, Key, bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Cost, Joints, Label, plans_of
 from tflite_fuse.split.search.memory import EdgeMemory
+from tflite_fuse.tuning import TUNING, Tuning
 
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
 
-LONGEST = 6
-"""Cuts a block by rows spans at most: beyond, most of it would be computed twice."""
-
-CANDIDATES, FEW_CANDIDATES = 16, 4
-"""Ways to the end whose plans are worked out; fewer of many workers, and for RAM, which takes placing all buffers."""
+FEW_CANDIDATES = 4
+"""Ways to the end whose plans are worked out of many workers and for RAM, which takes placing all buffers."""
 
 SHORT = 12
 """Cuts up to which ways that others beat are followed as well: what they really take may be less."""
@@ -82,6 +80,7 @@ class Search:
         accountant: Accountant,
         objective: str,
         among: Sequence[int] | None = None,
+        tuning: Tuning = TUNING,
     ) -> None:
         """``among``: the workers that may have something to do; None for all."""
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
@@ -91,7 +90,7 @@ class Search:
         self.joints = Joints(network, cluster)
         self.places = cuts(network)
         many = len(cluster.workers) > MANY
-        self.longest = LONGEST // 2 if many else LONGEST
+        self.longest = max(1, tuning.split_span // 2) if many else tuning.split_span
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
         self.order = fastest_first(cluster) if among is None else list(among)
         key: Key = {
@@ -107,11 +106,17 @@ class Search:
         }.get(objective, lambda cost: cost.seconds)
         self.measured = measured
         self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
-        spare = 0 if many else BEAM if len(self.places) <= SHORT else SPARE
+        short = tuning.split_beaten and len(self.places) <= SHORT
         self.beam = Beam(
-            key, lambda way: self.joints.holding(way.edge), has_flash_limit(cluster), objective == "throughput", spare
+            key,
+            lambda way: self.joints.holding(way.edge),
+            has_flash_limit(cluster),
+            objective == "throughput",
+            tuning.split_beam,
+            tuning.split_alike,
+            0 if many else tuning.split_beam if short else tuning.split_beaten,
         )
-        self.candidates = FEW_CANDIDATES if many or objective == "ram" else CANDIDATES
+        self.candidates = min(tuning.split_plans, FEW_CANDIDATES if many or objective == "ram" else tuning.split_plans)
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 

@@ -120,13 +120,6 @@ def _count(sets: Sets) -> int:
     return prod(int(each.sum()) for each in sets)
 
 
-BEAM = 48
-"""Labels kept at a cut, and ..."""
-ALIKE = 6
-"""... of those in which the same devices hold the same, three times as many within limited flash."""
-SPARE = 12
-"""Labels kept beside them that another one beats, where there is room."""
-
 Key = Callable[[Label], tuple[float, ...]]
 
 
@@ -140,14 +133,18 @@ class Beam:
         by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
             edge: what fits there does.
         by_load: whether the busiest counts, so that a way may become better that leaves others more to do.
-        spare: how many are kept that something beats.
+        width: how many are kept.
+        alike: how many of those in which the same devices hold the same; three times as many within limited flash.
+        spare: how many are kept beside them that something beats, where there is room.
     """
 
     key: Key
     holding: Callable[[Label], int]
     by_flash: bool
     by_load: bool
-    spare: int = SPARE
+    width: int
+    alike: int
+    spare: int
 
     def kept(self, labels: Sequence[Label], least: npt.NDArray[np.float64]) -> tuple[list[Label], float]:
         """The labels to keep, best first, and the least that any takes that was dropped though nothing beats it.
@@ -167,11 +164,11 @@ class Beam:
         for group in groups.values():
             best, beaten = self._split(labels, group)
             unbeaten[best] = True
-            kept += _chosen(best, least, 3 * ALIKE if self.by_flash else ALIKE)
+            kept += _chosen(best, least, 3 * self.alike if self.by_flash else self.alike)
             spare += beaten
-        kept = _chosen(kept, least, BEAM)
+        kept = _chosen(kept, least, self.width)
         unbeaten[kept] = False
-        kept += _chosen(spare, least, min(self.spare, BEAM - len(kept)))
+        kept += _chosen(spare, least, min(self.spare, self.width - len(kept)))
         places = {number: place for place, number in enumerate(order)}
         kept.sort(key=lambda number: (least[number, 0], places[number]))
         return [labels[number] for number in kept], float(least[unbeaten, 0].min(initial=inf))
