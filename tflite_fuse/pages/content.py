@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse import api
+from tflite_fuse.boards.fit import default_reserve, fitting_boards
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.check import validate
 from tflite_fuse.cost.instructions import Target, prediction_error
@@ -42,9 +43,6 @@ from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, narrow_ov
 from tflite_fuse.search.schemes import Scheme
 
 PAGE_SCHEMA = "tflite-fuse/page/1"
-
-RESERVED = 4
-"""One part in so many of a board's RAM is left to everything but the arena."""
 
 MOST_SHOWN = 2000
 """Operators of a model that a page is made of."""
@@ -88,7 +86,7 @@ def page_content(
         names: what to call them.
         notes: what the rewrite said, if it was made just now.
         target: the core whose instructions are predicted.
-        advice: sentences about what other options would bring, where somebody worked them out.
+        advice: sentences about what other options would bring, where they were requested.
         inputs: on how many both are run and compared; 0: not at all.
         progress: called with (step, done, total).
 
@@ -166,24 +164,14 @@ def _verdict(figures: list[dict[str, Any]], fault: str | None, proven: bool) -> 
 
 
 def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    def fits(figures: dict[str, Any]) -> set[str]:
-        return {
-            board.name
-            for board in known_boards()
-            if figures["arena_bytes"] <= board.ram_bytes - board.ram_bytes // RESERVED
-            and figures["file_bytes"] <= board.flash_bytes
-        }
-
-    first, second = fits(before), fits(after)
-    gained = [board for board in known_boards() if board.name in second - first]
-    smallest = sorted(gained, key=lambda board: (board.ram_bytes, board.name))[:8]
+    first, second = (fitting_boards(each["arena_bytes"], each["file_bytes"]) for each in (before, after))
+    gained = [board for board in second if board not in first][:8]
     return {
         "known": len(known_boards()),
         "before": len(first),
         "after": len(second),
         "gained": [
-            {"name": b.name, "ram_bytes": b.ram_bytes, "arena_bytes": b.ram_bytes - b.ram_bytes // RESERVED}
-            for b in smallest
+            {"name": b.name, "ram_bytes": b.ram_bytes, "arena_bytes": b.ram_bytes - default_reserve(b)} for b in gained
         ],
     }
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse import __version__
+from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.pages.charts import Chart, arena_chart, front_chart, live_chart
-from tflite_fuse.pages.content import RESERVED, Content
+from tflite_fuse.pages.content import Content
 from tflite_fuse.report.report import change
 
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -81,7 +82,7 @@ def _front(page: dict[str, Any]) -> Chart:
 
 def _limits(least: int, most: int) -> list[tuple[str, int]]:
     """Boards between two sizes of an arena, one of each size, spread over them."""
-    of_size = {board.ram_bytes - board.ram_bytes // RESERVED: board.name for board in reversed(known_boards())}
+    of_size = {board.ram_bytes - default_reserve(board): board.name for board in reversed(known_boards())}
     apart = (most - least) / (2 * MOST_LIMITS)
     found: list[tuple[str, int]] = []
     for size, name in sorted(of_size.items()):

@@ -133,7 +133,7 @@ def _planned(note: Note) -> str:
 def _straightened(note: Note) -> str:
     removed = note.details["removed"]
     more = f": {removed} operators before them removed" if removed else ""
-    return f"{_listed(note.operators)} read {note.details['values']} from where they come{more}"
+    return f"{_listed(note.operators)} read {note.details['values']} directly from their source{more}"
 
 
 def _compared(note: Note) -> str:
@@ -151,12 +151,12 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("not fused", "does not pay"): "{site} not fused: fusing does not pay at this point of the front",
     ("not fused", "fits"): "nothing fused: the model fits into {max_ram_bytes:,} bytes as it is",
     ("not fused", "budget"): "not fused: {why}",
-    ("limited", "longest block"): "of {count:,} operators, blocks of up to {longest:,} were looked at",
+    ("limited", "longest block"): "blocks of at most {longest:,} of the {count:,} operators were searched",
     ("expected", "arena by order"): _arenas,
     ("expected", "instructions"): "{instructions:,} instructions of {target} expected, {factor:.3f} times those of "
     "its operators one by one in the same library; predictions were {error}",
-    ("expected", "16-bit weights"): "weights of 16 bits take {flash_bytes:,} B of flash more than those of 8; they are "
-    "for cores with the DSP extension (Cortex-M4, M7, M33 ...): others take longer with them",
+    ("expected", "16-bit weights"): "16-bit weights take {flash_bytes:,} B more flash than 8-bit ones; they save time "
+    "on cores with the DSP extension (Cortex-M4, M7, M33 ...) and cost time on others",
     ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected instructions: "
     "--max-ram {max_ram_bytes}",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
@@ -177,8 +177,8 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "plan"): "the plan in the file was redone",
     ("warned", "unknown scratch"): "scratch buffers of {names} are not known: figures leave them out",
     # Preparing.
-    ("changed", "groups"): "{site} is {groups} convolutions in blocks, one for each group",
-    ("changed", "rows joined"): "{site} is the maximum of its inputs in blocks, padded with -128",
+    ("changed", "groups"): "{site} is computed in blocks as {groups} convolutions, one for each group",
+    ("changed", "rows joined"): "{site} is computed in blocks as the maximum of its inputs, padded with -128",
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",
     ("kept", "border"): "{side} {tensor} stays {type}: {why}",
@@ -193,25 +193,28 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
     ("kept", "transpose"): "{site} kept: what reads it is neither a chain of int8 means that undoes its order nor "
     "FULLY_CONNECTED of all its values",
-    ("changed", "own padding"): "{site} is done by each of the {readers} convolutions that read it",
+    (
+        "changed",
+        "own padding",
+    ): "{site} replaced by padding of its own in each of the {readers} convolutions that read it",
     ("changed", "straightened"): _straightened,
-    ("changed", "quantized first"): "{site} moved before {before}, which then moves int8 instead of float32",
+    ("changed", "quantized first"): "{site} moved before {before}, which now copies int8 instead of float32",
     ("changed", "dilated convolution"): "{site} are the dilated convolution they stand for: TensorFlow Lite Micro "
     "would {fault}; the result is compared with a model that has this convolution",
-    ("changed", "constants"): lambda note: f"{_listed(note.operators)} compute known numbers: constants in their place",
+    ("changed", "constants"): lambda note: f"{_listed(note.operators)} replaced by constants: their results are known",
     # Streams.
     ("changed", "state"): lambda note: (
-        f"{_listed(note.operators)}: the earlier steps are states of fused blocks, no longer copied"
+        f"{_listed(note.operators)}: earlier steps are kept in rings of fused blocks and no longer copied"
     ),
-    ("kept", "variable"): "{site} is no state of a block: {why}",
+    ("kept", "variable"): "{site} cannot be kept in a ring of a block: {why}",
     ("changed", "depthwise of a state"): lambda note: (
-        f"{', '.join(note.operators)}: depthwise convolutions of parts of a state are one"
+        f"{', '.join(note.operators)}: depthwise convolutions of parts of a ring are joined"
     ),
     ("changed", "stream"): "a stream that takes {hop} of {window} steps a call and keeps {rings} rings: {macs:,} of "
     "{macs_of_window:,} MACs a call, {factor:.3f}",
     ("expected", "full window"): "from call {calls} on the window is full; before, and after a reset, it is as if the "
     "input's zero point had been fed",
-    ("kept", "whole window"): "{site} and what follows it look at the whole window: {why}",
+    ("kept", "whole window"): "{site} and its readers need the whole window: {why}",
     # Rewriting.
     ("kept", "file"): "left as it is: {why}",
     ("kept", "file, larger otherwise"): "rewritten, it would need an arena of {arena_bytes:,} bytes, and "
@@ -230,7 +233,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ): "no fused blocks were made, because they could not be proven ({why}): please "
     "report this sentence together with the model",
     ("kept", "file, not proven"): "left as it is ({why}): please report this sentence together with the model",
-    ("limited", "work"): "the searches have used up the work they may do: the last candidates were placed without them",
+    ("limited", "work"): "the searches used up their budget: the last candidates were placed without a search",
     ("changed", "input outside the arena"): "input {tensor} ({type} {shape}{quantization}) is {mode}: {rows} rows of "
     "{columns} pixels of {channels} {elements} are read {order} from {source}, outside the arena",
     ("warned", "metadata"): "the metadata about inputs outside the arena is wrong: number {number} is {says}, blocks "
