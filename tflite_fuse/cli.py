@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import tflite_fuse
-from tflite_fuse.console import log_file
+from tflite_fuse.console import log_file, refusal
 from tflite_fuse.interrupts import end_on_interrupts
 
 ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
@@ -111,6 +111,10 @@ def main() -> None:
     os.environ.setdefault(_THREADS_OF_NUMPY, "1")
     try:
         app()
+    except OSError as error:  # of --help and --version: commands answer theirs
+        print(f"tflite-fuse: {refusal(error)}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or what is left is written as Python ends
+        sys.exit(2)
     finally:
         gc.freeze()  # The interpreter ends with a look for cycles in all that is left, which dies with it anyway.
 

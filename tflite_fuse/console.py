@@ -57,7 +57,7 @@ def answers_errors(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except OSError as error:
-            fail(f"the system refuses what is needed here ({error.strerror or error})", 2)
+            fail(refusal(error), 2)
         except (MemoryError, RecursionError) as error:
             fail(f"the model is too large for this machine ({type(error).__name__})", 2)
         except (typer.Exit, typer.Abort):
@@ -66,6 +66,11 @@ def answers_errors(command: F) -> F:
             fail(f"a defect of tflite-fuse, please report it with the model: {_described(error)}", 3)
 
     return wrapped  # type: ignore[return-value]
+
+
+def refusal(error: OSError) -> str:
+    """A full disk, a missing permission and the like, as a sentence."""
+    return f"the system refuses what is needed here ({error.strerror or error})"
 
 
 def _described(error: Exception) -> str:

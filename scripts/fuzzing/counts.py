@@ -19,6 +19,8 @@ GOALS = {
     "executor64": 5_000_000,
     "executor32": 5_000_000,
     "executor32_registers": 1_000_000,
+    "executor64_dsp": 1_000_000,
+    "executor64_mve": 1_000_000,
     "link": 1_000_000,
     "serial": 1_000_000,
     "worker64": 1_000_000,

@@ -1,4 +1,8 @@
-"""Damaged blocks through the C library, under AddressSanitizer and UndefinedBehaviorSanitizer, on 64 and on 32 bits."""
+"""Damaged blocks through the C library, under AddressSanitizer and UndefinedBehaviorSanitizer, on 64 and on 32 bits.
+
+Also the kernels with DSP and Helium instructions, whose intrinsics are emulated in C: each reads and writes through
+pointers that the sanitizers watch.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from random import Random
 import tflite_fuse
 from scripts.fuzzing.libfuzzer import Target
 from scripts.zoo.networks import keyword_network, temporal_network
-from tests.drawing.packed_blocks import one_column_block
+from tests.drawing.packed_blocks import DSP, MVE, deep_block, one_column_block, packed_block
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
 from tests.drawing.witness import plan
@@ -21,17 +25,23 @@ from tflite_fuse.model.file import serialize_model
 
 _SEEDS = 60
 _WIDE_SEEDS = 8
+_PACKED_SEEDS = 30
 _LONGEST = 8192
 
 
 def _seeds() -> Iterator[bytes]:
-    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, windows of one column, whose
-    dilation may have any size, and blocks that keep a state."""
+    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, windows of one
+    column, whose dilation may have any size, and blocks that keep a state."""
     for number in range(_SEEDS):
         rng = Random(number)
         block = random_block(rng, largest=6)
         encoded = encode(block, plan(block, random_config(rng, block)))
         yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
+    for number in range(_PACKED_SEEDS):
+        rng = Random(number)
+        block = packed_block(rng) if number % 2 else deep_block(rng)
+        encoded = encode(block, plan(block, random_config(rng, block)))
+        yield struct.pack("<B3xI", 0, len(encoded.options)) + encoded.options + encoded.constants
     for number in range(_WIDE_SEEDS):
         rng = Random(number)
         block = one_column_block(rng, MAX_WINDOW, rng.choice([4, 5, 16, 65, 128]))
@@ -54,6 +64,8 @@ _BUILDS = {
     "executor64": ("-m64",),
     "executor32": ("-m32",),
     "executor32_registers": ("-m32", "-DTFLITE_FUSE_MANY_REGISTERS=1"),  # as on RISC-V, whose workspaces are larger
+    "executor64_dsp": DSP,
+    "executor64_mve": MVE,
 }
 
 TARGETS = tuple(

@@ -49,6 +49,15 @@ def test_without_warnings_on_this_machine(tmp_path: Path) -> None:
     compile_all(list(find_compiler().command), tmp_path)
 
 
+@pytest.mark.parametrize("command", [["clang"], ["gcc", "-m32"], ["clang", "-m32"]], ids=" ".join)
+def test_without_warnings_by_other_compilers_and_on_32_bits(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "header.c").write_text("#include <string.h>\n")
+    trial = [*command, "-c", str(tmp_path / "header.c"), "-o", str(tmp_path / "header.o")]
+    if shutil.which(command[0]) is None or subprocess.run(trial, capture_output=True).returncode != 0:
+        pytest.skip(f"{' '.join(command)} or its C library is not installed")
+    compile_all(command, tmp_path)
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
     objects = compile_all(cross(core), tmp_path)
