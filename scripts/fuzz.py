@@ -11,7 +11,9 @@ differential (random models and options, both models run), executor64, executor3
 blocks through the C library, sanitized; the last with the larger workspaces of RISC-V), executor64_dsp and
 executor64_mve (the same with the kernels of Cortex-M4 and M7, and of Helium, their instructions emulated), worker64 and
 worker32 (damaged fragments through its worker), link (damaged streams of messages through its parser), serial
-(whatever may come over a serial line), kill and interrupt (rewrite and export ended at random moments). Exit code 1 if a defect showed.
+(whatever may come over a serial line), kill and interrupt (rewrite and export ended at random moments).
+
+Exit code 1 if a defect showed.
 """
 
 from __future__ import annotations
