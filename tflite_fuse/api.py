@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.emit.in_model import KnownBlocks
+from tflite_fuse.emit.in_model import with_plans
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.budget import heard_by
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
@@ -71,13 +71,14 @@ def inspect(source: Source, *, name: str | None = None) -> Inspection:
     data, model = _read(source, name)
     if name is None:
         name = _name(source) or "model"
-    return without_replaced(model, look(model, data, name, {}))
+    return without_replaced(model, look(model, data, name))
 
 
-def look(model: Model, data: bytes, name: str, known: KnownBlocks) -> Inspection:
-    """As ``inspect``, of a model that is loaded. Args: known: its blocks as far as they need not be decoded."""
-    rows, notes = memory_table(model, known)
-    found = figures(model, data, arena_in_file(model, data, known), known)
+def look(model: Model, data: bytes, name: str) -> Inspection:
+    """Inspect a model that is loaded, as ``inspect`` does."""
+    model = with_plans(model)
+    rows, notes = memory_table(model)
+    found = figures(model, data, arena_in_file(model, data))
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
     if rights:
         notes = (*notes, note("warned", "rights", rights=rights))

@@ -48,6 +48,42 @@ class Tuning:
     promotion: float = rule(
         8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
     )
+    # Which candidate is returned (passes/fusing/objective).
+    slack: int = rule(24, off=2**31, unit="one part of the least arena in so many", trades="RAM for instructions")
+    slack_streamed: int = rule(
+        16, off=2**31, unit="one part of the least arena in so many", trades="the same where inputs are streamed"
+    )
+    slack_calls: int = rule(
+        8, off=2**31, unit="one part of the least arena in so many", trades="the same for a window made a stream"
+    )
+    slack_recomputing: int = rule(
+        100, off=2**31, unit="one part of the least arena in so many", trades="the same where recompute is allowed"
+    )
+    slack_bytes: int = rule(512, off=0, unit="bytes", trades="RAM of small models for instructions")
+    worth: float = rule(
+        1 / 100, off=0.0, unit="share of instructions", trades="instructions that are given up for less RAM"
+    )
+    fair_price: float = rule(
+        2 / 3, off=1e9, unit="share of RAM per share of instructions", trades="the most RAM paid for instructions"
+    )
+    clear_gain: float = rule(
+        1 / 10, off=0.0, unit="share of instructions", trades="what recompute must save where it was not allowed"
+    )
+    # Which points of the estimated fronts are placed (passes/fusing/propose).
+    placed_first: int = rule(4, off=1, unit="points", trades="time for arenas that estimates hide")
+    placed_most: int = rule(12, off=4, unit="points", trades="time where estimates stay below what was placed")
+    near: float = rule(
+        1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
+    )
+    banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
+    fast_tried: int = rule(16, off=4, unit="points", trades="time for fast points that may not fit")
+    # How long the runs of stages are (passes/fusing/own_runs).
+    run_gain: float = rule(
+        1 / 200, off=0.0, unit="share of instructions", trades="time for blocks whose longer runs save little"
+    )
+    runs_followed: int = rule(
+        4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
+    )
 
     # Splits over several devices (split).
     split_span: int = rule(

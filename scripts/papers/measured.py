@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from tflite_fuse.emit.in_model import KnownBlocks, executed_macs
+from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.tail import predict_tail
@@ -59,9 +59,8 @@ def measure(name: str, model: Model, options: FuseOptions, inputs: int) -> Measu
         TfliteFuseError: a step fails.
         VerificationError: an output differs.
     """
-    known = KnownBlocks()
     print(f"{name}, input {options.input_mode.value} ...", file=sys.stderr, flush=True)
-    rewritten, results = run_passes(model, make_passes(replace(options, int8_io=True), _head, Budget(), known))
+    rewritten, results = run_passes(model, make_passes(replace(options, int8_io=True), _head, Budget()))
     comparison = compare(serialize_model(model), serialize_model(rewritten), generate_inputs(model, inputs))
     if comparison.first_difference is not None:
         raise VerificationError(f"{name}: {comparison.first_difference}")

@@ -24,10 +24,9 @@ from scripts.streams.emulated import STEPS
 from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
 from tests.device.targets import TARGETS
-from tflite_fuse.passes.fusing.speed import FAIR_PRICE
-from tflite_fuse.passes.goal import Goal, Share
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.cut.network import network_of
+from tflite_fuse.tuning import TUNING
 
 STREAMS_PAGE = PAGE.parent / "streaming.md"
 
@@ -163,15 +162,13 @@ def test_the_arena_of_the_sketch_of_a_wake_word_is_what_the_page_on_streams_says
 
 def test_what_goes_to_speed_unasked_is_what_the_page_on_options_says() -> None:
     text = " ".join((PAGE.parent / "options.md").read_text().split())
-    parts = {share: f"1/{share.value}" for share in Share}
-    least = Goal().longest(0, Share.RESIDENT)
     for sentence in (
-        f"up to {parts[Share.RESIDENT]} of the least arena that computes nothing twice (at least {least} bytes)",
-        f"up to {parts[Share.PIXELS]} where the input is streamed",
-        f"up to {parts[Share.CALLS]} of a model that `--stream-time` made",
-        f"no percent of RAM beyond the next smaller choice for less than {1 / FAIR_PRICE:g} percent of them",
+        f"up to 1/{TUNING.slack} of the least arena that computes nothing twice (at least {TUNING.slack_bytes} bytes)",
+        f"up to 1/{TUNING.slack_streamed} where the input is streamed",
+        f"up to 1/{TUNING.slack_calls} of a model that `--stream-time` made",
+        f"no percent of RAM beyond the next smaller choice for less than {1 / TUNING.fair_price:g} percent of them",
     ):
         assert sentence in text
-    assert f"gives up to {parts[Share.CALLS]} of a stream's arena to speed" in " ".join(
+    assert f"gives up to 1/{TUNING.slack_calls} of a stream's arena to speed" in " ".join(
         STREAMS_PAGE.read_text().split()
     )

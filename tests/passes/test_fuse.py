@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import tflite_fuse
 from scripts.bench_small_networks import small_network
 from scripts.zoo import ModelBuilder
-from scripts.zoo.networks import cell_network, inverted_residual_network, pyramid_network
+from scripts.zoo.networks import cell_network, inverted_residual_network, keyword_network, pyramid_network
 from tests.drawing.raw_models import RawModel, add_convolution
 from tests.test_cli import validate
 from tests.told import told
@@ -19,7 +21,6 @@ from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
-from tflite_fuse.notes import note
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -112,14 +113,12 @@ def test_room_under_a_limit_is_used_for_longer_runs() -> None:
     assert chunks(roomy) and min(chunks(roomy)) > min(chunks(least))
 
 
-def test_a_model_that_fits_unfused_is_left_unfused_and_the_note_says_why() -> None:
+def test_a_model_that_fits_unfused_is_fused_where_that_is_smaller_and_no_slower() -> None:
     model = serialize_model(inverted_residual_network(size=16, blocks=2))
     arena = tflite_fuse.rewrite(model, passes=["reorder", "plan"], verify=False).report.after.arena_bytes
-    fits, short = (tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=limit)) for limit in (arena, arena - 1))
-    assert not fits.report.blocks and fits.report.after.arena_bytes <= arena
-    about = [each for each in fits.report.records if "fused" in each.fate]
-    assert about == [note("not fused", "fits", max_ram_bytes=arena)]
-    assert short.report.blocks and not told(short.report.records, "not fused", "fits")
+    report = tflite_fuse.rewrite(model, verify=False, goal=Goal(max_ram=arena)).report
+    assert report.blocks and report.after.arena_bytes < arena and report.prediction is not None
+    assert report.prediction.instructions <= report.prediction.unfused_instructions
 
 
 def chunks(result: Result) -> list[int]:
@@ -193,3 +192,18 @@ def test_an_output_that_a_table_inside_no_longer_reads_is_computed_whole() -> No
         for goal in (None, Goal(max_compute=1.6), Goal(least_ram=True)):
             with contextlib.suppress(LimitError, UsageError):
                 tflite_fuse.rewrite(data, scheme=scheme, goal=goal, inputs=2)
+
+
+@pytest.mark.parametrize("network", [cell_network, keyword_network])
+def test_no_goal_is_answered_with_less_than_another_goal_finds(network: Callable[[], Model]) -> None:
+    data = serialize_model(network())
+    default = tflite_fuse.rewrite(data, verify=False).report.after.arena_bytes
+    goals = [Goal(), Goal(least_ram=True), Goal(max_compute=1.0), Goal(max_compute=1.3)]
+    goals += [Goal(max_ram=default * share // 10) for share in (10, 12, 16)]
+    found = [(goal, tflite_fuse.rewrite(data, verify=False, goal=goal).report) for goal in goals]
+    for (goal, mine), (_, other) in permutations(found, 2):
+        limit, factor = goal.max_ram or other.after.arena_bytes, goal.compute_limit or other.compute_factor
+        assert mine.prediction is not None and other.prediction is not None
+        if other.after.arena_bytes <= limit and other.compute_factor <= factor:
+            smaller = other.after.arena_bytes <= mine.after.arena_bytes
+            assert not (smaller and other.prediction.instructions < 0.99 * mine.prediction.instructions), goal

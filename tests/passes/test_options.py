@@ -11,9 +11,10 @@ from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.layer_graph import WorkUnit
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.passes.goal import Share
+from tflite_fuse.passes.fusing.objective import objective_of
 from tflite_fuse.passes.options import FuseOptions, read_options
 from tflite_fuse.search.schemes import Scheme
+from tflite_fuse.tuning import TUNING
 
 UNFUSED = ("reorder", "plan")
 
@@ -78,8 +79,14 @@ def test_instructions_are_the_compute_of_a_goal_only() -> None:
     assert asked.counted is asked.search().target is Target.CORTEX_M4
 
 
-def test_streams_leave_more_of_the_arena_to_speed_unasked() -> None:
-    assert [Goal().longest(24_000, share) for share in Share] == [25_000, 25_500, 27_000]
-    assert {Goal().longest(1_200, share) for share in Share} == {1_712}
+def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise() -> None:
+    slacks = (TUNING.slack, TUNING.slack_streamed, TUNING.slack_calls)
+
+    def ceilings(goal: Goal, least: int) -> list[int]:
+        about = {"unfused_macs": 1, "unfused_compute": 1, "tolerance": 0.0, "tuning": TUNING}
+        return [objective_of(goal, slack=slack, **about).ceiling(least) for slack in slacks]
+
+    assert ceilings(Goal(), 24_000) == [25_000, 25_500, 27_000]
+    assert set(ceilings(Goal(), 1_200)) == {1_712}
     for asked in (Goal(max_ram=30_000), Goal(max_compute=1.0), Goal(max_compute=1.3), Goal(least_ram=True)):
-        assert len({asked.longest(24_000, share) for share in Share}) == 1
+        assert len(set(ceilings(asked, 24_000))) == 1

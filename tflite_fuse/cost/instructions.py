@@ -110,6 +110,9 @@ def expected_instructions(counts: Mapping[str, int], costs: Mapping[str, float])
     return sum(count * costs.get(name, 0.0) for name, count in counts.items())
 
 
+LEAST_GAIN = 1 / 1000
+"""Share of predicted instructions that a point with more RAM must save to be on the front."""
+
 COSTS_FILE = Path(__file__).resolve().parents[1] / "data" / "instruction_costs.json"
 """Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
 

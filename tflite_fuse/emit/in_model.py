@@ -1,19 +1,19 @@
 """The fused blocks a model holds, and what follows from them for the model.
 
-What a call made itself it knows: ``KnownBlocks`` maps what an operator carries to the block's plan. Blocks that come
-from a file are decoded, and known from then on.
+An operator that a pass made carries its plan; blocks that come from a file are decoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, Overlap
+from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
@@ -52,36 +52,33 @@ def operands_of(model: Model, operator: Operator) -> Operands:
     return Operands(tuple(inputs), tuple(own[:-1]), tuple(own[-1:]), constants, tuple(outputs), scratch)
 
 
-KnownBlocks = dict[tuple[bytes, bytes], BlockPlan]
-"""From an operator's options and constants to the block they mean."""
-
-
-def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, BlockPlan]:
-    """The fused blocks of the first subgraph by operator index.
-
-    Args:
-        model: any model.
-        known: blocks that need not be decoded; those that are decoded are added.
+def with_plans(model: Model) -> Model:
+    """Return the model with the plan of every fused block on its operator, so that no block is decoded twice.
 
     Raises:
         ModelError: a block is damaged, or two read one source; names the operators.
     """
-    known = {} if known is None else known
+    plans = blocks_in(model)
+    if all(model.main.operators[index].plan is plan for index, plan in plans.items()):
+        return model
+    operators = enumerate(model.main.operators)
+    return replace_operators(model, [replace(each, plan=plans.get(index)) for index, each in operators])
+
+
+def blocks_in(model: Model) -> dict[int, BlockPlan]:
+    """Return the fused blocks of the first subgraph by operator index.
+
+    Operators that carry a plan are not decoded.
+
+    Raises:
+        ModelError: a block is damaged, or two read one source; names the operators.
+    """
     found = dict[int, BlockPlan]()
     readers = dict[int, int]()
     for index, operator in enumerate(model.main.operators):
         if operator_name(model, operator) != FUSED_OPERATOR:
             continue
-        inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
-        data = model.buffers[model.main.tensors[inputs[-1]].buffer].data if inputs else None
-        carried = operator.custom_options or b"", data or b""
-        if carried not in known:
-            try:
-                decoded = decode(*carried)
-            except BlockError as error:
-                raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
-            known[carried] = BlockPlan(decoded.block, decoded.config, decoded.outside)
-        found[index] = known[carried]
+        found[index] = operator.plan or _decoded(model, index)
         for number in _sources(found[index]):
             if (first := readers.setdefault(number, index)) != index:
                 both = f"{operator_label(model, first)} and {operator_label(model, index)}"
@@ -89,19 +86,30 @@ def blocks_in(model: Model, known: KnownBlocks | None = None) -> dict[int, Block
     return found
 
 
+def _decoded(model: Model, index: int) -> BlockPlan:
+    operator = model.main.operators[index]
+    inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
+    data = model.buffers[model.main.tensors[inputs[-1]].buffer].data if inputs else None
+    try:
+        decoded = decode(operator.custom_options or b"", data or b"")
+    except BlockError as error:
+        raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+    return BlockPlan(decoded.block, decoded.config, decoded.outside)
+
+
 def _sources(plan: BlockPlan) -> list[int]:
     """Numbers of the sources a block reads its pixels from."""
     return [number for index, number in plan.outside.items() if index in plan.block.sourced]
 
 
-def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, tuple[InputMode, int]]:
+def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
     """What the fused blocks read from outside the arena, by number: how, and the bytes of the whole tensor.
 
     Raises:
         ModelError: a block is damaged; names the operator.
     """
     found: dict[int, tuple[InputMode, int]] = {}
-    for plan in blocks_in(model, known).values():
+    for plan in blocks_in(model).values():
         sources = _sources(plan)
         for index, number in plan.outside.items():
             mode = InputMode.STREAMED if number in sources else InputMode.EXTERNAL
@@ -109,7 +117,7 @@ def outside_reads(model: Model, known: KnownBlocks | None = None) -> dict[int, t
     return found
 
 
-def executed_macs(model: Model, known: KnownBlocks | None = None) -> tuple[int, ...]:
+def executed_macs(model: Model) -> tuple[int, ...]:
     """Multiply-accumulates of one inference for each operator of the first subgraph.
 
     Those of fused blocks are included, what they recompute too.
@@ -118,12 +126,12 @@ def executed_macs(model: Model, known: KnownBlocks | None = None) -> tuple[int, 
         ModelError: a block is damaged; names the operator.
     """
     macs = list(operator_macs(model))
-    for index, _, planned in _schedules(model, known):
+    for index, _, planned in _schedules(model):
         macs[index] = planned.macs
     return tuple(macs)
 
 
-def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Overlap, ...]:
+def block_overlaps(model: Model) -> tuple[Overlap, ...]:
     """What the fused blocks of the first subgraph guarantee: how far outputs and scratch may lie over their inputs.
 
     The distances are worked out from the blocks' own options, not taken from the file.
@@ -132,7 +140,7 @@ def block_overlaps(model: Model, known: KnownBlocks | None = None) -> tuple[Over
         ModelError: a block is damaged; names the operator.
     """
     found: dict[tuple[int, int], int] = {}
-    for index, plan, planned in _schedules(model, known):
+    for index, plan, planned in _schedules(model):
         inputs, outputs = _operands(model, index, plan)
         for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
@@ -160,8 +168,8 @@ def _scratch_overlaps(
     return {(tensor, scratch): far for tensor, far in over.items() if far < plan.schedule.scratch_bytes}
 
 
-def _schedules(model: Model, known: KnownBlocks | None) -> Iterator[tuple[int, BlockPlan, Schedule]]:
-    for index, plan in blocks_in(model, known).items():
+def _schedules(model: Model) -> Iterator[tuple[int, BlockPlan, Schedule]]:
+    for index, plan in blocks_in(model).items():
         try:
             yield index, plan, plan.schedule
         except BlockError as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.schedule.tiles import Tiles, split_block
 from tflite_fuse.emit.block_plan import BlockPlan
-from tflite_fuse.emit.in_model import KnownBlocks, executed_macs, operands_of
+from tflite_fuse.emit.in_model import executed_macs, operands_of
 from tflite_fuse.emit.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
@@ -169,7 +169,6 @@ class BlockMaker:
         model: Model,
         mode: InputMode = InputMode.RESIDENT,
         moved: Sequence[int] = (),
-        known: KnownBlocks | None = None,
         lowerings: Lowerings | None = None,
         plans: Plans | None = None,
     ) -> None:
@@ -179,23 +178,20 @@ class BlockMaker:
             model: what to rewrite.
             mode: where the inputs ``moved`` are from now on.
             moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
-            known: where the plans of blocks, in drafts too, are noted down.
             lowerings: ``lower_model`` of the model, where that is known already.
             plans: shared by makers for other orders of the same operators, because a block of one order mostly is one
                 of another as well.
         """
         self.model, self.mode = model, mode
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
-        self.known = {} if known is None else known
         self.lowerings = lowerings_for(model, mode) if lowerings is None else lowerings
-        self.macs = executed_macs(model, self.known)
+        self.macs = executed_macs(model)
         self._numbers = outside_numbers(model, self.moved)
         self._readers: dict[int, list[int]] = {}
         for index, operator in enumerate(model.main.operators):
             for tensor in dict.fromkeys(operator.inputs or ()):
                 self._readers.setdefault(tensor, []).append(index)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
-        self._drafted: dict[bytes, BlockPlan] = {}
         self._plans: Plans = {} if plans is None else plans
 
     def draft(self, choices: Sequence[BlockChoice]) -> tuple[Model, tuple[InsertedBlock, ...]]:
@@ -230,10 +226,7 @@ class BlockMaker:
 
     def plans_of(self, draft: Model) -> Iterator[BlockPlan]:
         """The blocks of a draft."""
-        for operator in draft.main.operators:
-            plan = self._drafted.get(operator.custom_options or b"")
-            if plan is not None:
-                yield plan
+        yield from (operator.plan for operator in draft.main.operators if _is_draft(operator))
 
     def finish(self, draft: Model) -> Model:
         """A draft, its operators perhaps in another order, with the bytes of its blocks.
@@ -242,16 +235,13 @@ class BlockMaker:
             BlockError: a block is too large for the format.
         """
         operators, tensors, buffers = list(draft.main.operators), list(draft.main.tensors), list(draft.buffers)
-        for index, operator in enumerate(operators):
-            plan = self._drafted.get(operator.custom_options or b"")
-            if plan is None:
-                continue
-            encoded, constants = plan.encoded, (operator.inputs or ())[-1]
+        drafted = [index for index, operator in enumerate(operators) if _is_draft(operator)]
+        for index in drafted:
+            operator = operators[index]
+            encoded, constants = operator.plan.encoded, (operator.inputs or ())[-1]
             buffers[tensors[constants].buffer] = Buffer(data=encoded.constants)
             tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),))
             operators[index] = replace(operator, custom_options=encoded.options)
-            self.known[encoded.options, encoded.constants] = plan
-        drafted = {i for i, op in enumerate(draft.main.operators) if (op.custom_options or b"") in self._drafted}
         graph = replace(draft.main, operators=tuple(operators), tensors=tuple(tensors))
         return following(replace(replace_main(draft, graph), buffers=tuple(buffers)), drafted)
 
@@ -287,8 +277,6 @@ class BlockMaker:
         self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int
     ) -> tuple[Model, Operator]:
         """The custom operator of a block; its code, constants, scratch and variable are added to the model."""
-        options = f"draft of {choice.operators} in {choice.config}".encode()
-        self._drafted[options] = self.known[options, _NO_CONSTANTS] = plan
         ends = sorted({min(choice.operators), max(choice.operators)})
         name = " to ".join(operator_label(self.model, index) for index in ends)  # what Netron shows
         model, code = add_operator_code(model, custom=CUSTOM_CODE)
@@ -305,7 +293,7 @@ class BlockMaker:
             opcode_index=code,
             inputs=(*extraction.inputs, *state, constants),
             outputs=(*extraction.outputs, scratch),
-            custom_options=options,
+            plan=plan,
         )
         return model, operator
 
@@ -327,6 +315,10 @@ class BlockMaker:
                 )
             image = found.extraction.block.tensors[position]
             images.setdefault(tensor, (image.height, image.width, image.channels))
+
+
+def _is_draft(operator: Operator) -> bool:
+    return operator.plan is not None and operator.custom_options is None
 
 
 def _within(config: BlockConfig, block: Block) -> BlockConfig:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
-from tflite_fuse.emit.in_model import KnownBlocks, blocks_in
+from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
 from tflite_fuse.memory.tflm.head_requests import BufferRequest
 from tflite_fuse.model.operators import operator_label
@@ -66,7 +66,7 @@ def _covered(intervals: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-def arena_map(model: Model, known: KnownBlocks | None = None) -> ArenaMap:
+def arena_map(model: Model) -> ArenaMap:
     """The head as the runtime's planner lays it out, offsets in the file kept.
 
     Steps are operators of the first subgraph; what other subgraphs do happens in the step that calls them.
@@ -81,7 +81,7 @@ def arena_map(model: Model, known: KnownBlocks | None = None) -> ArenaMap:
     placed = [
         (buffer, offset) for buffer, offset in zip(head.buffers, head.offsets, strict=True) if _shown(buffer, count)
     ]
-    blocks = blocks_in(model, known)
+    blocks = blocks_in(model)
     owners = {(model.main.operators[index].outputs or (-1,))[-1]: index for index in blocks}
     boxes = [_box(model, labels, buffer, offset, owners) for buffer, offset in placed]
     at = {buffer.tensor: offset for buffer, offset in placed if buffer.tensor is not None}

@@ -16,7 +16,7 @@ from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
-from tflite_fuse.emit.in_model import KnownBlocks, blocks_in
+from tflite_fuse.emit.in_model import blocks_in, with_plans
 from tflite_fuse.emit.outside import lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import StageKind, Storage
@@ -96,19 +96,18 @@ def page_content(
         RuntimeUnavailableError: they are to be run, and there is no runtime.
     """
     core = read_options(target=target).target
-    first, second = showable(before, names[0]), showable(after, names[1])
-    known: KnownBlocks = {}
+    first, second = (with_plans(showable(*each)) for each in zip((before, after), names, strict=True))
     with ThreadPoolExecutor(1) as pool:  # they wait for a runtime, which is started once for both
         looks = [
-            pool.submit(api.look, model, data, name, known)
+            pool.submit(api.look, model, data, name)
             for model, data, name in zip((first, second), (before, after), names, strict=True)
         ]
-        maps = arena_map(first, known), arena_map(second, known)
+        maps = arena_map(first), arena_map(second)
         certificate = validate(first, second)
         front, schemes = _front(first)
         told = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
-    figures = [_figures(model, each, core, known) for model, each in zip((first, second), told, strict=True)]
+    figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
     fault = None if compared is None else compared.fault
     document = {
@@ -122,7 +121,7 @@ def page_content(
         "prediction_error": asdict(prediction_error(core)),
         "boards": _boards(figures[0], figures[1]),
         "front": front,
-        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second, known).items()],
+        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
         "held": _held(told[1]),
         "schemes": schemes,
         "advice": list(map(printable, advice)),
@@ -141,11 +140,11 @@ def showable(data: bytes, name: str) -> Model:
     return model
 
 
-def _figures(model: Model, inspection: Inspection, core: Target, known: KnownBlocks) -> dict[str, Any]:
+def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
     told = {name: getattr(inspection.figures, name) for name in _SHOWN}
     bottleneck = inspection.bottleneck
     return told | {
-        "instructions": expected_instructions(model, core, known),
+        "instructions": expected_instructions(model, core),
         "state_bytes": predict_tail(model).variables,
         "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
     }

@@ -10,7 +10,6 @@ import reprlib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
@@ -93,14 +92,6 @@ MOST_COMPUTE = 1_000_000
 """Larger factors limit nothing: no block computes every pixel a million times."""
 
 
-class Share(Enum):
-    """One part in how many of an arena goes to speed unasked."""
-
-    RESIDENT = 24
-    PIXELS = 16  # An input handed out pixel by pixel leaves little behind, in which runs have to be short.
-    CALLS = 8  # A window became a stream to take less time: half of its arena is rows that no run could be shorter for.
-
-
 @dataclass(frozen=True)
 class Goal:
     """What the user wants of fusion. With nothing set: the least RAM that recomputes nothing, or nearly that.
@@ -129,27 +120,15 @@ class Goal:
                 f"a compute factor is above 0 and at most {MOST_COMPUTE:,}, not {self.max_compute}: give one like 1.3"
             )
 
-    def longest(self, arena: int, share: Share) -> int:
-        """Bytes an arena may have for the sake of speed, given the least that meets the goal otherwise.
-
-        Without a goal a small share of RAM goes to speed, at least 512 bytes. Who allows recompute does not want to pay
-        with much of it for the last 1/200 of RAM.
-        """
-        if self.max_ram is not None:
-            return max(self.max_ram, arena)
-        if self.wants_every_byte:
-            return arena
-        return arena + (max(arena // share.value, 512) if self.max_compute is None else arena // 200)
-
     @property
     def wants_every_byte(self) -> bool:
         """Whether no byte of RAM goes to speed: the least at any compute was asked for, or the least at no more."""
         return self.max_ram is None and (self.least_ram or (self.max_compute is not None and self.max_compute <= 1))
 
     @property
-    def worth_ram(self) -> float:
-        """Share of the predicted instructions that must be saved for more RAM than the least to be taken."""
-        return 1 / 100 if self.max_compute is None else 1 / 10
+    def is_default(self) -> bool:
+        """Whether the caller set nothing."""
+        return self.max_ram is None and self.max_compute is None and not self.least_ram
 
     @property
     def compute_limit(self) -> float | None:

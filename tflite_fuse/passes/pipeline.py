@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps
+from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.ir.memory_graph import Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.schema import Model
@@ -32,7 +32,6 @@ def make_passes(
     options: FuseOptions,
     measure: Callable[[Model], int | None] | None,
     budget: Budget,
-    known: KnownBlocks,
     *,
     states: bool = True,
     accepts: Callable[[Model, Model], bool] = lambda before, after: True,
@@ -44,14 +43,13 @@ def make_passes(
         options: what was asked for.
         measure: bytes of the head that a real runtime uses, for the plan.
         budget: for all searches together.
-        known: where blocks are noted down.
         states: whether blocks may keep variables of a streaming model.
         accepts: whether channels may be left out, from the model with and without them.
         outside: names of tensors; operators that write one of them are in no block.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
-        return block_overlaps(model, known) if options.shares else ()
+        return block_overlaps(model) if options.shares else ()
 
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
     made: dict[str, list[Pass]] = {
@@ -62,7 +60,7 @@ def make_passes(
             FoldConstants(),
             *streaming,
             *_tidying(),
-            FuseSpelled(Fuse(options, budget, known, frozenset(outside))),
+            FuseSpelled(Fuse(options, budget, frozenset(outside))),
         ],
         "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
     }

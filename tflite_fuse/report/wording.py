@@ -149,7 +149,6 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("fused", "line buffers"): _fused,
     ("not fused", "operator"): "{site} not fused: {why}",
     ("not fused", "does not pay"): "{site} not fused: fusing does not pay at this point of the front",
-    ("not fused", "fits"): "nothing fused: the model fits into {max_ram_bytes:,} bytes as it is",
     ("not fused", "budget"): "not fused: {why}",
     ("limited", "longest block"): "blocks of at most {longest:,} of the {count:,} operators were searched",
     ("expected", "arena by order"): _arenas,

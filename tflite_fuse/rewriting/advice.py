@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tflite_fuse.emit.in_model import KnownBlocks
 from tflite_fuse.emit.outside import inputs_to_move
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.memory.budget import Budget
@@ -116,12 +115,11 @@ def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
 
 
 def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
-    known = KnownBlocks()
     try:
-        changed, _ = run_passes(model, make_passes(options, None, Budget(), known))
+        changed, _ = run_passes(model, make_passes(options, None, Budget()))
     except (LimitError, BudgetError):
         return
-    yield Offer(option, arena_in_file(changed, serialize_model(changed), known).total)
+    yield Offer(option, arena_in_file(changed, serialize_model(changed)).total)
 
 
 def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
-from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps, blocks_in, executed_macs, outside_reads
+from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs, outside_reads
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
 from tflite_fuse.ir.memory_graph import memory_graph
@@ -47,25 +47,23 @@ def refusal(data: bytes) -> str | None:
     return None
 
 
-def arena_in_file(model: Model, data: bytes, known: KnownBlocks | None = None) -> Arena:
+def arena_in_file(model: Model, data: bytes) -> Arena:
     """What a model as its file ``data`` has it needs, measured where a runtime is installed.
 
     Args:
         model: a model as loaded.
         data: its file.
-        known: its blocks as far as they need not be decoded.
     """
-    return as_it_stands(model, block_overlaps(model, known), ArenaOptions(measure=lambda _: measured_head(data)))
+    return as_it_stands(model, block_overlaps(model), ArenaOptions(measure=lambda _: measured_head(data)))
 
 
-def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None = None) -> Figures:
+def figures(model: Model, data: bytes, arena: Arena) -> Figures:
     """Figures of a model.
 
     Args:
         model: a model as loaded.
         data: its file.
         arena: what it needs.
-        known: its blocks as far as they need not be decoded.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
@@ -77,7 +75,7 @@ def figures(model: Model, data: bytes, arena: Arena, known: KnownBlocks | None =
         head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
         tail_bytes=arena.tail,
         arena_bytes=arena.total,
-        macs=sum(executed_macs(model, known)),
+        macs=sum(executed_macs(model)),
         operators=len(model.main.operators),
         file_bytes=len(data),
     )
@@ -92,18 +90,17 @@ def _live_bytes(model: Model) -> list[int]:
     return working_sets(graph)
 
 
-def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...]]:
+def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...]]:
     """One row per operator of the main subgraph, and notes about what the table leaves out.
 
     Args:
         model: a model as loaded.
-        known: its blocks as far as they need not be decoded.
 
     Raises:
         ModelError: a block, or what the file says about inputs outside the arena, is damaged.
     """
     graph, reasons = memory_graph(model), fusability(model)
-    sets, macs = _live_bytes(model), executed_macs(model, known)
+    sets, macs = _live_bytes(model), executed_macs(model)
     highest = max(bytes_before_start(graph), *sets, 0)
     rows = []
     for index, operator in enumerate(model.main.operators):
@@ -120,8 +117,8 @@ def memory_table(model: Model, known: KnownBlocks | None = None) -> tuple[tuple[
                 blocked=None if graph.ops[index].name.startswith("TFLITE_FUSE") else reasons[index],
             )
         )
-    notes = list(outside_notes(outside_inputs(model), outside_reads(model, known)))
-    fault = plan_fault(model, block_overlaps(model, known))
+    notes = list(outside_notes(outside_inputs(model), outside_reads(model)))
+    fault = plan_fault(model, block_overlaps(model))
     if fault is not None:
         notes.append(note("warned", "unsound plan", why=fault))
     if len(model.subgraphs) > 1:
@@ -149,14 +146,14 @@ def without_replaced(model: Model, found: Inspection) -> Inspection:
     return replace(found, operators=tuple(rows))
 
 
-def expected_instructions(model: Model, target: Target, known: KnownBlocks | None = None) -> int:
+def expected_instructions(model: Model, target: Target) -> int:
     """Predicted for one inference: of blocks as they are, of other operators as if the device library ran them.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape, or a block is damaged.
     """
     bare = remove_plan(model)
-    blocks = blocks_in(bare, known)
-    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare, known)), target, LONGEST).layers
+    blocks = blocks_in(bare)
+    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare)), target, LONGEST).layers
     alone = sum(layer.work for index, layer in enumerate(layers) if index not in blocks)
     return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)

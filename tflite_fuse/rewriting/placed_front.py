@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.emit.insert_blocks import BlockMaker
-from tflite_fuse.errors import LimitError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate
-from tflite_fuse.passes.fusing.fuse import Fuse, Start, tried
+from tflite_fuse.passes.fusing.explore import explore
+from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
@@ -58,19 +57,16 @@ def placed_front(model: Model, options: FuseOptions) -> PlacedFront:
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    starts = Fuse(replace(options, goal=Goal(least_ram=True))).starts(model)
-    best = min(tried(starts, Goal(least_ram=True)), key=lambda found: found.chosen.arena).start
+    starts, pool = Fuse(replace(options, goal=Goal(least_ram=True))).starts(model), list[Candidate]()
+    explore(starts, Goal(least_ram=True), pool)
     for factor in FACTORS:
-        with suppress(LimitError):
-            tried(starts, Goal(max_compute=factor))
-    for limit in common_limits([point.candidate.arena for point in _unbeaten(starts)]):
-        with suppress(LimitError):
-            tried(starts, Goal(max_ram=limit))
-    for point in best.front.points[:: max(1, len(best.front.points) // SPREAD)]:
-        best.site.realise(point)
-    points = tuple(_unbeaten(starts))
-    least = next(start.site for start in starts if start.site.maker.model is points[0].model)
-    claim = fusion_claim(least, points[0].candidate, options)
+        explore(starts, Goal(max_compute=factor), pool)
+    for limit in common_limits([point.arena for point in _unbeaten(pool)]):
+        explore(starts, Goal(max_ram=limit), pool)
+    best = next(start for start in starts if start.site is min(pool, key=lambda each: each.arena).site)
+    pool += map(best.site.realise, best.front.points[:: max(1, len(best.front.points) // SPREAD)])
+    points = tuple(PlacedPoint(each.site.maker.model, each) for each in _unbeaten(pool))
+    claim = fusion_claim(points[0].candidate.site, points[0].candidate, options)
     resident = replace(best.site, maker=BlockMaker(best.site.maker.model), fronts={}, placed={})
     return PlacedFront(points, resident.realise(best.front.unfused), claim)
 
@@ -94,12 +90,10 @@ def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:
     return tuple(size for size in sizes if arenas and min(arenas) <= size < max(arenas))
 
 
-def _unbeaten(starts: Sequence[Start]) -> Iterator[PlacedPoint]:
-    """Of all that was placed in any order what nothing beats in both."""
-    placed = [PlacedPoint(start.site.maker.model, found) for start in starts for found in start.site.placed.values()]
-    placed.sort(key=lambda point: (point.candidate.arena, point.candidate.compute))
+def _unbeaten(pool: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates that no other beats in both arena and compute, arena ascending."""
     least: int | None = None
-    for point in placed:
-        if least is None or point.candidate.compute < least:
-            least = point.candidate.compute
-            yield point
+    for each in sorted(pool, key=lambda each: (each.arena, each.compute)):
+        if least is None or each.compute < least:
+            least = each.compute
+            yield each

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from tflite_fuse.check import Certificate, validate
 from tflite_fuse.claim import Claim
-from tflite_fuse.emit.in_model import KnownBlocks, block_overlaps, outside_reads
+from tflite_fuse.emit.in_model import block_overlaps, outside_reads, with_plans
 from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.memory.arena import Arena
@@ -65,8 +65,8 @@ def rewrite_model(
 
     Raises: as ``api.rewrite``.
     """
-    budget, known = Budget(seconds=options.time_limit), KnownBlocks()
-    before = figures(model, data, arena_in_file(model, data, known), known)
+    budget, model = Budget(seconds=options.time_limit), with_plans(model)
+    before = figures(model, data, arena_in_file(model, data))
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
@@ -75,11 +75,11 @@ def rewrite_model(
         # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
         model = mended.model
     try:
-        made = _made(model, options, budget, known)
+        made = _made(model, options, budget)
     except UnprovenError as error:
         return _as_it_was(model, data, before, options, note("kept", "file, not proven", why=str(error)))
     _keep_limit(made.after, options)
-    sound = plan_fault(model, block_overlaps(model, known)) is None
+    sound = plan_fault(model, block_overlaps(model)) is None
     if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
         needs = {"arena_bytes": made.after.arena_bytes, "before_bytes": before.arena_bytes}
         return _as_it_was(model, data, before, options, note("kept", "file, larger otherwise", **needs))
@@ -91,10 +91,10 @@ def rewrite_model(
         from tflite_fuse.runtime.comparing.witnesses import hear
 
         models = model, made.model
-        heard = hear(models, files, known, bool(verify), inputs, seed, progress, made.certificate, over)
+        heard = hear(models, files, bool(verify), inputs, seed, progress, made.certificate, over)
     if mended.changed:
         heard = _beside_what_it_means(heard, mended, verify)
-    reads = outside_notes(outside_inputs(made.model), outside_reads(made.model, known))
+    reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
     notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
     report = _report(made, before, heard, mended.notes)
@@ -142,7 +142,7 @@ _Accepts = Callable[[Model, Model], bool]
 """Whether channels may be left out, from the model with and without them."""
 
 
-def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks) -> _Made:
+def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
     """Run the passes and prove what they made.
 
     Where that cannot be proven they run again. First no channel is left out without a proof of its own: one before the
@@ -159,7 +159,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks
     refused: UnprovenError | None = None
     for attempt in range(_MOST_ATTEMPTS):
         try:
-            made = _attempt(model, options, budget, known, accepts, outside)
+            made = _attempt(model, options, budget, accepts, outside)
             return replace(made, unproven=tuple(each.note for each in outside.values()))
         except UnprovenError as error:
             accepts, refused = _are_proven_equal, error
@@ -171,7 +171,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget, known: KnownBlocks
     if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
         raise LimitError(f"no block can read the input where it is to be: {refused}")
     bare = replace(options, passes=tuple(name for name in options.passes if name != "fuse"))
-    made = _attempt(model, bare, budget, known, accepts, {})
+    made = _attempt(model, bare, budget, accepts, {})
     return replace(made, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 
 
@@ -187,7 +187,6 @@ def _attempt(
     model: Model,
     options: FuseOptions,
     budget: Budget,
-    known: KnownBlocks,
     accepts: _Accepts,
     outside: Collection[str],
 ) -> _Made:
@@ -198,7 +197,7 @@ def _attempt(
         def measure(each: Model) -> int | None:
             return measured_head(serialize_model(each))
 
-        steps = make_passes(options, measure, budget, known, states=states, accepts=accepts, outside=outside)
+        steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside)
         return run_passes(model, steps)
 
     rewritten, results = passed(meant, states=True)
@@ -211,8 +210,8 @@ def _attempt(
     inserted = [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
     certificate = prove(meant, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
-    arena = arena_in_file(rewritten, output, known) if planned is None else planned
-    after = figures(rewritten, output, arena, known)
+    arena = arena_in_file(rewritten, output) if planned is None else planned
+    after = figures(rewritten, output, arena)
     return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
 
 

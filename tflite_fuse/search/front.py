@@ -79,15 +79,8 @@ class Front:
             f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
         )
 
-    def explain(self, point: Point, max_ram: int | None = None) -> tuple[Note, ...]:
-        """Why ``point`` leaves operators unfused: one note for each run of neighbours with the same reason.
-
-        Args:
-            point: what was chosen.
-            max_ram: the bytes it was to stay within, and does. If it has no blocks, that is the reason.
-        """
-        if max_ram is not None and not point.blocks:
-            return (note("not fused", "fits", max_ram_bytes=max_ram),)
+    def explain(self, point: Point) -> tuple[Note, ...]:
+        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (None if index in fused else layer.reason or "" for index, layer in enumerate(self.graph.layers))
         runs = [

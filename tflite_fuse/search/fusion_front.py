@@ -8,7 +8,7 @@ from functools import partial
 
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Shapes
-from tflite_fuse.cost.instructions import Target, in_instructions
+from tflite_fuse.cost.instructions import LEAST_GAIN, Target, in_instructions
 from tflite_fuse.cost.layer_graph import LayerGraph, WorkUnit
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
@@ -18,9 +18,6 @@ from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.paths import Path, search_paths
 from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
-
-LEAST_GAIN = 1 / 1000
-"""Share of predicted instructions that a point with more RAM must save to be on the front."""
 
 
 @dataclass(frozen=True)

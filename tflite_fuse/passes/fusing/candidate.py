@@ -16,10 +16,10 @@ from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import tell
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.goal import Share
 from tflite_fuse.passes.reorder import Reorder, ReorderResult
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Candidate:
     """A point as a model.
 
     Attributes:
+        site: the model in the order of operators that the point is of.
         draft: its blocks have no bytes yet.
         ordered: how its operators were put in order.
         arena: what its arena really needs, bytes.
@@ -37,6 +38,7 @@ class Candidate:
         compute: whichever of the two counts.
     """
 
+    site: Site = field(compare=False, repr=False)
     point: Point
     draft: Model
     blocks: tuple[InsertedBlock, ...]
@@ -48,8 +50,8 @@ class Candidate:
     compute: int
 
     @property
-    def spare(self) -> int:
-        """Bytes of the estimate that were not needed; other points of the same model have about as many."""
+    def overestimate(self) -> int:
+        """Return the bytes of the estimate that were not needed; other points of the model have about as many."""
         return max(0, self.point.ram_bytes - self.arena)
 
 
@@ -66,6 +68,7 @@ class Site:
         target: the core whose instructions count; None counts multiply-accumulates.
         core: the core whose instructions are predicted in any case.
         shapes: what searches know of the graph's blocks already.
+        tuning: the rules of thumb.
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
@@ -77,6 +80,7 @@ class Site:
     target: Target | None
     core: Target
     shapes: Shapes
+    tuning: Tuning = TUNING
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
 
@@ -86,11 +90,16 @@ class Site:
         return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.layers)
 
     @property
-    def share(self) -> Share:
-        """What of an arena goes to speed unasked."""
+    def slack(self) -> int:
+        """One part of the least arena in so many that may go to speed where the goal names no limit.
+
+        Inputs handed out pixel by pixel leave little behind, in which runs have to be short; a window became a stream
+        to take less time, and half of its arena is rows that no run could be shorter for.
+        """
         if stream_time(self.maker.model) is not None:
-            return Share.CALLS
-        return Share.PIXELS if self.maker.moved and self.maker.mode is InputMode.STREAMED else Share.RESIDENT
+            return self.tuning.slack_calls
+        streamed = self.maker.moved and self.maker.mode is InputMode.STREAMED
+        return self.tuning.slack_streamed if streamed else self.tuning.slack
 
     @cached_property
     def alone(self) -> tuple[int, ...]:
@@ -131,7 +140,7 @@ class Site:
         loading = needed - arena.total if self.count_tail else 0
         macs, instructions = self._macs(blocks), self._instructions(blocks)
         compute = macs if self.target is None else instructions
-        return Candidate(point, draft, blocks, ordered, needed, loading, macs, instructions, compute)
+        return Candidate(self, point, draft, blocks, ordered, needed, loading, macs, instructions, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
         return self.graph.work + sum(block.extra_macs for block in blocks)

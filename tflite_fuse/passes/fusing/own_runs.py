@@ -21,42 +21,24 @@ from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule, sched
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig, StageKind
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.units import round_up
 
-ALIGNMENT = 16
-"""Tensors take so many bytes or a multiple: a block whose scratch is a few bytes longer may need no more, or these."""
-
 CHUNKS = (1, 2, 4, 8)
-"""Runs of the driven tensor that are looked at."""
+"""Runs of the driven tensor that are looked at, in pixels."""
 
 LONGEST_RUN = 16
-"""Longer ones save next to nothing, and what a 3 x 3 convolution looks at in them no longer fits one table."""
+"""Pixels: longer runs save next to nothing, and the taps of a 3 x 3 convolution over them no longer fit one table."""
 
 Ratio = tuple[int, int]
 """Times, and parts of that."""
 
-LONGER: tuple[Ratio, ...] = ((2, 1), (3, 2))
-A_LITTLE_LONGER: Ratio = (5, 4)
+Move = tuple[Ratio, range]
+"""How much longer the runs of which stages become."""
+
+LONGER: tuple[Ratio, ...] = ((2, 1), (3, 2), (5, 4))
 """How much longer runs are made."""
-
-SMALL = 1 / 32
-"""Share of a block's runs that a stage has to be looked at by itself."""
-
-SMALL_EXCESS = 1 / 100
-"""Share of a block's runs by which a stage's are more than they would be if it ran ahead, for it to be looked at."""
-
-WORTH = 1 / 200
-"""Share of predicted instructions: of a model's that longer runs of a block must be able to save for it to be looked
-at, and of a block's that they must save for it to be run in another way."""
-
-SHRINKING = 512
-"""Part of a block's scratch by which some rings may shrink as others grow with longer runs: more is seldom, and then a
-configuration that would have fitted is not looked at."""
-
-MOST_FOLLOWED = 4_000_000
-"""Runs of stages that are followed at most for all blocks of a model, those with most work first: some ten seconds. The
-largest models tried follow a sixth of that."""
 
 
 @dataclass
@@ -93,9 +75,14 @@ class OwnRuns:
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
         for at in sorted(range(len(choices)), key=lambda at: -needs[at].instructions):
-            if self.followed < MOST_FOLLOWED and self._can_save(choices[at], plans[at]) > WORTH * chosen.instructions:
+            worth = self.site.tuning.run_gain * chosen.instructions
+            if self._goes_on and self._can_save(choices[at], plans[at]) > worth:
                 choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
         return tuple(choices)
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.followed < self.site.tuning.runs_followed
 
     def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
         """Instructions that runs as long as any save, whatever memory they take."""
@@ -109,23 +96,22 @@ class OwnRuns:
             found = self._needs_within(choice, plan, config, needs, most)
             if found is not None and found.instructions < least.instructions:
                 start, least = config, found
-        together = _together(plan)
-        by_stage = [(longer, stages) for stages in together for longer in LONGER]
-        by_length = [(longer, stages) for longer in (*LONGER, A_LITTLE_LONGER) for stages in together]
-        ends = [self._climb(choice, plan, start, most, moves) for moves in (by_stage, by_length)]
-        ends.append(self._ahead(choice, plan, start, most))
-        best = min(ends, key=lambda end: self._needs(choice, plan, end).instructions)
-        if best.ahead:
-            best = self._climb(choice, plan, best, most, by_length)
-        best = self._ahead(choice, plan, best, most)
-        saves = self._needs(choice, plan, best).instructions < needs.instructions * (1 - WORTH)
+        moves = [(longer, stages) for longer in LONGER for stages in _together(plan)]
+        best = start
+        for ahead_first in (False, True):
+            end = self._ahead(choice, plan, start, most) if ahead_first else start
+            end = self._ahead(choice, plan, self._climb(choice, plan, end, most, moves), most)
+            found = self._needs(choice, plan, end)
+            if found.instructions < least.instructions:
+                best, least = end, found
+        saves = least.instructions < needs.instructions * (1 - self.site.tuning.run_gain)
         return best if saves else choice.config
 
     def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
         """Lets stages run ahead where that saves instructions in ``most`` bytes, first those that save most a byte."""
         least, found = self._needs(choice, plan, best), []
         for stage in _able_to_run_ahead(plan.block):
-            if self.followed < MOST_FOLLOWED and stage not in best.ahead and least.is_ragged(best, stage):
+            if self._goes_on and stage not in best.ahead and least.is_ragged(best, stage):
                 needs = self._needs(choice, plan, _running_ahead(best, stage))
                 saved = least.instructions - needs.instructions if needs.scratch <= most else 0
                 found += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
@@ -136,7 +122,7 @@ class OwnRuns:
         return best
 
     def _climb(
-        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[tuple[Ratio, range]]
+        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[Move]
     ) -> BlockConfig:
         """Makes runs longer, move by move, while that saves instructions and ``most`` bytes of scratch do.
 
@@ -147,7 +133,7 @@ class OwnRuns:
         while before is not least:
             before = least
             for ratio, stages in moves:
-                while self.followed < MOST_FOLLOWED:
+                while self._goes_on:
                     longer = _longer(widths, best, [s for s in stages if least.is_cut(best, s)], ratio)
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
@@ -177,7 +163,7 @@ class OwnRuns:
         if key not in self._known and not _runs_as_long(plan.block, config, now.schedule.config):
             self._needs(choice, plan, config)
         if key not in self._known:
-            run = schedule_within(plan.block, config, self._orders(plan), most + most // SHRINKING, now.schedule)
+            run = schedule_within(plan.block, config, self._orders(plan), most, now.schedule)
             if run is None:
                 self.followed += sum(now.runs)
                 return None
@@ -229,7 +215,7 @@ class _Needs:
         """Whether a stage has more runs than rows of whole ones would, by a share that matters."""
         output = self.block.tensors[self.block.stages[stage].output]
         whole = output.height * ceil(output.width / config.longest_run(stage))
-        return self.runs[stage] - whole > SMALL_EXCESS * sum(self.runs)
+        return self.runs[stage] > whole
 
     def is_cut(self, config: BlockConfig, stage: int) -> bool:
         """Whether a stage would perhaps run longer if it might: else a longer run allowed changes nothing."""
@@ -257,7 +243,7 @@ def _starts(block: Block, now: BlockConfig, longest: int) -> Iterator[BlockConfi
 def _together(plan: BlockPlan) -> list[range]:
     """Stages whose runs become longer together: a stage and all before it, which it asks for more, or one alone."""
     counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
-    alone = [range(at, at + 1) for at, count in enumerate(counts) if count > SMALL * sum(counts)]
+    alone = [range(at, at + 1) for at, count in enumerate(counts) if count * len(counts) >= sum(counts)]
     return [range(stop) for stop in range(len(counts), 0, -1)] + alone
 
 

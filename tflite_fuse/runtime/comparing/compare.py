@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
-from tflite_fuse.emit.in_model import KnownBlocks
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
@@ -44,7 +43,6 @@ def compare(
     *,
     names: tuple[str, str] = ("the first model", "the second model"),
     models: tuple[Model, Model] | None = None,
-    known: KnownBlocks | None = None,
     progress: Callable[[int, int], None] | None = None,
     runtime: Runtime = tflm,
     watch: Watched | None = None,
@@ -63,7 +61,6 @@ def compare(
         inputs: one list per inference, with one array per input of the first model, inside the arena or not.
         names: what messages call the two models.
         models: the two as loaded, where somebody has them.
-        known: their blocks as far as they need not be decoded.
         progress: called with (inferences done, inferences in all).
         runtime: what runs them.
         watch: where the second was made of the first, tensors at and in its blocks: they are compared, too, in copies
@@ -83,10 +80,10 @@ def compare(
         copies = exposed(models[0], watch.first), b, exposed(watch.opened, watch.second)
         inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
         try:
-            return _Comparing(models, copies, names, known, runtime, inside).run(inputs, progress)
+            return _Comparing(models, copies, names, runtime, inside).run(inputs, progress)
         except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared
             pass
-    return _Comparing(models, (a, b), names, known, runtime).run(inputs, progress)
+    return _Comparing(models, (a, b), names, runtime).run(inputs, progress)
 
 
 class _Comparing:
@@ -97,7 +94,6 @@ class _Comparing:
         models: tuple[Model, Model],
         files: Sequence[bytes],
         names: tuple[str, str],
-        known: KnownBlocks | None,
         runtime: Runtime,
         inside: Sequence[str] = (),
     ) -> None:
@@ -107,14 +103,13 @@ class _Comparing:
             models: the two.
             files: theirs; or a copy of the first that gives more, the second, and such a copy of it.
             names: what messages call the two.
-            known: their blocks as far as they need not be decoded.
             runtime: what runs them.
             inside: names of what the copies give beside the outputs.
         """
         second = models[1]
         self._models, self._files, self._runtime = (*models, second)[: len(files)], files, runtime
         self._names = (*names, names[1])[: len(files)]
-        self._patience = [inference_seconds(model, known) for model in self._models]
+        self._patience = [inference_seconds(model) for model in self._models]
         self._ends = Ends(models)
         self._outputs = [_tensor_name(models[0], index) for index in models[0].main.outputs]
         self._inside = list(inside)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tflite_fuse.check.certificate import Certificate
-from tflite_fuse.emit.in_model import KnownBlocks
 from tflite_fuse.emit.stream_time import StreamTime
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
@@ -32,7 +31,6 @@ NAMES = "model A", "model B"
 def hear(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
-    known: KnownBlocks,
     wanted: bool,
     inputs: int,
     seed: int,
@@ -45,7 +43,6 @@ def hear(
     Args:
         models: the two.
         files: theirs.
-        known: their blocks as far as they need not be decoded.
         wanted: whether they must be run, or only where the runtime runs the original.
         inputs: on how many inputs.
         seed: of the random ones among them, and of the search for telling ones.
@@ -65,7 +62,7 @@ def hear(
         given = generate_inputs(models[0], inputs, seed)
         seen = watched(models, watch)
         given = directed(models[0], given, seen.first, seed)
-        oracle = compare(*files, given, names=NAMES, models=models, known=known, progress=progress, watch=seen)
+        oracle = compare(*files, given, names=NAMES, models=models, progress=progress, watch=seen)
         oracle = also_over_time(oracle, files, models, seed, progress)
     except ModelError as error:
         if _runs(models[0], files[0], given[:1]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from tflite_fuse.emit.in_model import KnownBlocks, executed_macs
+from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
 from tflite_fuse.model.file import load_model
@@ -24,18 +24,17 @@ LONGEST_SECONDS = 120
 """More is never given; all of it is where the work is not known."""
 
 
-def inference_seconds(model: Model | bytes, known: KnownBlocks | None = None) -> float:
+def inference_seconds(model: Model | bytes) -> float:
     """Seconds one inference may take, between SHORTEST_SECONDS and LONGEST_SECONDS.
 
     The latter for models with further subgraphs (loops) or custom operators of others, and for what is no sound model.
 
     Args:
         model: a model, or a .tflite file.
-        known: its blocks as far as they need not be decoded.
     """
     try:
         model = load_model(model) if isinstance(model, bytes) else model
-        steps = _steps(model, known) if _is_known(model) else None
+        steps = _steps(model) if _is_known(model) else None
     except TfliteFuseError:
         steps = None
     if steps is None:
@@ -48,7 +47,7 @@ def _is_known(model: Model) -> bool:
     return len(model.subgraphs) == 1 and not any(n.startswith("CUSTOM:") and n != FUSED_OPERATOR for n in names)
 
 
-def _steps(model: Model, known: KnownBlocks | None) -> int:
+def _steps(model: Model) -> int:
     """Multiply-accumulates, and values of all tensors that operators write."""
     written = {tensor for operator in model.main.operators for tensor in operator.outputs or ()}
-    return sum(executed_macs(model, known)) + sum(prod(model.main.tensors[tensor].dims) for tensor in written)
+    return sum(executed_macs(model)) + sum(prod(model.main.tensors[tensor].dims) for tensor in written)

@@ -1,0 +1,140 @@
+"""The one loop behind every goal: estimates propose points, points are realised, the objective selects.
+
+``rewrite``, ``pareto``, ``sweep`` and the advice of reports all come here, so that what one of them finds for a goal is
+judged by the same rule as what another finds. The default goal is explored first in any case: where its candidates keep
+a caller's limits they take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.cost.instructions import LEAST_GAIN
+from tflite_fuse.errors import LimitError
+from tflite_fuse.model.operators import operator_label
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.objective import Objective, objective_of
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
+from tflite_fuse.passes.fusing.propose import Start, faster, joined, promise, smallest, within_ram
+from tflite_fuse.passes.fusing.propose import in_own_runs as own_runs_of
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The candidate that meets a goal.
+
+    Attributes:
+        start: the order of operators it was made in.
+        chosen: the candidate.
+        others: arena in bytes of the best candidate of every other order that was explored, by the order's name.
+    """
+
+    start: Start
+    chosen: Candidate
+    others: dict[str, int]
+
+
+def solve(starts: Sequence[Start], goal: Goal) -> Solution:
+    """Return the candidate that meets a goal best.
+
+    Raises:
+        LimitError: none meets it, with the nearest.
+    """
+    pool: list[Candidate] = []
+    for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
+        explore(starts, each, pool)
+    objective = objective_for(starts, goal)
+    chosen = objective.select(pool)
+    if chosen is None:
+        raise _not_reached(starts, goal, objective, pool)
+    best = {}
+    for start in starts:
+        found = objective.select([each for each in pool if each.site is start.site])
+        if found is not None and start.site is not chosen.site:
+            best[start.ordered.name] = found.arena
+    return Solution(_start_of(starts, chosen), chosen, best)
+
+
+def explore(starts: Sequence[Start], goal: Goal, pool: list[Candidate]) -> None:
+    """Add to a pool what is worth placing for a goal."""
+    objective, near = objective_for(starts, goal), 1 + starts[0].site.tuning.near
+    for start in sorted(starts, key=lambda start: promise(start, objective)):
+        least = objective.least(pool)
+        if least is None or promise(start, objective) <= least.arena * near:
+            pool += smallest(start, objective)
+            if goal.max_ram is not None:
+                pool += within_ram(start, objective, goal.max_ram)
+    least = objective.least(pool)
+    if least is None:
+        return
+    if goal.max_ram is None:
+        pool += joined(_start_of(starts, least), least)
+        least = objective.least(pool) or least
+    start = _start_of(starts, least)
+    pool += faster(start, objective, least)
+    chosen = objective.select(pool) or least
+    start = _start_of(starts, chosen)
+    pool += own_runs_of(OwnRuns(start.site), start, objective, (chosen, least))
+
+
+def faster_with_more(solution: Solution) -> Candidate | None:
+    """Return what takes clearly fewer instructions in not much more RAM than was chosen; None where nothing does.
+
+    Only fronts that were searched for the goal are looked at.
+    """
+    site, chosen = solution.start.site, solution.chosen
+    most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.instructions
+    fast = [front for options, front in site.fronts.items() if options.target is site.core]
+    points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
+    if not chosen.blocks or not points:
+        return None
+    found = site.realise(min(points, key=lambda point: point.ram_bytes))
+    return found if found.instructions <= enough and chosen.arena < found.arena <= most else None
+
+
+def objective_for(starts: Sequence[Start], goal: Goal) -> Objective:
+    """Return what a goal means for the model that some starts are orders of."""
+    site = starts[0].site
+    return objective_of(
+        goal,
+        slack=site.slack,
+        unfused_macs=site.graph.work,
+        unfused_compute=site.unfused_compute,
+        tolerance=0.0 if site.target is None else LEAST_GAIN,
+        tuning=site.tuning,
+    )
+
+
+def _start_of(starts: Sequence[Start], candidate: Candidate) -> Start:
+    return next(start for start in starts if start.site is candidate.site)
+
+
+def _not_reached(starts: Sequence[Start], goal: Goal, objective: Objective, pool: Collection[Candidate]) -> LimitError:
+    """Say which limit no candidate keeps, and how near the nearest comes."""
+    nearest = replace(objective, max_ram=None).least(pool)
+    if nearest is None or goal.max_ram is None:
+        start = starts[0]
+        unfused = max(start.site.unfused_compute, 1)
+        least = min((each.compute for each in pool), default=start.site.realise(start.front.points[-1]).compute)
+        factor = least / unfused
+        digits = 2 if factor > 1.1 else 4
+        return LimitError(
+            f"a compute factor of at most {goal.compute_limit:g} cannot be reached with the scheme "
+            f"{start.options.scheme.value} and {start.site.maker.mode.value} inputs: the least is {factor:.{digits}f}"
+        )
+    nearest = min((each for each in pool if replace(objective, max_ram=None).keeps(each)), key=lambda each: each.arena)
+    factor = nearest.compute / max(nearest.site.unfused_compute, 1)
+    bound = "" if goal.max_compute is None else f" at a compute factor of at most {goal.max_compute:g}"
+    return LimitError(
+        f"an arena of {goal.max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
+        f"at a compute factor of {factor:.2f}, because of {' to '.join(_largest(nearest))}"
+    )
+
+
+def _largest(candidate: Candidate) -> Iterator[str]:
+    """Yield labels of the first and the last operator whose working set is the largest."""
+    operators = candidate.point.largest
+    ends = dict.fromkeys((operators[0], operators[-1])) if operators else ()
+    yield from (operator_label(candidate.site.maker.model, index) for index in ends)

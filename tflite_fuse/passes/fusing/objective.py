@@ -1,0 +1,128 @@
+"""What a goal means for one model, and which realised candidate meets it best.
+
+The same rule serves every goal: constraints first, then what is minimised, then slack of RAM that is traded for speed.
+A candidate enters with what it really needs, so a goal never returns a candidate that another one of the same pool
+dominates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.tuning import Tuning
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A total order of the candidates of one model.
+
+    Attributes:
+        max_ram: bytes of arena that must not be exceeded; None for any.
+        max_compute: work that must not be exceeded, in the unit of ``Candidate.compute``; None for any.
+        limits_compute: whether that limit is the caller's: then no candidate beyond it is worth its speed.
+        unfused_macs: multiply-accumulates of the model as it is.
+        slack: one part of the least arena in so many may go to speed; None for no byte.
+        slack_bytes: bytes that may go to speed in any case.
+        fair: whether the share of instructions saved must be in proportion to the RAM it takes.
+        tuning: the rules of thumb.
+    """
+
+    max_ram: int | None
+    max_compute: float | None
+    limits_compute: bool
+    unfused_macs: int
+    slack: int | None
+    slack_bytes: int
+    fair: bool
+    tuning: Tuning
+
+    def select(self, pool: Collection[Candidate]) -> Candidate | None:
+        """Return the best candidate, or None where none keeps the constraints."""
+        least = self.least(pool)
+        if least is None:
+            return None
+        ceiling = self.ceiling(least.arena)
+        roomy = [each for each in pool if each.arena <= ceiling and self._may_compute(each, least)]
+        return self._fast(self._fairly(self._recomputing_for_much(roomy, least)))
+
+    def least(self, pool: Collection[Candidate]) -> Candidate | None:
+        """Return the candidate that keeps the constraints before slack is spent, or None where none does."""
+        return min((each for each in pool if self.keeps(each)), key=self._first, default=None)
+
+    def keeps(self, candidate: Candidate) -> bool:
+        """Whether a candidate keeps the limits on RAM and on compute."""
+        compute, ram = self.max_compute, self.max_ram
+        return (ram is None or candidate.arena <= ram) and (compute is None or candidate.compute <= compute)
+
+    def ceiling(self, least: int) -> int:
+        """Return the bytes an arena may have for the sake of speed, given the least arena in bytes."""
+        if self.max_ram is not None:
+            return max(self.max_ram, least)
+        return least if self.slack is None else least + max(least // self.slack, self.slack_bytes)
+
+    def _first(self, candidate: Candidate) -> tuple[float, ...]:
+        needs = candidate.arena, candidate.compute
+        return (*(needs if self.max_ram is None else needs[::-1]), candidate.instructions)
+
+    def _may_compute(self, candidate: Candidate, least: Candidate) -> bool:
+        limit = self.max_compute if self.limits_compute else None
+        return limit is None or candidate.compute <= max(least.compute, limit)
+
+    def _recomputing_for_much(self, found: Sequence[Candidate], least: Candidate) -> Sequence[Candidate]:
+        """Drop candidates that compute pixels twice without a clear gain, unless the caller allowed compute.
+
+        Shorter line buffers can pay for longer runs; otherwise a caller who did not allow it finds no more
+        multiply-accumulates in the model.
+        """
+        most = max(least.macs, self.unfused_macs)
+        plain = [each for each in found if each.macs <= most]
+        if self.limits_compute or len(plain) == len(found):
+            return found
+        clearly = (1 - self.tuning.clear_gain) * min(each.instructions for each in plain)
+        return [each for each in found if each.instructions <= clearly] or plain
+
+    def _fairly(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Keep candidates that save instructions in proportion to their RAM beside the next smaller one kept."""
+        if not self.fair:
+            return found
+        smallest, *others = sorted(found, key=lambda each: (each.arena, each.instructions))
+        kept = [smallest]
+        for each in others:
+            saved = 1 - each.instructions / max(kept[-1].instructions, 1)
+            if saved > 0 and each.arena <= kept[-1].arena * (1 + self.tuning.fair_price * saved):
+                kept.append(each)
+        return kept
+
+    def _fast(self, found: Sequence[Candidate]) -> Candidate:
+        """Return the least arena of those that take about as few instructions as any."""
+        enough = min(each.instructions for each in found) / (1 - self.tuning.worth)
+        fast = [each for each in found if each.instructions <= enough] if self.slack is not None else found
+        return min(fast, key=lambda each: (each.arena, each.instructions))
+
+
+def objective_of(
+    goal: Goal, *, slack: int, unfused_macs: int, unfused_compute: int, tolerance: float, tuning: Tuning
+) -> Objective:
+    """Return what a goal means for a model.
+
+    Args:
+        goal: the caller's.
+        slack: one part of an arena in so many may go to speed where the goal names no limit.
+        unfused_macs, unfused_compute: work of the model as it is, in multiply-accumulates and in the unit that counts.
+        tolerance: share by which a limit on compute may be exceeded, as predictions are not more exact than that.
+        tuning: the rules of thumb.
+    """
+    factor, limits_compute = goal.compute_limit, goal.max_compute is not None
+    return Objective(
+        max_ram=goal.max_ram,
+        max_compute=None if factor is None else factor * (1 + tolerance) * unfused_compute,
+        limits_compute=limits_compute,
+        unfused_macs=unfused_macs,
+        slack=None if goal.wants_every_byte else tuning.slack_recomputing if limits_compute else slack,
+        slack_bytes=0 if limits_compute else tuning.slack_bytes,
+        fair=goal.is_default,
+        tuning=tuning,
+    )

@@ -1,0 +1,251 @@
+"""Which points are worth placing for a goal: estimates propose, placed candidates decide.
+
+A front's RAM is an estimate of the working sets. Every function here yields realised candidates of one model, the most
+promising first, and stops where the tuning says that the next ones are unlikely to win. ``Objective.select`` chooses
+among all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from tflite_fuse.emit.insert_blocks import InsertedBlock
+from tflite_fuse.errors import BlockError, LimitError
+from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.notes import Note
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.objective import Objective
+from tflite_fuse.passes.fusing.orders import OrderedModel
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
+from tflite_fuse.passes.options import TOO_MUCH_EXPECTED
+from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import SearchOptions
+from tflite_fuse.search.schemes import Scheme
+
+
+@dataclass(frozen=True)
+class Start:
+    """One order of operators, the front of its blocks, and why inputs stay in the arena that were to leave it."""
+
+    ordered: OrderedModel
+    site: Site
+    options: SearchOptions
+    front: Front
+    why_not: tuple[Note, ...]
+
+
+def promise(start: Start, objective: Objective) -> int:
+    """Return the least arena in bytes that the front of a start expects within the limit on compute."""
+    points = start.front.points
+    return min(point.ram_bytes for point in _allowed(start, start.front, objective) or points)
+
+
+def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
+    """Yield candidates towards the least arena that keeps the limit on compute.
+
+    The first points of the front are placed, more while one is expected to need less than what is placed, and the first
+    that computes nothing twice.
+    """
+    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front, objective)
+    least: Candidate | None = None
+    for number, point in enumerate(points[: tuning.placed_most]):
+        if least is not None and number >= tuning.placed_first and point.ram_bytes >= least.arena:
+            break
+        found = site.realise(point)
+        yield found
+        if _computes_within(found, objective) and (least is None or found.arena < least.arena):
+            least = found
+    yield from map(site.realise, _plain(points, start.front))
+    if least is None:
+        return
+    for point in _banded(start, objective)[: tuning.banded]:
+        if point.ram_bytes - least.overestimate < least.arena:
+            yield site.realise(point)
+
+
+def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Candidate]:
+    """Yield candidates within a limit on RAM, those of least work first, until one fits; strips in bands among them."""
+    site, tuning = start.site, start.site.tuning
+    most = max_ram * (1 + tuning.near)
+    if site.runs_unfused:
+        yield site.realise(start.front.unfused)
+    for points in (_allowed(start, start.front, objective), _banded(start, objective)):
+        near = [point for point in points if point.ram_bytes <= most]
+        fitting = 0
+        for point in sorted(near, key=lambda point: point.work)[: tuning.fast_tried]:
+            found = site.realise(point)
+            yield found
+            fitting += objective.keeps(found)
+            if fitting >= (1 if start.options.target is None else tuning.placed_first):
+                break
+
+
+def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
+    """Yield the candidate with its first two blocks as one, and so on as long as that needs less.
+
+    A block that reads the model's input may lie over the input it has spent. The search counts whole rows of that, and
+    finds nothing in models of one row; the exact distance is known when the block is placed. Blocks in strips stay as
+    they are: they recompute on their own.
+    """
+    if start.options.scheme is not Scheme.AUTO or not start.options.overlap:
+        return
+    while (point := _joined(least.point, min(start.options.chunks))) is not None:
+        try:
+            found = start.site.realise(point)
+        except BlockError:  # no block holds both
+            return
+        if found.arena >= least.arena or found.macs > least.macs:
+            return
+        yield found
+        least = found
+
+
+def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Candidate]:
+    """Yield the candidates of fewest predicted instructions within what the objective leaves above the least arena.
+
+    Longer runs of pixels and other cuts take RAM and save instructions.
+    """
+    limit, site = objective.ceiling(least.arena), start.site
+    if start.options.scheme is not Scheme.AUTO or not least.blocks:
+        return
+    enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.instructions
+    for number, cuts in enumerate(cuts_of(start.options, least)):
+        if number and fewest <= enough:
+            return
+        near = [point for point in by_speed(start, limit, cuts) if point.ram_bytes <= limit * (1 + site.tuning.near)]
+        for found in _fitting(site, near, limit):
+            fewest = min(fewest, found.instructions) if found.arena <= limit else fewest
+            yield found
+
+
+def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield candidates whose stages run in lengths of their own, in the same RAM and in what the objective leaves."""
+    chosen, least = found
+    yield own.with_own_runs(chosen)
+    if start.options.scheme is Scheme.AUTO:
+        limit = objective.ceiling(least.arena)
+        for each in (chosen, least):
+            if each.site is start.site and limit - each.arena > limit * objective.tuning.worth:
+                yield own.with_own_runs(each, limit - each.arena)
+
+
+def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
+    """Return points of the front of instructions, the fewest first, without blocks that exceed the limit by far."""
+    most = limit + limit // _FAR_ABOVE
+    strips, bands = cuts is not Cuts.NONE, cuts is Cuts.BANDS
+    options = replace(
+        start.options, target=start.site.core, most_ram=most, most_compute=None, strips=strips, bands=bands
+    )
+    try:
+        return list(reversed(start.site.front(options).points))
+    except LimitError:  # no such blocks read an input that is to leave the arena
+        return []
+
+
+class Cuts(Enum):
+    """How the driven tensors of blocks may be cut."""
+
+    NONE = "whole"
+    STRIPS = "strips"
+    BANDS = "strips in bands"
+
+
+_FAR_ABOVE = 4
+"""The fast front leaves out blocks that exceed a RAM limit by more than one part in so many: none of them can fit."""
+
+
+def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
+    """Strips and bands at once where the least arena has some, else first without."""
+    if not options.strips:
+        return (Cuts.NONE,)
+    if any(block.choice.config.tile_height < _height(block) for block in least.blocks):
+        return (Cuts.BANDS,)
+    recomputes = any(block.choice.extra_work for block in least.blocks)
+    return (Cuts.STRIPS,) if recomputes else (Cuts.NONE, Cuts.STRIPS)
+
+
+def _height(block: InsertedBlock) -> int:
+    """Rows of the tensor a block computes tile by tile."""
+    return block.plan.block.tensors[block.plan.schedule.driven].height
+
+
+def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
+    """Yield the first few points that fit, and where none of the first does what a bisection finds behind them.
+
+    Estimates can be low, and points that take more instructions need less.
+    """
+    tuning, fits = site.tuning, 0
+    for point in points[: tuning.fast_tried]:
+        found = site.realise(point)
+        fits += found.arena <= limit
+        yield found
+        if fits >= tuning.placed_first:
+            return
+    begin, end = tuning.fast_tried, 0 if fits else len(points)
+    while begin < end:
+        middle = (begin + end) // 2
+        found = site.realise(points[middle])
+        begin, end = (begin, middle) if found.arena <= limit else (middle + 1, end)
+        yield found
+
+
+def _allowed(start: Start, front: Front, objective: Objective) -> list[Point]:
+    """Return the points expected to keep the limit on compute, or nearly where too much may be expected."""
+    if objective.max_compute is None:
+        return list(front.points)
+    slack = 1.0 if start.options.target is None else TOO_MUCH_EXPECTED
+    most = objective.max_compute * slack * front.unfused.work / max(start.site.unfused_compute, 1)
+    return [point for point in front.points if point.work <= most]
+
+
+def _computes_within(candidate: Candidate, objective: Objective) -> bool:
+    return objective.max_compute is None or candidate.compute <= objective.max_compute
+
+
+def _plain(points: Sequence[Point], front: Front) -> list[Point]:
+    """Return the first point that computes nothing twice, if there is one: its blocks can turn out to need least."""
+    return [point for point in points if point.work <= front.unfused.work][:1]
+
+
+def _banded(start: Start, objective: Objective) -> list[Point]:
+    """Return points with bands of strips, RAM ascending, the first of each number of bands in front."""
+    options, front = start.options, start.front
+    skips = front.points[-1].work < front.unfused.work
+    unfused = start.site.unfused_compute
+    recomputes = objective.max_compute is None or objective.max_compute > (1 + _SURELY) * unfused or skips
+    if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
+        return []
+    banded = start.site.front(replace(options, bands=True))
+    points = [point for point in _allowed(start, banded, objective) if _bands(point)]
+    firsts = list({_bands(point): point for point in reversed(points)}.values())
+    return [*firsts, *(point for point in points if point not in firsts)]
+
+
+_SURELY = 1 / 500
+"""What a limit on compute must be above 1 to allow recompute at all: predictions are not more exact."""
+
+
+def _bands(point: Point) -> int:
+    """Return how many blocks run in bands of strips."""
+    return sum(block.scheme == "tiles" for block in point.blocks)
+
+
+def _joined(point: Point, chunk: int) -> Point | None:
+    """Return the point with one block for its first two, in runs of ``chunk`` pixels; None where they do not follow."""
+    if len(point.blocks) < 2:
+        return None
+    first, second, *others = point.blocks
+    follows = second.operators[0] == first.operators[-1] + 1
+    if not follows or {first.scheme, second.scheme} != {"line-buffers"}:
+        return None
+    block = BlockChoice(
+        (*first.operators, *second.operators),
+        replace(second.config, chunk=chunk),
+        first.scratch_bytes + second.scratch_bytes,
+        first.work + second.work,
+        first.extra_work + second.extra_work,
+        second.scheme,
+    )
+    return replace(point, blocks=(block, *others))
