@@ -79,7 +79,9 @@ def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> 
             limit = max(reached.after.arena_bytes, loading)
             assert bool(told(reached.records, "warned", "loading")) == (limit == loading)
             fitted = tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=limit), input_mode=mode).report
-            assert fitted.after.arena_bytes <= limit and fitted.compute_factor <= reached.compute_factor
+            assert fitted.after.arena_bytes <= limit and fitted.prediction and reached.prediction
+            no_slower = fitted.prediction.instructions <= 1.01 * reached.prediction.instructions
+            assert fitted.compute_factor <= reached.compute_factor or no_slower
 
 
 @pytest.mark.parametrize("factor", [0, -1, float("-inf"), float("inf"), float("nan"), 1e300, 10**400])

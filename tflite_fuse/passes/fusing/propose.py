@@ -66,20 +66,13 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
 
 
 def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Candidate]:
-    """Yield candidates within a limit on RAM, those of least work first, until one fits; strips in bands among them."""
-    site, tuning = start.site, start.site.tuning
-    most = max_ram * (1 + tuning.near)
+    """Yield candidates within a limit on RAM, those of least work first; strips in bands among them."""
+    site, most = start.site, max_ram * (1 + start.site.tuning.near)
     if site.runs_unfused:
         yield site.realise(start.front.unfused)
     for points in (_allowed(start, start.front, objective), _banded(start, objective)):
         near = [point for point in points if point.ram_bytes <= most]
-        fitting = 0
-        for point in sorted(near, key=lambda point: point.work)[: tuning.fast_tried]:
-            found = site.realise(point)
-            yield found
-            fitting += objective.keeps(found)
-            if fitting >= (1 if start.options.target is None else tuning.placed_first):
-                break
+        yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
 
 
 def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
