@@ -74,7 +74,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The interface when it is first used: whoever wants an error or the version does not wait for numpy."""
+    """The interface when it is first used: an import of an error or the version does not wait for numpy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = "errors" if name.endswith("Error") else "passes.goal" if name == "Goal" else "api"

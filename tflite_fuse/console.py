@@ -53,7 +53,7 @@ def answers_errors(command: F) -> F:
             if not interrupts.is_said():
                 say(f"tflite-fuse: {interrupts.SENTENCE}", stderr=True)
             raise typer.Exit(interrupts.EXIT_CODE) from None
-        except BrokenPipeError:  # whoever reads this has seen enough
+        except BrokenPipeError:  # the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except OSError as error:

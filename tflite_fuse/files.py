@@ -2,7 +2,7 @@
 
 New bytes go to a temporary file in the same folder, onto the disk, and then under the name. An interrupt waits for so
 long. A process that is killed leaves at most one temporary file; the next one that writes into the folder removes it:
-a file nobody holds a lock on has no living writer.
+a file without a lock has no living writer.
 
 TOML files of users: what is not understood is an error, with the nearest thing that would be.
 """
@@ -150,7 +150,7 @@ def _locked_temporary(folder: Path) -> tuple[int, Path]:
     while True:
         temporary = folder / LEFTOVER.replace("*", os.urandom(8).hex())
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
-        lock_alone(descriptor, wait=True)  # where there are no locks, leftovers cannot be told and stay
+        lock_alone(descriptor, wait=True)  # where there are no locks, leftovers cannot be recognised and stay
         if os.fstat(descriptor).st_nlink:
             return descriptor, temporary
         os.close(descriptor)  # taken for a leftover before it was locked

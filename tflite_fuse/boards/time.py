@@ -2,7 +2,7 @@
 
 Predicted are instructions. What a core makes of them in time depends on how many it issues at once and on how long it
 waits for its memories; no emulator of this project knows. ``data/cycle_pairs.csv`` holds what is known: models whose
-instructions were counted with an engine, and the cycles somebody published of the same engine and model on a board.
+instructions were counted with an engine, and the cycles published of the same engine and model on a board.
 Where a core has no such pair, one to two cycles per instruction are an assumption, and the answer is called
 uncalibrated: one is the least a core can take that issues one instruction at a time, as these do, and two leaves as
 much again for loads, branches and flash.

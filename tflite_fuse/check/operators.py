@@ -150,7 +150,7 @@ class _Walk:
         if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
-            # Nothing has written it, nor in the original: a variable, or a tensor that nobody writes. The name tells
+            # Nothing has written it, nor in the original: a variable, or a tensor without a writer. The name says
             # which one it is; one variable is never two.
             others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
             fresh[mine] = theirs
@@ -292,7 +292,7 @@ class _Block:
         return found
 
     def _check_bytes(self, tensor: int, size: int, what: str) -> None:
-        """The constants and the scratch of a block are plain bytes that nobody else touches."""
+        """The constants and the scratch of a block are plain bytes that no other operator touches."""
         wanted = Tensor(shape=(size,), type=TensorType.INT8)
         self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
 

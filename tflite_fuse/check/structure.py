@@ -17,7 +17,7 @@ _OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA)
 def writing_findings(known: Correspondence) -> Iterator[Finding]:
     """What is computed or set anew has memory of its own: in a buffer with data the runtime would write over constants.
 
-    So it is in both models: of an original that writes over its constants nobody can tell what it computes.
+    So it is in both models: of an original that writes over its constants it is undefined what it computes.
     """
     for whose, model in ((" of the original", known.before), ("", known.after)):
         for number, graph in enumerate(model.subgraphs):

@@ -52,7 +52,7 @@ def target_of(core: str, mcu: str) -> Target | None:
 
 
 def read_core(core: str, mcu: str) -> str:
-    """A core as the boards' manifests or targets call it, of what somebody wrote of a board.
+    """A core as the boards' manifests or targets call it, from a free-text name of a board.
 
     Args:
         core: its name; empty for that of a chip.

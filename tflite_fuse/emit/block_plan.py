@@ -5,7 +5,7 @@ the input is behind it: a network that ends in maps of a few pixels has read mos
 scratch may lie where the input begins, the other way round than an output, of which the last pixel is written last. The
 executor's own bytes and the sums of a tail come first and are needed from the start.
 
-A block and how it runs: scheduled once, encoded once, carried along by whoever needs it.
+A block and how it runs: scheduled once, encoded once, carried along with the candidate and the operator.
 """
 
 from __future__ import annotations

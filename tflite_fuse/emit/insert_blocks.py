@@ -157,7 +157,7 @@ class BlockMaker:
     """Makes blocks of a model, each once, however many candidates hold it.
 
     Each choice's operators are consecutive in the model's order. The custom operator reads the block's inputs and one
-    constant tensor (weights, biases, tables) and writes the block's outputs and a tensor nobody reads, its scratch
+    constant tensor (weights, biases, tables) and writes the block's outputs and an unread tensor, its scratch
     memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
 
     A *draft* is a model whose blocks have neither options nor constants yet: what its arena and its work are follows
@@ -325,7 +325,8 @@ def _within(config: BlockConfig, block: Block) -> BlockConfig:
     """Tiles no larger than what is computed by them: a RESHAPE inside may have given that other rows and columns.
 
     One tile where several would leave holes in an output. The search counts on a reader inside for every pixel of it,
-    but a function of an output and of what that is made of becomes a table of the latter alone, and then nobody asks.
+    but a function of an output and of what that is made of becomes a table of the latter alone, and then it
+    has no reader inside.
     """
     split = split_block(block)
     driven = block.tensors[split.driven]

@@ -27,7 +27,7 @@ QUANTITIES: dict[str, tuple[str, Callable[[OperatorRow], int | str]]] = {
     "macs": ("tflite-fuse: multiply-accumulates", lambda row: row.macs),
     "blocks": ("tflite-fuse: why in no block", lambda row: row.blocked or INSIDE),
 }
-"""What is told, by the name of its file: its heading, and its value for an operator."""
+"""What is shown, by the name of its file: its heading, and its value for an operator."""
 
 
 def node_data(inspection: Inspection) -> dict[str, NodeData]:

@@ -178,7 +178,7 @@ def _listed(directory: Path) -> dict[str, str]:
     """What the manifest says; nothing where there is none, or none that can be read."""
     try:
         if not stat.S_ISREG(os.lstat(directory / MANIFEST).st_mode):
-            return {}  # to read a pipe is to wait for whoever writes
+            return {}  # to read a pipe is to wait for its writer
         found = json.loads((directory / MANIFEST).read_bytes())
         files = found["files"] if found["version"] == _VERSION else {}
         return {name: digest for name, digest in files.items() if _is_inside(name) and isinstance(digest, str)}

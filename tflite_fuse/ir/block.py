@@ -203,7 +203,7 @@ class BlockChoice:
         config: tiles and chunk it runs in.
         scratch_bytes: its FIFOs, accumulators and workspace.
         work: in the graph's unit.
-        extra_work: ``work`` less that of its operators: what it recomputes less what it skips because nobody reads it.
+        extra_work: ``work`` less that of its operators: what it recomputes less what it skips as it has no reader.
         scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
     """
 

@@ -103,7 +103,7 @@ class ElementType(IntEnum):
     UINT8 stands for the int8 value of 128 less, and so does its zero point: 0x80 is exclusive-ored to every byte, of an
     INPUT where it lies before the block runs, of a SOURCE as its pixels arrive, of an OUTPUT when the block has run. An
     EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
-    FLOAT32 is what QUANTIZE stages read and DEQUANTIZE stages write, and nobody else does; wherever such a tensor lies,
+    FLOAT32 is what QUANTIZE stages read and DEQUANTIZE stages write, and no others do; wherever such a tensor lies,
     its elements take four bytes, at any address.
     The others are refused until something fills them.
     """

@@ -3,9 +3,9 @@
 Moments are operator indices in execution order; moment -1 is the one before the first operator, when the network's
 inputs have been filled in. The rules are those of TensorFlow Lite Micro's planner:
 
-- a network input is live from moment -1 to its last reader; one that nobody reads only at moment -1;
+- a network input is live from moment -1 to its last reader; one without a reader only at moment -1;
 - a network output is live from its producer to the end;
-- an output nobody reads is live while its operator runs;
+- an output without a reader is live while its operator runs;
 - a resident tensor is live at every moment.
 """
 

@@ -43,7 +43,7 @@ class MemoryGraph:
     """Operators in execution order and the arena tensors between them.
 
     Attributes:
-        sizes: bytes of each tensor. Tensors nobody touches have an entry too, so that indices can be those of a model.
+        sizes: bytes of each tensor. Tensors that no operator touches have an entry too: indices are a model's.
         ops: operators in execution order (a valid topological order).
         inputs: network inputs: live from the start until their last use.
         outputs: network outputs: live from their producer until the end.

@@ -5,7 +5,7 @@
 
 The head is what the runtime's planner takes: offsets fixed beforehand stay, and what it places itself (scratch buffers
 of its kernels, other subgraphs) goes around them. So offsets are judged by the head they lead to, not by their own
-height, and where they save nothing none are given. Whoever makes fused blocks says by ``Overlap`` what they allow.
+height, and where they save nothing none are given. What fused blocks allow comes in as ``Overlap``.
 """
 
 from __future__ import annotations

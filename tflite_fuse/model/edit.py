@@ -41,7 +41,7 @@ def add_int32(model: Model, name: str, values: Sequence[int]) -> tuple[Model, in
 
 
 def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[str]) -> list[Operator]:
-    """Operators for the first subgraph, without those of some kinds whose results nobody reads."""
+    """Operators for the first subgraph, without those of some kinds whose results have no reader."""
     wanted, kept = set(model.main.outputs), list[Operator]()
     for operator in reversed(operators):
         if operator_name(model, operator) not in kinds or wanted.intersection(operator.outputs or ()):

@@ -1,4 +1,4 @@
-"""What the rest of the package asks of one kind of stage, and what an entry in the table of kinds answers.
+"""The interface of one kind of stage: the fields that an entry in the table of kinds has.
 
 An entry says only how its kind differs from the simplest one, which makes every output pixel from the pixel at the same
 place of its one input, has no constants and multiplies nothing.

@@ -1,4 +1,4 @@
-"""The table of stage kinds: whoever must know something of a kind asks its entry."""
+"""The table of stage kinds: all that differs between kinds is found from their entries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pictures of memory, drawn by matplotlib (extra ``report``): the arena over time, working sets, the front.
 
 Each is a figure in colours for white paper. As a file it stays so; inside a page ``inline`` makes them follow the page
-and adds what is told when the pointer rests on something.
+and adds what is shown when the pointer rests on something.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_BOXES = 600
 """Of more, the largest are drawn each by itself, and told about."""
 
 MOST_EDGED = 300
-"""Steps of a picture in which edges can be told from what they surround."""
+"""Steps of a picture in which edges differ visibly from what they surround."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -68,7 +68,7 @@ _XLINK = "http://www.w3.org/1999/xlink"
 
 @dataclass
 class Chart:
-    """A figure, and what is told about its parts: from their ids to sentences."""
+    """A figure, and what is shown about its parts: from their ids to sentences."""
 
     figure: Any
     style: dict[str, Any]
@@ -158,7 +158,7 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        # What stands where it is told to need not be looked for: that takes a quarter of the time to draw.
+        # A label with a given place need not be searched for: that takes a quarter of the time to draw.
         axes.xaxis.set_label_coords(0.5, -0.3 / size[1])
         axes.yaxis.set_label_coords(-0.12, 0.5)
         yield Chart(figure, style), axes

@@ -139,4 +139,4 @@ class Goal:
 
 
 NOTHING_RECOMPUTED = Goal()
-"""What is done unasked."""
+"""The default goal: the least RAM without recompute."""

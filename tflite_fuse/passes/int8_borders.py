@@ -1,8 +1,8 @@
 """Models that speak float32 or uint8 and compute in int8: hand their QUANTIZE and DEQUANTIZE to the application.
 
-A float32 image takes four times the memory of the int8 one that all further work reads, and whoever reads uint8 has to
-convert it. The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and
-zero point stay in the model's tensors.
+A float32 image takes four times the memory of the int8 one that all further work reads, and uint8 has to be converted.
+The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and zero point
+stay in the model's tensors.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _behind(model: Model, tensor: int) -> _Border | str:
 
 
 def _before(model: Model, tensor: int) -> _Border | str:
-    """The DEQUANTIZE that writes an output nobody else reads, or why there is none to remove."""
+    """The DEQUANTIZE that writes an output with no other reader, or why there is none to remove."""
     graph = model.main
     writers = [index for index, op in enumerate(graph.operators) if tensor in (op.outputs or ())]
     if graph.outputs.count(tensor) != 1:

@@ -111,7 +111,7 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
 
     Raises:
         RuntimeUnavailableError: the extra ``dask`` is not installed.
-        UsageError: nobody answers at the address, or no longer does.
+        UsageError: nothing answers at the address, or no longer does.
     """
     try:
         from distributed import Client, LocalCluster
@@ -127,7 +127,7 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
         client = Client(scheduler, timeout="10s")
     except (OSError, ValueError) as error:
         raise UsageError(f"{scheduler}: no Dask scheduler answers ({error})") from error
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what went wrong is told in one sentence
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the error is one sentence
     try:
         with client:
             yield from _by(client, items, work)

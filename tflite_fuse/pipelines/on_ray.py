@@ -37,7 +37,7 @@ def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work
 
     Raises:
         RuntimeUnavailableError: the extra ``ray`` is not installed.
-        UsageError: nobody answers at the address, or no longer does.
+        UsageError: nothing answers at the address, or no longer does.
     """
     if importlib.util.find_spec("ray") is None:
         raise RuntimeUnavailableError("install the extra: pip install 'tflite-fuse[ray]'")
@@ -86,7 +86,7 @@ def told_by(driver: Connection, items: Iterator[Item], name: str) -> Iterator[Ro
 
 def _drive(sweep: Connection, jobs: int, address: str | None, work: Work) -> None:
     """The driving process: asks for items, tells rows, then None or what went wrong."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep's process is told, and ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep's process receives it, and ends this one
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
@@ -133,7 +133,7 @@ def _in_cluster(items: Iterator[Item], jobs: int, address: str | None, work: Wor
 
 
 def _require_answer(address: str) -> None:
-    """Ray itself asks for minutes. Raises UsageError: nobody listens at HOST:PORT or ray://HOST:PORT."""
+    """Ray itself asks for minutes. Raises UsageError: nothing listens at HOST:PORT or ray://HOST:PORT."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()

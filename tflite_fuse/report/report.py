@@ -67,7 +67,7 @@ FIGURE_ROWS = (
     ("operators", "operators"),
     ("file", "file_bytes"),
 )
-"""What is told of a model before and after, and the figures it is."""
+"""What a report says of a model before and after: the figures."""
 
 
 @dataclass(frozen=True)

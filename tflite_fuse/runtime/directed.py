@@ -59,7 +59,7 @@ def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int
 
             search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
             return kept + [search.best_of(each) if search.runs < runs else each for each in random]
-    except ModelError:  # whoever compares on them says why
+    except ModelError:  # comparing on them says why
         return list(map(list, given))
 
 

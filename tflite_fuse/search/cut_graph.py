@@ -192,7 +192,7 @@ class Rules:
         alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
         input_mode: where the network's inputs are.
         moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
-        overlap: whether a block may write its output over an input nobody needs afterwards.
+        overlap: whether a block may write its output over an input that has no later reader.
         single_operators: whether an operator may be a block of its own.
         count_tail: whether what the runtime keeps for operators and tensors counts.
         most_ram: blocks that surely need more bytes while they run may be left out; None for any.

@@ -41,7 +41,7 @@ class Front:
 
     Attributes:
         points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
-            unfused model, fewer where blocks skip pixels nobody reads, more where a scheme always recomputes.
+            unfused model, fewer where blocks skip pixels without a reader, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
         graph: what was searched.
     """

@@ -88,7 +88,7 @@ class Cluster:
         return self.coordinator if index == COORDINATOR else self.workers[index]
 
     def is_direct(self, a: int, b: int) -> bool:
-        """Whether two devices need nobody between them."""
+        """Whether two devices need no other between them."""
         return COORDINATOR in (a, b) or (min(a, b), max(a, b)) in self.direct
 
     def medium(self, a: int, b: int) -> int | None:

@@ -1,6 +1,6 @@
 """Scratch memory: the executor's own part, rings and sums; what is needed at the same time lies apart.
 
-What a block's scratch may lie over of its inputs, by the replay: pixels that nobody reads again.
+What a block's scratch may lie over of its inputs, by the replay: pixels that no stage reads again.
 
 The schedule of a block: rings, scratch, outputs, and what may lie over what, worked out from the options alone.
 """
@@ -276,7 +276,7 @@ def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[
 
 
 def _ring_problems(program: Program, needed: dict[int, int]) -> Iterator[str]:
-    """A ring holds just the pixels between the oldest one somebody still reads and the newest one."""
+    """A ring holds just the pixels between the oldest one still to be read and the newest one."""
     for t, tensor in enumerate(program.tensors):
         in_scratch = tensor.storage == Storage.SCRATCH
         wanted = max(1, needed.get(t, 0)) if in_scratch else 0

@@ -99,7 +99,7 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
-    """Of a tensor without quantization it is that of plain numbers: one that nobody reads is one that nobody checks."""
+    """Of a tensor without quantization it is that of plain numbers: one without a reader is not checked."""
     quantization = original.activation(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
     wanted = plain if quantization is None else quantization[1]

@@ -33,7 +33,7 @@ def state_size(options: Options) -> int:
 
 
 def is_memory(options: Options, t: int) -> bool:
-    """Whether a tensor is the last input of one LSTM, read by nobody else, which nobody writes."""
+    """Whether a tensor is the last input of one LSTM, without another reader, and without a writer."""
     tensor = options.tensors[t]
     readers = [
         (stage.kind, n) for stage in options.stages for n, read in

@@ -216,7 +216,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int
     kind = StageKind(desc.kind)
     if kind is StageKind.SOURCE:
         return
-    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # its memory holds nobody's bytes
+    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # its memory holds no values
     if any(t not in trace.values for t in inputs):
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]

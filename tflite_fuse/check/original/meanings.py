@@ -1,4 +1,4 @@
-"""What each operator of the original asks of a stage, in the runtime's integers, worked out from the model file alone.
+"""The stage that each operator of the original requires, in the runtime's integers, derived from the model file alone.
 
 One function per operator. Each answers with the one stage that computes the operator's bytes, or None where no stage
 does. Constants the runtime would refuse have no meaning either.

@@ -1,7 +1,7 @@
 """UNIDIRECTIONAL_SEQUENCE_LSTM as the stage that computes its bytes, with the weights and the table it asks for.
 
-Its states are variables of its own. Whoever computes it with memory of another kind must begin with what the runtime
-leaves there in a reset: outputs of zero, which is their zero point, and cell states of zero.
+Its states are variables of its own. A block that keeps them elsewhere must begin with what the runtime leaves there in
+a reset: outputs of zero, which is their zero point, and cell states of zero.
 """
 
 from __future__ import annotations

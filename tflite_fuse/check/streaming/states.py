@@ -312,7 +312,7 @@ def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
 
 
 def _initializers(model: Model) -> dict[int, int]:
-    """Subgraphs of constant assignments that one CALL_ONCE runs and nobody else names: CALL_ONCE → subgraph."""
+    """Subgraphs of constant assignments that one CALL_ONCE runs and no other operator names: CALL_ONCE → subgraph."""
     named: list[int] = [signature.subgraph_index for signature in model.signature_defs or ()]
     calls: dict[int, int] = {}
     for number, graph in enumerate(model.subgraphs):

@@ -30,7 +30,7 @@ class Pricing:
     Attributes:
         chunks: output pixels per step, one or more to price.
         streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a ring.
-        sharing: None, or a block may write its output, or its last rings, over an input nobody needs afterwards, at a
+        sharing: None, or a block may write its output, or its last rings, over an input without later readers, at a
             distance that is a multiple of this many bytes.
         limit: None, or configurations that compute more may be left out, and so may blocks without any others.
         spare: None, or the bytes of scratch that a block, by its first and last layer, may take before it counts: what
@@ -44,7 +44,7 @@ class Pricing:
     spare: Callable[[int, int], int] | None = field(default=None, compare=False)
 
     def does_not_count(self, first: int, last: int, scratch: int) -> bool:
-        """Whether a block takes no more scratch than is to spare, whatever that lies over."""
+        """Whether a block takes no more scratch than is free, whatever that lies over."""
         if self.sharing is None or self.spare is None:
             return False
         return round_up(scratch, self.sharing) <= self.spare(first, last)
@@ -97,7 +97,7 @@ class GrowingBlock:
             itself need.
         computing: the layer that writes the driven tensor, where it ends in that; else its last one.
         begins: the last layer that may be its first one, as it holds units whole.
-        computed: what is asked of the layer that was added last, if that computes anything.
+        computed: the demand on the layer that was added last, if that computes anything.
     """
 
     def __init__(self, graph: LayerGraph, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
@@ -173,7 +173,7 @@ class GrowingBlock:
         return best
 
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
-        """The inputs that nobody needs afterwards, with what is asked of them."""
+        """The inputs without later readers, with the demand on them."""
         for tensor, demand in self.demands.items():
             dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.extent.pixels > 1
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
@@ -228,7 +228,7 @@ class GrowingBlock:
         return bool(readers) and readers[-1] <= self.last and tensor not in self.graph.outputs
 
     def _rename(self, index: int, layer: Layer, demand: Demand) -> None:
-        """Passes what is asked of a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
+        """Passes the demand on a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
 
         A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
         """
@@ -280,7 +280,7 @@ class GrowingBlock:
         self.usable = self.usable & self._is_whole(demand)
 
     def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
-        """Under which tilings what is asked of a tensor is all of it."""
+        """Under which tilings the demand on a tensor is all of it."""
         rows = covers(demand.rows, self.grid.heights, demand.extent.height)
         columns = covers(demand.columns, self.grid.widths, demand.extent.width)
         whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)

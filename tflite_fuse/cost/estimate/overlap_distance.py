@@ -1,7 +1,7 @@
 """How far a block's output must stay below an input it overwrites, in closed form.
 
 In one tile a block reads its inputs from top to bottom and writes its output from top to bottom, so the output may take
-the place of input pixels nobody needs any more. While a run of output pixels is written, every stage that reads the
+the place of input pixels without a later reader. While a run of output pixels is written, every stage that reads the
 input has advanced as far as the windows between it and the output say; the first pixel it still needs is the oldest
 byte that must survive. The distance is the largest lead of written output bytes over those. ``schedule`` finds the same
 by following all events; the closed form is never below it.

@@ -72,7 +72,7 @@ class Rings:
             return _in_one_tile(demand.consumers[0].windows, region, demand.extent.pixel_bytes, self._chunks)
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
-        # A ring nobody ever fills, as all that is read lies in padding, still has room for a pixel.
+        # A ring that is never filled, as all that is read lies in padding, still has room for a pixel.
         return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
 
     def _meeting(self, consumers: Sequence[Consumer]) -> int:
@@ -281,8 +281,8 @@ class Demand(NamedTuple):
         extent: the tensor's, or that of the view under which a block reads its input.
         rows, columns: what every tile asks for.
         consumers: who asks.
-        oldest: for each row of the driven tensor, the first row that it and those below it ask for; None where nobody
-            wants to know.
+        oldest: for each row of the driven tensor, the first row that it and those below it ask for; None where
+            that is not needed.
     """
 
     extent: BlockTensor
@@ -292,7 +292,7 @@ class Demand(NamedTuple):
     oldest: IntArray | None = None
 
     def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
-        """What a stage that writes the tensor asks of a ``source`` it looks at so."""
+        """The demand of a stage that writes the tensor on a ``source`` it looks at so."""
         if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
             return Demand(source, self.rows, self.columns, consumers, self.oldest)
         rows = needed(self.rows, windows[0], source.height)

@@ -16,7 +16,7 @@ class Grown(NamedTuple):
     """A block at one step of its growth.
 
     Attributes:
-        computed: what is asked of the layer that was added, if that computes anything.
+        computed: the demand on the layer that was added, if that computes anything.
         rings: the least bytes of rings alone under any configuration.
         memory: what it takes as a block; None if it is none, or nothing was added to it yet.
     """
@@ -27,7 +27,7 @@ class Grown(NamedTuple):
 
 
 class Shape:
-    """A block under some tilings, grown as far as somebody has asked.
+    """A block under some tilings, grown as far as a search has needed it.
 
     Attributes:
         driven: what the first layer above finds: the demand of the driven tensor.
@@ -59,9 +59,9 @@ class Shape:
 class Shapes:
     """The shapes that several searches of one graph look at, each grown once.
 
-    The graph may count another work in each of them, but its inputs lie where they did: what blocks have to spare
-    follows from that, and is no part of what a shape is found by. Unasked, only blocks in one tile are kept: those are
-    what searches without recompute have in common, and arrays over many tilings would fill the memory.
+    The graph may count another work in each of them, but its inputs lie where they did: what blocks have free
+    follows from that, and is no part of what a shape is found by. By default only blocks in one tile are kept: they
+    are what searches without recompute have in common, and arrays over many tilings would fill the memory.
 
     Attributes:
         chunks: output pixels per step, all that any of the searches tries.

@@ -99,7 +99,7 @@ class Followed:
     """All that is known of a tile once its last few stages are followed.
 
     Attributes:
-        events: by stage, [runs, inputs and the run itself], as long as somebody refers to them; what is there before
+        events: by stage, [runs, inputs and the run itself], as long as others refer to them; what is there before
             any stage has numbers below 0.
         demands: by tensor, of those whose stage is still to come.
         holds: by tensor, likewise.
@@ -116,7 +116,7 @@ class Followed:
     lengths: Mapping[int, IntArray] = field(default_factory=dict)
 
     def asked(self, tensor: int) -> Demand:
-        """All that is asked of a tensor, in order."""
+        """All demands on a tensor, in order."""
         return merge([Demand(self._times(each), each.positions) for each in self.demands.get(tensor, ())])
 
     def held(self, tensor: int) -> list[Hold]:
@@ -153,7 +153,7 @@ def insert_events(
     """Inserts ``per_row`` events right behind ``causes[i]`` (ascending) and those inserted there before, for all i.
 
     Args:
-        known: events that somebody refers to.
+        known: events that others refer to.
 
     Returns:
         (where those are now, the new ones, [rows, per_row]).

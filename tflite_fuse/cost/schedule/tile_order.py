@@ -3,9 +3,9 @@
 The order in which the executor computes the pixels of one tile, worked out without stepping through it.
 
 The executor pulls: a stage about to compute a run of pixels first asks, input by input, for all its windows need, and
-whoever makes those pixels does the same. So the runs of a stage follow from the runs of its readers, and the whole
-order can be built from the driven tensor upwards, one stage at a time, with a few array operations per stage. What
-makes tensors with several readers exact is a common time axis (``events``).
+the stage that makes those pixels does the same. So the runs of a stage follow from the runs of its readers, and the
+whole order can be built from the driven tensor upwards, one stage at a time, with a few array operations per stage.
+What makes tensors with several readers exact is a common time axis (``events``).
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class TileOrder:
         return run
 
     def within(self, config: BlockConfig, spare: Spare | None) -> TileRun | None:
-        """The same; None, and nothing more is followed, once its rings take more than there is to spare."""
+        """The same; None, and nothing more is followed, once its rings take more than is free."""
         left = 0 if spare is None else spare.nbytes
         if config.chunk not in self._known:
             self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
@@ -219,7 +219,7 @@ class TileOrder:
         return now.followed.result(tuple(ways))
 
     def _node(self, followed: Followed, index: int) -> _Node:
-        """Where stages from this one on are followed, and what that asks of the stage before it."""
+        """Where stages from this one on are followed, and what they need of the stage before them."""
         self._kept += sum(len(events) for events in followed.events.values())
         if self._kept > MOST_KEPT:
             self._known.clear()
@@ -248,7 +248,7 @@ class TileOrder:
         return Followed(events, demands, holds)
 
     def _step(self, now: _Node, index: int, longest: int, ahead: bool) -> Followed:
-        """Follows one more stage: cuts what is asked of it into runs and notes what these ask of its inputs."""
+        """Follows one more stage: cuts the demand on it into runs and notes what these need of its inputs."""
         stage, windows, known = self.stages[index], self.tile.windows[index], now.followed
         output, width, begins = stage.output, now.width, now.begins
         asked = _whole_runs(now.asked, width, longest) if ahead else now.asked
@@ -294,7 +294,7 @@ def _still_needed(
     holds: Mapping[int, Sequence[Moments]],
     runs: Mapping[int, Moments],
 ) -> dict[int, IntArray]:
-    """The events that somebody refers to."""
+    """The events that others refer to."""
     referred = {each.stage for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
     referred |= {each.stage for each in runs.values()}
     return {stage: found for stage, found in events.items() if stage in referred}

@@ -112,7 +112,7 @@ def places_of(deployment: Deployment) -> tuple[Place, ...]:
     """The workers that take part, then the coordinator unless it is a computer.
 
     Raises:
-        UsageError: a board is not known, or cannot do what the plan asks of it.
+        UsageError: a board is not known, or cannot do its part of the plan.
     """
     names = _envs([deployment.cluster.device(each).name for each in (*deployment.taking_part, COORDINATOR)])
     workers = [

@@ -2,7 +2,7 @@
 
 A model spells this with a variable that is read, joined with the new steps along time, cut and assigned. The pass
 ``rings`` finds the spellings and puts ``STATE_OPERATOR`` in their place, which no runtime knows: a block must hold it.
-To a schedule it is a PAD: pixels of earlier runs are there before anything is asked of its input.
+To a schedule it is a PAD: pixels of earlier runs are there before any pixel of its input is needed.
 """
 
 from __future__ import annotations

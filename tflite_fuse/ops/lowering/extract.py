@@ -161,7 +161,7 @@ def _absorb(piece: _Piece) -> dict[int, Lowered]:
 
 
 def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:
-    """The stages whose results somebody reads."""
+    """Return the stages whose results have a reader."""
     wanted = {piece.root(tensor) for tensor in piece.writer if piece.leaves(tensor)}
     live: dict[int, Lowered] = {}
     for index, lowered in reversed(stages.items()):

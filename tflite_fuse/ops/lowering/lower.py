@@ -150,7 +150,7 @@ def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
 
 
 def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | str:
-    """What is in a tensor that nobody writes is known to nobody: no proof could say that a block reads the same."""
+    """Return a lowered operator or why it is in no block: no proof covers bytes of a tensor without a writer."""
     try:
         lowered = lower_operator(model, index)
     except BlockError as error:

@@ -38,7 +38,7 @@ class Table:
         lowered: as one stage; reads the tensor they all start from and writes what the last of them writes.
         operators: those it takes the place of, ascending.
         passed_over: those between that are computed all the same, because others read what they write. Without them in
-            a block nobody knows there that the result follows from what the table reads.
+            a block it is not known there that the result follows from what the table reads.
     """
 
     lowered: Lowered

@@ -58,7 +58,7 @@ class Lowered:
             for an operator by itself.
         inner: whether what it writes is gone once its unit is tables.
         passed_over: whether a table of its unit does without what it writes, which others read: in a block of several
-            tiles nobody may ask for all of that.
+            tiles no stage may need all of that.
     """
 
     stage: Stage | None

@@ -1,6 +1,6 @@
 """What kernels with weights do in runs of given lengths, as the device library's kernels do it on each family of cores.
 
-Multiply-accumulates are those that are computed, fillings of packed weights and pixels computed for nobody included.
+Multiply-accumulates are those that are computed, fillings of packed weights and pixels without a reader included.
 ``groups`` are pixels computed together, ``values`` what is brought into the form the inner loops read, ``taps`` the
 pieces it is brought in.
 """

@@ -114,7 +114,7 @@ class Fuse:
         )
 
     def starts(self, model: Model) -> tuple[Start, ...]:
-        """What every order of operators at hand leads to.
+        """Return the start of every order of operators that is tried.
 
         Raises:
             LimitError: no block of the scheme can read an input that is to leave the arena, in any order.

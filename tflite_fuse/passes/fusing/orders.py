@@ -1,4 +1,4 @@
-"""The orders of operators at hand before blocks are made.
+"""The orders of operators that are tried before blocks are made.
 
 The order of least *unfused* peak is not the one that fuses best: a block takes operators that stand next to each other.
 Which order is best shows once blocks are in and everything is placed; so all of them are fused, and the best is kept.
@@ -85,7 +85,7 @@ def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
 
     Args:
         model: in any order.
-        parts: the tensors such operators write, which nobody else reads.
+        parts: the tensors such operators write, which have no other reader.
     """
     waiting: dict[int, Operator] = {}
     order: list[Operator] = []

@@ -4,7 +4,7 @@ A range [least, greatest] of every channel is followed through the operators: su
 the ends of what it reads, each end taken by the sign of its weight, and scaling them is monotone. Everything is a bound
 on the safe side; where both ends meet, the channel is constant.
 
-Channels that say nothing are left out: those with one value whatever the model reads, and those nobody reads.
+Channels that say nothing are left out: those with one value whatever the model reads, and those without a reader.
 
     CONV_2D(x, W) + b   =   CONV_2D(x without c, W without c) + b + (v - zero point) * W[c]    where c is always v
 
@@ -213,10 +213,10 @@ _STAGES = frozenset({
 
 @dataclass(frozen=True)
 class ConstantChannels:
-    """Leave out channels that are constant or that nobody reads.
+    """Leave out channels that are constant or have no reader.
 
     Attributes:
-        accepts: whether somebody else, too, finds that a model and the narrower one compute the same.
+        accepts: whether an independent check, too, finds that a model and the narrower one compute the same.
     """
 
     accepts: Callable[[Model, Model], bool] = lambda before, after: True
@@ -345,7 +345,7 @@ class _Found:
             return unread
         constant = source.is_constant
         zeros = constant & (source.low == lowered.inputs[0].zero_point)
-        # What adds nothing needs no place in the bias, so that mostly nobody has to ask whether there is one.
+        # What adds nothing needs no place in the bias, so that mostly there is no need to look for one.
         if (zeros != constant).any():
             fits = stage.bias is not None and sums_of(stage, lowered, source) is not None
             constant = constant if fits and not sees_padding(stage, lowered) else zeros

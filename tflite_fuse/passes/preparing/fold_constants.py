@@ -3,7 +3,7 @@
     SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
 
 Shapes do not change at run time, so operators on whole numbers that start from shapes and constants compute the same
-in every inference. The operators behind them read a constant instead, those nobody needs any more are gone, and with
+in every inference. The operators behind them read a constant instead, those without a reader are gone, and with
 them what the runtime keeps for each.
 """
 
@@ -35,7 +35,7 @@ _DTYPES: Mapping[int, npt.DTypeLike] = {TensorType.INT32: "<i4", TensorType.INT6
 
 @dataclass(frozen=True)
 class FoldConstants:
-    """Replace operators on whole numbers that are known by their results, and drop operators nobody reads."""
+    """Replace operators on whole numbers that are known by their results, and drop operators without a reader."""
 
     name: ClassVar[str] = "fold constants"
 

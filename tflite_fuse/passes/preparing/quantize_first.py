@@ -109,7 +109,7 @@ class _Values:
         return None
 
     def _before(self, quantize: int) -> _Site | None:
-        """What a QUANTIZE can go before, through operators by value that nobody else reads."""
+        """What a QUANTIZE can go before, through operators by value with no other reader."""
         operators, chain = self.model.main.operators, [quantize]
         while True:
             tensor = self._carried(operators[chain[0]])

@@ -236,7 +236,7 @@ def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
 
 
 def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
-    """The model with the chosen operators replaced, without those whose results nobody reads any more."""
+    """The model with the chosen operators replaced, without those whose results have no reader any more."""
     operators: list[Operator] = []
     for index, operator in enumerate(model.main.operators):
         if index not in chosen:

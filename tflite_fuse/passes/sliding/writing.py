@@ -206,7 +206,7 @@ class Writing:
     # ---- The end ----
 
     def finish(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
-        """The model, without what nobody needs."""
+        """Return the model without operators and tensors that no output depends on."""
         wanted, kept = set(outputs), []
         for operator in reversed(self.operators):
             if wanted.intersection(operator.outputs or ()):

@@ -60,7 +60,7 @@ def compare(
         a, b: two .tflite files with the same input and output shapes and types.
         inputs: one list per inference, with one array per input of the first model, inside the arena or not.
         names: what messages call the two models.
-        models: the two as loaded, where somebody has them.
+        models: the two as loaded, where the caller has them.
         progress: called with (inferences done, inferences in all).
         runtime: what runs them.
         watch: where the second was made of the first, tensors at and in its blocks: they are compared, too, in copies

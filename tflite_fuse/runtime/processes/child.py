@@ -220,7 +220,7 @@ class _LitertBackend:
 
 
 class _JunkFilledMemory:
-    """While active, fresh memory is full of junk, so a kernel that reads what nobody wrote does not find zeros."""
+    """While active, fresh memory is full of junk, so a kernel that reads what it never wrote does not find zeros."""
 
     def __init__(self, active: bool) -> None:
         self._mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if active else None

@@ -1,7 +1,7 @@
 """Runtimes in child processes: load models, run inferences, turn refusals into sentences.
 
 A ``Worker`` is one child process with at most one model loaded. Starting one costs about 0.3 s (Python and numpy), so
-workers that did everything asked of them are kept for the next model; one that failed is ended.
+workers that completed every request are kept for the next model; one that failed is ended.
 """
 
 from __future__ import annotations

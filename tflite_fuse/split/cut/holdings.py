@@ -1,4 +1,4 @@
-"""Who holds what, and what has to travel so that somebody else holds it, too."""
+"""Which device holds what, and what has to travel so that another holds it, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Reg
     What only others hold goes through the coordinator, once for all who need it.
 
     Raises:
-        ValueError: nobody holds a part.
+        ValueError: no device holds a part.
     """
     sent: dict[int, int] = {}
     known = dict(held)
@@ -48,7 +48,7 @@ def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Reg
 
 
 def _sources(target: int, held: Held, sent: Mapping[int, int]) -> Iterable[int]:
-    """Who might have something: the coordinator first, as it needs nobody between."""
+    """Devices that may have something: the coordinator first, as it needs no device between."""
     others = [device for device in held if device != target and held[device]]
     return sorted(others, key=lambda each: (each != COORDINATOR, sent.get(each, 0), each))
 

@@ -6,7 +6,7 @@ A plan: phase by phase, what travels and who computes what.
     phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
 
 A worker computes its task of a phase as soon as what the phase sends to it is there and its own tasks before are done;
-nobody waits for anybody else. Every element a task stores has one owner: the first task in the plan that declares it.
+there is no other waiting. Every element a task stores has one owner: the first task in the plan that declares it.
 Elements other tasks compute as well (halos, replicated layers) are declared as their copies.
 """
 

@@ -2,7 +2,7 @@
 
     FULLY_CONNECTED, 4096 to 10   becomes   CONV_SUMS of channels 0 … 2047, CONV_SUMS of 2048 … 4095, ADD_SUMS
 
-The parts' values have four bytes for each sum, so whoever moves, places or checks bytes sees values like any others.
+The parts' values have four bytes for each sum, so what moves, places or checks bytes sees values like any others.
 Bias, zero point and rounding are in the last addition, once.
 """
 

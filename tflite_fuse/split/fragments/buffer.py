@@ -145,7 +145,7 @@ class DeviceBuffer:
                 yield from (*node.inputs, *node.outputs)
 
     def _scopes(self, task: Task, number: int) -> Callable[[int], Scope]:
-        """Values that a task writes and nobody else needs are its own."""
+        """Values that a task writes and no other task needs are its own."""
         kept = {value for value, _ in (*task.owned, *task.copies)}
         own = {value for step in task.steps for value in self.network.nodes[step.node].outputs} - kept
         return lambda value: (value, number if value in own else -1)

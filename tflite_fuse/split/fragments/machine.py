@@ -3,7 +3,7 @@
     machine.begin(inputs)
     while (event := machine.next()).kind is not EventKind.FINISHED: …
 
-Whoever drives it moves the messages, as with ``tflite_fuse_worker.h``. It runs no blocks: the coordinator has none.
+Its caller moves the messages, as with ``tflite_fuse_worker.h``. It runs no blocks: the coordinator has none.
 """
 
 from __future__ import annotations

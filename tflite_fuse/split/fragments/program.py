@@ -4,7 +4,7 @@
     its output beside what is used again; send row 9 to worker 1; …
 
 Every device goes through its messages in the order of the plan's transfers. So the first transfer in the plan that is
-not done always has a sender and a receiver with nothing else to do before: nobody waits in a circle.
+not done always has a sender and a receiver with nothing else to do before: no devices wait in a circle.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ travels between them take from there on. That alone leads ways into a corner whe
 replicate weights until none is left. So it is worked out under many prices of a byte of flash, too. Under each, what a
 way has taken, the least ahead with flash paid for, less the price of all the flash that is left, is a lower bound of
 what the whole way takes (Lagrange's); the largest of them says best how good a label is. Ways that all workers together
-have no flash left for are told apart for certain, by a price with nothing else to pay.
+have no flash left for are recognised for certain, by a price with nothing else to pay.
 """
 
 from __future__ import annotations

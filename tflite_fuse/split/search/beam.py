@@ -1,6 +1,6 @@
 """What no split goes below: elements that have to travel, and work that has to be done, however a network is cut.
 
-An element nobody needs, as every other row before a convolution of stride 2 and kernel size 1, need not be sent nor
+An element without a reader, as every other row before a convolution of stride 2 and kernel size 1, need not be sent nor
 computed, and a split by rows leaves it out. So what is needed is followed from the outputs back: per value a set of
 rows, one of columns and one of channels all of whose elements some reader needs, of several readers that of the one
 that needs most. What all of them need together may be more: a bound stays below it.

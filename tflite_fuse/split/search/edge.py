@@ -4,7 +4,7 @@ In which order the messages of a phase are sent.
 
 Every device goes through its messages in the plan's order, so what it sends waits for what it is to receive before.
 Where workers exchange what they have, receiver after receiver, each waits for nearly all before it. In two halves
-nobody waits within a half: first all messages to higher numbers, the highest sender's first, then all to lower ones,
+no device waits within a half: first all messages to higher numbers, the highest sender's first, then all to lower ones,
 the lowest sender's first; or the other way about, which is better where the low ones are done later. What goes to the
 coordinator comes before, what it hands on comes behind.
 

@@ -43,7 +43,7 @@ def cuts(network: Network) -> tuple[int, ...]:
     """Places with at most one value alive, 0 and the end included.
 
     Where one stays alive over several places, the first of them: an edge between two would hand on what it neither
-    reads nor writes, as behind a node whose output is the model's and nobody's else.
+    reads nor writes, as behind a node whose output is the model's and no other's.
     """
     count = len(network.nodes)
     live: list[list[int]] = [[] for _ in range(count + 1)]
@@ -153,7 +153,7 @@ class EdgeMaker:
         return self._known_shares[total, speeds]
 
     def _ask(self, asked: dict[int, _Asked], node: int) -> None:
-        """What a node asks of its inputs, all workers at once."""
+        """What a node needs of its inputs, all workers at once."""
         stage = self.network.nodes[node].stage
         assert stage is not None
         wanted = asked[stage.output]

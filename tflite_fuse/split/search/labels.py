@@ -166,7 +166,7 @@ class Joints:
         """Of so many bytes from each of some devices to each, the coordinator last.
 
         What goes to the coordinator comes first, then what goes to higher numbers, to lower ones, and what it sends:
-        in this order or the like nobody waits within such a step (``sending``).
+        in this order or the like no device waits within such a step (``sending``).
         """
         if not nbytes.any():
             return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))

@@ -26,7 +26,7 @@ class LocalDevices:
         """The model's outputs as bytes, flat; ``order`` has the messages then: sender, receiver, sequence, bytes.
 
         Raises:
-            PlanError: the fragments do not fit each other: nobody can go on.
+            PlanError: the fragments do not fit each other: no device can go on.
         """
         self.order = []
         self.coordinator.begin([each.ravel() for each in inputs])
@@ -37,7 +37,7 @@ class LocalDevices:
         return self.coordinator.outputs()
 
     def _go_on(self) -> bool:
-        """One round: everybody computes, then what two are ready for is handed over. False when all is done."""
+        """One round: every device computes, then what two are ready for is handed over. False when all is done."""
         devices = (COORDINATOR, *range(len(self.workers)))
         sending: dict[tuple[int, int], tuple[int, int]] = {}
         receiving: dict[tuple[int, int], tuple[int, int]] = {}

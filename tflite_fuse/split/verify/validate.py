@@ -1,6 +1,6 @@
 """Checks a plan against its network, without a single number of the model: who has what when, and who made it.
 
-Beside whoever made the plan, this follows every element: a transfer brings only what its source holds, a task reads
+Independently of the search, this follows every element: a transfer brings only what its source holds, a task reads
 only what its worker holds or has just computed, every element that is stored or travels has exactly one declared
 producer, copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose ranges
 are disjoint and complete, and the coordinator has all outputs in the end.

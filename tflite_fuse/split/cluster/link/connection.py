@@ -63,7 +63,7 @@ class Connection:
     Attributes:
         peer: its number, None until it said who it is.
         sent, received: bytes of frames so far.
-        watch: is told every message, and whether it goes out.
+        watch: is called with every message, and whether it goes out.
     """
 
     def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None, key: bytes | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A key that both ends of a connection have, and nobody else: who does not have it is not served.
+"""A key that only both ends of a connection have: a peer without it is not served.
 
 The key itself never travels, and signs nothing but this: both ends draw a nonce, and
 

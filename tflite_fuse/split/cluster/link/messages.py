@@ -15,7 +15,7 @@ The twin of ``arduino/src/link``.
     8  u64  number of the plan
 
 With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with 0 for its
-checksum. HELLO comes before anybody can sign; ``KEYED`` in its item says that the rest will be signed.
+checksum. HELLO comes before either end can sign; ``KEYED`` in its item says that the rest will be signed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Fault(IntEnum):
     KEY = 7
     """Another key, or a key at one end only."""
     BUSY = 8
-    """The worker serves somebody else."""
+    """The worker serves another coordinator."""
     STRANGER = 9
     """A device that has no business here."""
     COMPUTE = 10

@@ -23,11 +23,11 @@ _GAP_SECONDS = 0.05
 """After which the rest of a packet is not waited for."""
 
 _MOST_KEPT = 1 << 16
-"""Bytes nobody asked for yet, beyond which no packet is taken."""
+"""Bytes not read yet, beyond which no packet is taken."""
 
 
 class Port(Protocol):
-    """The line itself. What comes is handed to whoever opened it, in the event loop."""
+    """The line itself. Received bytes go to the stream that opened it, in the event loop."""
 
     def write(self, data: bytes) -> None:
         """Does not wait for long. Raises OSError."""
@@ -57,7 +57,7 @@ class SerialStream:
         self._port = port
 
     async def dial(self) -> None:
-        """Ask until somebody answers. Raises OSError: the line is gone."""
+        """Ask until the other end answers. Raises OSError: the line is gone."""
         await self._deliver(PacketKind.OPEN, bytes([MOST_BYTES]))
 
     async def read(self) -> bytes:

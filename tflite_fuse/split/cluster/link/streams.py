@@ -76,10 +76,10 @@ def _is_host(text: str) -> bool:
 
 
 async def connect(address: str) -> Stream:
-    """A stream to who listens there.
+    """Return a stream to the device that listens there.
 
     Raises:
-        OSError: nobody does.
+        OSError: none does.
         UsageError: it is no address.
         RuntimeUnavailableError: it is a serial line, and pyserial is not installed.
     """
@@ -94,7 +94,7 @@ _SOCKET = "socket://"
 _DEVICE = re.compile(r"(?P<path>/.+?|COM\d+)(@(?P<baud>\d{1,8}))?", re.IGNORECASE)
 _WAIT = 0.05
 _CLOSING = 0.5
-"""Seconds in which whoever had a line before gives it back."""
+"""Seconds in which the process that had a line before gives it back."""
 
 _READ_AT_ONCE = 4096
 
@@ -105,7 +105,7 @@ def is_serial(address: str) -> bool:
 
 
 async def dial(address: str) -> SerialStream:
-    """A connection over a serial line, as soon as somebody answers there.
+    """A connection over a serial line, as soon as a device answers there.
 
     Raises:
         OSError: the line cannot be opened, or is lost.

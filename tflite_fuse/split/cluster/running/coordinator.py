@@ -65,8 +65,8 @@ class Coordinator:
 
     Attributes:
         timeout: seconds an inference may take, and those to connect before it.
-        progress: is told what workers have computed.
-        watch: is told every message: worker, message, whether it goes out.
+        progress: is called with what workers have computed.
+        watch: is called with every message: worker, message, whether it goes out.
         failed: called before an inference is tried again, with why it failed and the seconds until then.
     """
 
@@ -153,7 +153,7 @@ class Coordinator:
         failure = running.exception() if running.done() else None
         if failure is not None and not isinstance(failure, LinkError):
             return failure
-        if failure is None and not any(each.done() for each in ends):  # whoever the coordinator waits for
+        if failure is None and not any(each.done() for each in ends):  # the device it waits for
             failure = LinkError(Fault.LATE, self._machine.next().peer)
         await asyncio.wait(ends, timeout=_SECOND_THOUGHT)
         found = [each.result() for each in ends if each.done()] + ([] if failure is None else [failure])

@@ -83,7 +83,7 @@ async def run_machine(
 
     Args:
         machine: begun.
-        peers: by device, everybody the machine names.
+        peers: by device, all that the machine names.
         inference: its number.
         computed: awaited after everything the machine computed, with the step and the seconds it took.
 
@@ -117,7 +117,7 @@ async def run_machine(
 
 
 async def _in_thread(function: Callable[[], None]) -> None:
-    """Whoever is cancelled waits for the end: a machine that still computes must not be begun anew."""
+    """A cancelled task waits for the end: a machine that still computes must not be begun anew."""
     future = asyncio.get_running_loop().run_in_executor(None, function)
     try:
         await asyncio.shield(future)

@@ -22,8 +22,8 @@ class Worker:
 
     Attributes:
         inferences: done so far.
-        watch: is told every message of every connection of an inference: device at the other end, message, whether it
-            goes out.
+        watch: is called with every message of every connection of an inference: device at the other end, message,
+            whether it goes out.
     """
 
     def __init__(

@@ -1,0 +1,92 @@
+"""Texts use words of the field, none of ``scripts/word_list.txt``; the glossary and the page of rooms stay small."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+
+import pytest
+
+from tests.project.test_layers import ORDER, PACKAGE, ROOT
+from tests.project.test_readme import PAGES as ALL_PAGES
+
+PAGES = sorted({*ALL_PAGES} - {"CHANGELOG.md", "docs/comparison.md"})
+"""Without what was written for a release, and what scripts print."""
+
+MOST_TERMS = 30
+LONGEST_PAGE = 80
+"""Lines of the page of rooms, with its picture."""
+
+
+def word_list() -> dict[str, str]:
+    """Return the listed phrases and what to write instead."""
+    lines = (ROOT / "scripts" / "word_list.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(" -> ", 1) for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 and all(pair) for pair in pairs), "one phrase a line: phrase -> replacement"
+    return {pair[0]: pair[1] for pair in pairs}
+
+
+def found(text: str, words: dict[str, str]) -> list[str]:
+    """Return every listed phrase in a text with its line and its replacement."""
+    any_of = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in words)
+    hits = re.finditer(rf"\b(?:{any_of})\b", text, re.IGNORECASE)
+    return [f"line {text.count(chr(10), 0, hit.start()) + 1}: {said(hit, words)}" for hit in hits]
+
+
+def said(hit: re.Match[str], words: dict[str, str]) -> str:
+    phrase = " ".join(hit[0].split())
+    return f"{phrase!r}: {words[phrase.lower()]}"
+
+
+def prose(source: str) -> str:
+    """Return the docstrings and comments of a Python file, each on its own line of an otherwise empty text."""
+    lines = [""] * (source.count("\n") + 2)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for offset, line in enumerate(node.value.value.splitlines()):
+                lines[node.lineno - 1 + offset] += line
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] += token.string.lstrip("#")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_use_no_listed_word(page: str) -> None:
+    assert not found((ROOT / page).read_text(encoding="utf-8"), word_list())
+
+
+def test_docstrings_and_comments_use_no_listed_word() -> None:
+    words = word_list()
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    assert len(texts) > 100
+    suspects = {name: text for name, text in texts.items() if found(text.replace("#", " "), words)}  # to parse is slow
+    hits = {name: hits for name, text in suspects.items() if (hits := found(prose(text), words))}
+    assert not hits, hits
+
+
+def test_a_listed_word_is_found_wherever_it_stands() -> None:
+    words = {"is told": "receives", "nobody": "no reader"}
+    source = 'def f():\n    """Nobody does.\n\n    What it is\n    told.\n    """\n    return "nobody"  # nobody\n'
+    assert [hit.split(":")[0] for hit in found(prose(source), words)] == ["line 2", "line 4", "line 7"]
+    assert found("Nobody", words) == ["line 1: 'Nobody': no reader"]
+    assert not found("busybody, nobodys", words)
+
+
+def test_the_glossary_has_few_terms_each_once() -> None:
+    terms = re.findall(r"^- \*\*(.+?)\*\*", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)
+    assert 10 < len(terms) <= MOST_TERMS
+    assert len({term.lower() for term in terms}) == len(terms)
+
+
+def test_the_page_of_rooms_is_short_and_names_every_room_and_only_files_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_PAGE
+    names = re.findall(r"`([a-z0-9_]+(?:/[a-z0-9_]+)*(?:/|\.py))`", text)
+    paths = [name for name in names if not (ROOT / name).exists()]  # others are given from the top of the project
+    missing = [name for name in paths if not (PACKAGE / name).exists()]
+    assert not missing, missing
+    rooms = {re.sub(r"/.*|\.py$", "", name) for name in names}
+    assert {room for room in ORDER if not room.startswith("__")} <= rooms
