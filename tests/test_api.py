@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.told import told
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.passes import goal as given
+from tflite_fuse.passes import declared as given
 from tflite_fuse.units import parse_bytes, parse_pair
 
 MODEL = serialize_model(inverted_residual_network(size=48, blocks=4))
@@ -88,6 +89,29 @@ def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> 
 def test_factors_that_are_none_are_refused(factor: float) -> None:
     with pytest.raises(UsageError, match="above 0"):
         Goal(max_compute=factor)
+
+
+def test_a_limit_below_zero_is_refused() -> None:
+    with pytest.raises(UsageError, match="0 bytes or more, not -5"):
+        Goal(max_ram=-5)
+
+
+def test_a_limit_out_of_reach_carries_its_numbers() -> None:
+    with pytest.raises(LimitError) as refused:
+        tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=500))
+    error = pickle.loads(pickle.dumps(refused.value))  # as it comes back from another process
+    assert error.limit == 500 and error.reached > 500 and error.operator
+    assert f"{error.reached:,} bytes" in str(error) and error.operator in str(error)
+    with pytest.raises(LimitError) as refused:
+        tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_compute=0.5))
+    assert refused.value.limit == 0.5 and refused.value.reached is not None and refused.value.reached > 0.5
+
+
+def test_options_that_a_function_does_not_take_are_refused_by_name() -> None:
+    for function, option in ((tflite_fuse.pareto, "goal"), (tflite_fuse.metrics, "tiles")):
+        with pytest.raises(TypeError, match=option):
+            function(MODEL, **{option: None})
+    assert "tiles: Number of tiles" in (tflite_fuse.pareto.__doc__ or "")
 
 
 def test_limits_out_of_reach_name_the_nearest_point() -> None:

@@ -228,13 +228,56 @@ def test_bad_usage_exits_with_2(model: Path, tmp_path: Path, arguments: list[str
         ("rewrite", "passes", tflite_fuse.DEFAULT_PASSES),
         *((command, "scheme", tflite_fuse.SCHEMES) for command in ("rewrite", "pareto")),
         *((command, "input_mode", tflite_fuse.INPUT_MODES) for command in ("rewrite", "pareto")),
-        *((command, "core", tflite_fuse.TARGETS) for command in ("rewrite", "pareto")),
+        *((command, "target", tflite_fuse.TARGETS) for command in ("rewrite", "pareto")),
         ("export", "kind", FORMATS),
     ],
 )
 def test_help_names_every_choice(command: str, option: str, choices: tuple[str, ...]) -> None:
     words = re.findall(r"[\w-]+", options_of(command)[option].help or "")
     assert set(choices) <= set(words)
+
+
+COMMANDS = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_all_of_every_option_and_ends_with_an_example(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).stdout
+    for parameter in options_of(command).values():
+        words = (parameter.help or "").split()
+        assert " ".join(words) in " ".join(shown.split()), parameter.name
+        flag = parameter.param_type_name == "option" and parameter.is_flag
+        assert not flag or not re.search(rf"{parameter.opts[0]} +<", shown)
+    assert f"Example:\n  tflite-fuse {command} " in shown
+
+
+def test_help_groups_options_under_the_headings_of_their_declaration() -> None:
+    lines = CliRunner().invoke(app, ["rewrite", "--help"]).stdout.splitlines()
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings[:6] == ["Arguments:", "Goal:", "Blocks:", "Inputs and outputs:", "Core:", "Checks:"]
+
+
+def test_a_shell_completes_commands_and_words() -> None:
+    assert "_TFLITE_FUSE_COMPLETE" in completed("complete_bash", "tflite-fuse", installing=True)
+    assert completed("complete_bash", "tflite-fuse re").split() == ["rewrite", "report"]
+    assert completed("complete_bash", "tflite-fuse rewrite --scheme h").split() == ["head-patches", "h-cache"]
+
+
+def completed(mode: str, typed: str, installing: bool = False) -> str:
+    """What the command answers a shell that completes the last word typed."""
+    program = "import sys; sys.argv[0] = 'tflite-fuse'; from tflite_fuse.cli import app; app(prog_name='tflite-fuse')"
+    variables = {"_TFLITE_FUSE_COMPLETE": "source_bash" if installing else mode}
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    environment = os.environ | variables | words
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    ).stdout
+
+
+def test_a_report_is_a_page_and_says_so_where_another_file_is_named(model: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(model), "-o", str(model.with_name("x.pdf"))])
+    assert done.exit_code == 2 and "a report is an HTML page" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not model.with_name("x.pdf").exists()
 
 
 def options_of(command: str) -> dict[str, Any]:

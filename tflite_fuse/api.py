@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tflite_fuse.cost.instructions import Target
@@ -15,8 +15,10 @@ from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import note
-from tflite_fuse.passes.goal import Goal, checked
-from tflite_fuse.passes.options import DEFAULT_PASSES, hop_of, read_options
+from tflite_fuse.passes.declared import checked, takes, words
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import DEFAULT_PASSES as DEFAULT_PASSES
+from tflite_fuse.passes.options import FuseOptions, MetricsOptions, Progress, RewriteOptions
 from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
@@ -27,13 +29,7 @@ from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.streams import Array, PixelSource, make_feed
 from tflite_fuse.search.schemes import Scheme
 
-Progress = Callable[[str, int, int], None]
-
-TARGETS = tuple(target.value for target in Target)
-
-SCHEMES = tuple(scheme.value for scheme in Scheme)
-
-INPUT_MODES = tuple(mode.value for mode in InputMode)
+TARGETS, SCHEMES, INPUT_MODES = words(Target), words(Scheme), words(InputMode)
 
 
 @dataclass(frozen=True)
@@ -87,63 +83,16 @@ def look(model: Model, data: bytes, name: str) -> Inspection:
     return Inspection(name, found, rows, notes, outside_inputs(model))
 
 
-@checked
-def rewrite(
-    source: Source,
-    *,
-    passes: Sequence[str] = DEFAULT_PASSES,
-    goal: Goal | None = None,
-    scheme: str = Scheme.AUTO.value,
-    tiles: tuple[int, int] | None = None,
-    tile_size: tuple[int, int] | None = None,
-    input_mode: str = InputMode.RESIDENT.value,
-    verify: bool | None = None,
-    inputs: int = 16,
-    seed: int | None = None,
-    time_limit: float | None = None,
-    in_place: str | None = None,
-    overlap: bool = True,
-    strips: bool = True,
-    int8_io: bool = False,
-    stream_time: int | None = None,
-    stream_axis: str | None = None,
-    target: str = Target.GENERIC.value,
-    cost: str = "macs",
-    weights: str = "auto",
-    advise: bool = False,
-    progress: Progress | None = None,
-) -> Result:
+@takes(RewriteOptions)
+def rewrite(source: Source, options: RewriteOptions) -> Result:
     """Make a model need less RAM and compute the same bytes.
 
     Args:
         source: path or bytes of a .tflite file.
-        passes: names of the passes to run, in order.
-        goal: what to reach; None for next to the least RAM that recomputes nothing (see ``Goal``).
-        scheme: which fused blocks are allowed, a published scheme's name or ``auto``.
-        tiles: number of tiles along height and width of the scheme ``inverted-residual``, 8 x 8 by default.
-        tile_size: height and width of such a tile in pixels, instead of their number.
-        input_mode: where the model's inputs are on the device: ``resident`` in the arena; ``streamed``, handed out row
-            by row by a function, like a camera; ``external``, in memory of the user's. Inputs that are not resident
-            leave the model; the report's ``outside`` tells of them.
-        verify: compare both models in TFLM; None does so where it is installed and runs the original. That constants,
-            options and schedule are the original's is proven in any case.
-        inputs: number of inputs to verify on: edge values, random ones, and ones that were searched for.
-        seed: of the random ones and of the search; None for one that the file gives. The report's notes name it.
-        time_limit: seconds until the searches answer with their best so far, which then may differ from machine to
-            machine; None lets them take a fixed amount of work.
-        in_place: kernel set whose operators may overwrite their input; None for no such sharing.
-        overlap: let fused blocks write their output over input they need no more.
-        strips: let fused blocks run in strips that compute some columns twice, for the scheme ``auto``.
-        int8_io: make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between;
-            verification then gives the int8 model what QUANTIZE makes of its input, and compares after DEQUANTIZE.
-        stream_time: make a stream of a model over a window that is called again every so many new steps.
-        stream_axis: ``height`` or ``width``, along which steps lie; None for whichever is longer than 1.
-        target: the core, one of ``TARGETS``, whose instructions are predicted and made few where RAM is left.
-        cost: what the goal's compute is counted in: ``macs``, or ``instructions`` as predicted for ``target``.
-        weights: ``8bit``; for cores with the DSP extension ``paired``, two weights in 16 bits, or ``16bit``: twice the
-            flash, fewest instructions there; ``auto``: ``paired`` for a target that has the extension, else ``8bit``.
-        advise: also work out what other options would bring (``Report.advice``), or which keep a limit out of reach.
-        progress: called with (what is counted, done, total); a total of 0 is not known.
+        {options}
+
+    Inputs that leave the arena leave the model; the report's ``outside`` lists them. Verification gives a model whose
+    ends became int8 what QUANTIZE makes of its input, and compares after DEQUANTIZE.
 
     Raises:
         ModelError: the model is damaged.
@@ -152,52 +101,26 @@ def rewrite(
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
         RuntimeUnavailableError: verification was asked for and no runtime is installed.
     """
-    options = read_options(
-        passes=passes,
-        goal=goal,
-        scheme=scheme,
-        tiles=tiles,
-        tile_size=tile_size,
-        input_mode=input_mode,
-        overlap=overlap,
-        strips=strips,
-        int8_io=int8_io,
-        stream=hop_of(stream_time, stream_axis),
-        target=target,
-        cost=cost,
-        weights=weights,
-        in_place=in_place,
-        time_limit=time_limit,
-    )
-    _require_seed(seed)
+    _require_seed(options.seed)
     data, model = _read(source)
     make = rewrite_model
-    if advise:
+    if options.advise:
         from tflite_fuse.rewriting.advice import rewrite_with_advice as make
-    with heard_by(progress):
-        return Result(*make(model, data, options, verify, inputs, seed, _counted(progress)))
+    heard = _counted(options.progress)
+    with heard_by(options.progress):
+        return Result(*make(model, data, options, options.verify, options.inputs, options.seed, heard))
 
 
-@checked
-def pareto(
-    source: Source,
-    *,
-    scheme: str = Scheme.AUTO.value,
-    tiles: tuple[int, int] | None = None,
-    tile_size: tuple[int, int] | None = None,
-    input_mode: str = InputMode.RESIDENT.value,
-    overlap: bool = True,
-    strips: bool = True,
-    int8_io: bool = False,
-    stream_time: int | None = None,
-    stream_axis: str | None = None,
-    target: str = Target.GENERIC.value,
-    cost: str = "macs",
-) -> FrontReport:
+@takes(FuseOptions)
+def pareto(source: Source, options: FuseOptions) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
     RAM is the arena, head and tail on a 32-bit target, as ``rewrite`` places it; what is kept from call to call is in
-    it. Arguments are those of ``rewrite``. Compute is that of the model as it is: of a stream, the windowed one.
+    it. Compute is that of the model as it is: of a stream, the windowed one.
+
+    Args:
+        source: path or bytes of a .tflite file.
+        {options}
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
@@ -205,35 +128,11 @@ def pareto(
     """
     from tflite_fuse.rewriting.trades import trades
 
-    options = read_options(
-        goal=Goal(least_ram=True),
-        scheme=scheme,
-        tiles=tiles,
-        tile_size=tile_size,
-        input_mode=input_mode,
-        overlap=overlap,
-        strips=strips,
-        int8_io=int8_io,
-        stream=hop_of(stream_time, stream_axis),
-        target=target,
-        cost=cost,
-    )
-    return trades(load_model(source), options, "model" if isinstance(source, bytes) else str(source))
+    return trades(load_model(source), replace(options, goal=Goal(least_ram=True)), _name(source) or "model")
 
 
-@checked
-def metrics(
-    source: Source,
-    *,
-    effort: str = "estimate",
-    goal: Goal | None = None,
-    max_flash: int | None = None,
-    scheme: str = Scheme.AUTO.value,
-    input_mode: str = InputMode.RESIDENT.value,
-    int8_io: bool = False,
-    target: str = Target.GENERIC.value,
-    cost: str = "macs",
-) -> dict[str, float]:
+@takes(MetricsOptions)
+def metrics(source: Source, options: MetricsOptions) -> dict[str, float]:
     """What ``rewrite`` would reach, as flat numbers that are described in ``schemas/metrics.schema.json``.
 
     A model that cannot meet the goal is no error: ``feasible`` is 0 then, and ``ram_over_bytes``,
@@ -241,10 +140,7 @@ def metrics(
 
     Args:
         source: path or bytes of a .tflite file.
-        effort: ``exact`` rewrites the model (proven, not run) and tells its figures. ``estimate`` takes a fraction of a
-            second, asks no runtime and writes nothing: docs/pipelines.md says how far it is off.
-        max_flash: bytes the file may have.
-        goal, scheme, input_mode, int8_io, target, cost: as for ``rewrite``.
+        {options}
 
     Raises:
         ModelError: the model is damaged.
@@ -252,9 +148,8 @@ def metrics(
     """
     from tflite_fuse.pipelines.metrics import model_metrics
 
-    options = read_options(goal=goal, scheme=scheme, input_mode=input_mode, int8_io=int8_io, target=target, cost=cost)
     data, model = _read(source)
-    return model_metrics(model, data, options, effort, max_flash)
+    return model_metrics(model, data, options)
 
 
 @checked

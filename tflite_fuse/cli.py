@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import tflite_fuse
 from tflite_fuse.console import log_file, refusal
@@ -34,6 +34,42 @@ _THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"
 busily for work, a twentieth of a command's time on two cores."""
 
 
+EXAMPLES = {
+    "rewrite": "tflite-fuse rewrite model.tflite small.tflite --max-ram 64kB",
+    "inspect": "tflite-fuse inspect model.tflite --board nano33ble",
+    "verify": "tflite-fuse verify model.tflite small.tflite --inputs 100",
+    "pareto": "tflite-fuse pareto model.tflite --plot front.svg",
+    "report": "tflite-fuse report model.tflite -o report.html",
+    "sweep": "tflite-fuse sweep models/ -o results --sets options.toml",
+    "check": "tflite-fuse check *.tflite --max-ram 64kB",
+    "export": "tflite-fuse export small.tflite project --format arduino",
+    "boards": "tflite-fuse boards esp32",
+    "split": "tflite-fuse split model.tflite --workers workers.toml -o parts",
+}
+"""What to type, for the help of each command."""
+
+
+class Command(TyperCommand):
+    """A command whose help groups options under the headings of their panels, in plain text: brackets are no markup."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then every panel in the order in which its first option is declared."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else "Other options"
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        panels["Other options"] = panels.pop("Other options", [])
+        for heading, records in panels.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """An example, on a line that can be copied."""
+        if self.name in EXAMPLES:
+            formatter.write(f"\nExample:\n  {EXAMPLES[self.name]}\n")
+
+
 class Commands(TyperGroup):
     """All commands; the module of one is imported when it is asked for, because all together take most of a second."""
 
@@ -44,8 +80,8 @@ class Commands(TyperGroup):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             found = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
             if not isinstance(found, typer.Typer):
-                alone = typer.Typer(add_completion=False)
-                alone.command()(found)
+                alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+                alone.command(cls=Command, context_settings={"max_content_width": 100})(found)
                 found = alone
             self.commands[cmd_name] = typer.main.get_command(found)
             self.commands[cmd_name].name = cmd_name
@@ -64,7 +100,7 @@ app = typer.Typer(
     cls=Commands,
     help="Make TensorFlow Lite models fit microcontrollers: less RAM, the same bytes.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 

@@ -33,7 +33,20 @@ class BlockError(TfliteFuseError):
 
 
 class LimitError(TfliteFuseError):
-    """What was asked for (RAM, compute) cannot be reached."""
+    """What was asked for (RAM, compute) cannot be reached.
+
+    Attributes:
+        limit: what must not be exceeded, in bytes of RAM or flash, or as a factor of compute; None where the message
+            is of none of these.
+        reached: the nearest that was found, in the same unit; None where nothing was.
+        operator: the operator that is in the way; empty where it is not one alone.
+    """
+
+    def __init__(
+        self, message: str = "", *, limit: float | None = None, reached: float | None = None, operator: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.limit, self.reached, self.operator = limit, reached, operator
 
 
 class BudgetError(LimitError):

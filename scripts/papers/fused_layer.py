@@ -13,7 +13,7 @@ from scripts.zoo.architectures import build_architecture
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import HeadOptions
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
 
@@ -111,10 +111,8 @@ def _scheme(graph: LayerGraph, count: int) -> Row:
 def _runs(network: dict[str, Any], factor: float, inputs: int) -> Row:
     """Real runs: the scheme and the free search."""
     model, tiles = build_architecture(network), (MEASURED_TILES, MEASURED_TILES)
-    scheme = FuseOptions(
-        Goal(least_ram=True), scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, overlap=False, count_tail=False
-    )
-    free = FuseOptions(Goal(max_compute=factor), overlap=False, count_tail=False)
+    scheme = HeadOptions(goal=Goal(least_ram=True), scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, overlap=False)
+    free = HeadOptions(goal=Goal(max_compute=factor), overlap=False)
     return {
         f"measured_{name}_bytes": measure(f"{network['name']}, {name}", model, fuse, inputs).head_bytes
         for name, fuse in (("scheme", scheme), ("auto", free))

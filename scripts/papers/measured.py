@@ -10,6 +10,7 @@ from tflite_fuse.errors import VerificationError
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.base import run_passes
 from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions
@@ -24,7 +25,7 @@ class Measured:
     """A model after its rewrite.
 
     Attributes:
-        estimate_bytes: what the search expected, with the tail where ``Fuse.count_tail`` says so.
+        estimate_bytes: what the search expected, with the tail where the options count it.
         head_bytes: of the arena, as TFLM reports it.
         tail_bytes: what TFLM keeps on a 32-bit target, predicted.
         compute_factor: multiply-accumulates executed over the original's.
@@ -59,7 +60,7 @@ def measure(name: str, model: Model, options: FuseOptions, inputs: int) -> Measu
         TfliteFuseError: a step fails.
         VerificationError: an output differs.
     """
-    print(f"{name}, input {options.input_mode.value} ...", file=sys.stderr, flush=True)
+    print(f"{name}, input {InputMode(options.input_mode).value} ...", file=sys.stderr, flush=True)
     rewritten, results = run_passes(model, make_passes(replace(options, int8_io=True), _head, Budget()))
     comparison = compare(serialize_model(model), serialize_model(rewritten), generate_inputs(model, inputs))
     if comparison.first_difference is not None:

@@ -11,7 +11,7 @@ from scripts.zoo.architectures import build_architecture
 from tflite_fuse.model import Model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import HeadOptions
 from tflite_fuse.search.front import Front, Point
 
 MSF_CHAINS = {
@@ -66,7 +66,7 @@ def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
         name, factor = row["model"], row["theirs_compute_factor"]
         if (name, factor) not in known:
             goal = Goal(max_compute=factor) if factor is not None else Goal(least_ram=True)
-            fuse = FuseOptions(goal, input_mode=InputMode.EXTERNAL, count_tail=False)
+            fuse = HeadOptions(goal=goal, input_mode=InputMode.EXTERNAL)
             known[name, factor] = measure(f"{name}, F <= {factor}", models[name], fuse, data.inputs)
         run = known[name, factor]
         row["measured_head_bytes"], row["measured_compute_factor"] = run.head_bytes, run.compute_factor

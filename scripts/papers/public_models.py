@@ -32,7 +32,7 @@ def frontier(data: Data) -> dict[str, Any]:
             continue
         model, row = data.file(name), Row(model=name)
         for mode, aim in zip(InputMode, aims, strict=True):
-            fuse = FuseOptions(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
+            fuse = FuseOptions(goal=Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
             run = measure(name, model, fuse, data.inputs)
             row[f"{mode.value}: arena_bytes"], row[f"{mode.value}: estimate_bytes"] = (
                 run.arena_bytes,
@@ -72,7 +72,7 @@ def ablation(data: Data) -> dict[str, Any]:
         model, row = data.file(name), Row(model=name)
         for mode in InputMode:
             for idea, switches in IDEAS.items():
-                fuse = FuseOptions(Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
+                fuse = FuseOptions(goal=Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
                 run = measure(f"{name}, {idea}", model, fuse, data.inputs)
                 row[f"{mode.value}, {idea}: arena_bytes"] = run.arena_bytes
         rows.append(row)

@@ -19,7 +19,7 @@ from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import read_options
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search import narrow_front as narrow
 from tflite_fuse.search.cut_graph import Cuts
 from tflite_fuse.search.from_model import graph_from_model
@@ -29,7 +29,7 @@ from tflite_fuse.search.schemes import Scheme
 
 
 def options_of(scheme: Scheme, tail: bool = True) -> SearchOptions:
-    made = read_options(goal=Goal(least_ram=True), scheme=scheme.value).search()
+    made = FuseOptions(goal=Goal(least_ram=True), scheme=scheme.value).search()
     return made if tail else SearchOptions(scheme=scheme, input_mode=InputMode.STREAMED)
 
 
@@ -140,4 +140,4 @@ def test_there_are_places_around_the_readers_of_inputs_that_leave_the_arena() ->
     (reader,) = graph.consumers[graph.inputs[1]]
     assert not {reader, reader + 1} <= narrow_cuts(graph, 16)
     assert {reader, reader + 1} <= narrow_cuts(graph, 16, graph.inputs)
-    assert narrow_front(graph, read_options(input_mode="streamed").search(graph.inputs))
+    assert narrow_front(graph, FuseOptions(input_mode="streamed").search(graph.inputs))

@@ -12,7 +12,7 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.layer_graph import WorkUnit
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fusing.objective import objective_of
-from tflite_fuse.passes.options import FuseOptions, read_options
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.tuning import TUNING
 
@@ -46,8 +46,8 @@ def test_contradictions_are_refused_before_the_file_is_read(options: dict[str, A
 
 
 def test_names_become_what_they_stand_for() -> None:
-    assert read_options() == FuseOptions()
-    options = read_options(scheme="h-cache", input_mode="external", target="cortex-m4", passes=["fuse"], overlap=False)
+    assert FuseOptions(goal=None, target="generic", weights="auto") == FuseOptions()
+    options = FuseOptions(scheme="h-cache", input_mode="external", target="cortex-m4", passes=["fuse"], overlap=False)
     assert (options.scheme, options.input_mode, options.target) == (
         Scheme.H_CACHE,
         InputMode.EXTERNAL,
@@ -74,8 +74,8 @@ def test_views_agree_with_the_options() -> None:
 
 def test_instructions_are_the_compute_of_a_goal_only() -> None:
     assert FuseOptions(cost=WorkUnit.INSTRUCTIONS).counted is None
-    assert FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4).counted is None
-    asked = FuseOptions(Goal(max_ram=1000), target=Target.CORTEX_M4, cost=WorkUnit.INSTRUCTIONS)
+    assert FuseOptions(goal=Goal(max_ram=1000), target=Target.CORTEX_M4).counted is None
+    asked = FuseOptions(goal=Goal(max_ram=1000), target=Target.CORTEX_M4, cost=WorkUnit.INSTRUCTIONS)
     assert asked.counted is asked.search().target is Target.CORTEX_M4
 
 

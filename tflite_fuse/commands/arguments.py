@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-import tflite_fuse
 from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import Board
 from tflite_fuse.errors import UsageError
-from tflite_fuse.units import parse_bytes, parse_pair
+from tflite_fuse.passes.declared import Declared, declared
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.units import parse_bytes
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -23,65 +27,19 @@ Seed = Annotated[
 DataFile = Annotated[
     Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
 ]
-SchemeName = Annotated[str, typer.Option(help=f"Which fused blocks are allowed: {', '.join(tflite_fuse.SCHEMES)}.")]
-InputMode = Annotated[
-    str,
-    typer.Option(
-        "--input",
-        help="Where the model's inputs are on the device: resident (in the arena), streamed (handed out row by row, as "
-        "by a camera) or external (in memory of yours, as PSRAM).",
-    ),
-]
-Int8Flag = Annotated[
-    bool,
-    typer.Option(
-        "--int8-io",
-        help="Make float32 and uint8 inputs and outputs int8: drop the QUANTIZE and DEQUANTIZE at the ends.",
-    ),
-]
-NoOverlap = Annotated[
-    bool, typer.Option("--no-overlap", help="Keep outputs and scratch of fused blocks off input they need no more.")
-]
-NoStrips = Annotated[
-    bool, typer.Option("--no-strips", help="Run every fused block over its full width: compute no column twice.")
-]
-TargetName = Annotated[
-    str,
-    typer.Option("--target", help=f"The core whose instructions are predicted: {', '.join(tflite_fuse.TARGETS)}."),
-]
-CostName = Annotated[
-    str, typer.Option(help="What compute is counted in: macs, or instructions as predicted for --target.")
-]
-WeightsName = Annotated[
-    str,
-    typer.Option(
-        "--weights",
-        help="How weights are stored: 8bit, or for cores with the DSP extension (Cortex-M4, M7, M33), where they take "
-        "fewer instructions, paired, or 16bit, which takes more flash; auto is paired for a --target that has it.",
-    ),
-]
-Tiles = Annotated[
-    str | None,
-    typer.Option(
-        help="Number of tiles along height and width of the scheme inverted-residual, like 4x4 (default 8x8).",
-        show_default=False,
-    ),
-]
-TileSize = Annotated[
-    str | None,
-    typer.Option(help="Height and width of such a tile in pixels, like 8x8, instead of their number."),
-]
-
-
 BoardName = Annotated[
     str | None,
     typer.Option(
-        "--board", help="A board `tflite-fuse boards` lists, or the .toml that describes yours.", show_default=False
+        "--board",
+        rich_help_panel="Goal",
+        help="A board `tflite-fuse boards` lists, or the .toml that describes yours.",
+        show_default=False,
     ),
 ]
 Reserve = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel="Goal",
         help="RAM of the board for everything but the tensor arena, like 40kB. Default: a quarter of it.",
         show_default=False,
     ),
@@ -90,38 +48,84 @@ MetricsFile = Annotated[
     Path | None,
     typer.Option("--metrics", help="Where to write the figures as one flat JSON object.", show_default=False),
 ]
-StreamTime = Annotated[
-    str | None,
-    typer.Option(
-        metavar="H[,axis=height|width]",
-        help="Make a stream of a model over a window of steps, called again every H new ones: it takes only those.",
-    ),
-]
 PlotFile = Annotated[
     Path | None,
     typer.Option("--plot", help="Where to draw it, a .svg or .png (extra report).", show_default=False),
 ]
 
 
-def stream_time_of(typed: str | None) -> tuple[int | None, str | None]:
-    """The hop and the axis of ``H[,axis=...]``. Raises UsageError."""
+def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that dataclasses declare for it; the function gets their values as ``options``, by
+    keyword."""
+    known = [each for kind in kinds for each in declared(kind, command) if each.typed]
+
+    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[parameter.name])
+            for parameter in signature(function).parameters.values()
+            if parameter.name != "options"
+        ]
+        first = [parameter for parameter in own if parameter.default is Parameter.empty]
+        made = [_parameter(each) for each in known]
+        parameters = [*first, *made, *(parameter for parameter in own if parameter not in first)]
+
+        def called(**given: Any) -> None:
+            values: dict[str, Any] = {}
+            for each in known:
+                values |= _value(each, given.pop(each.name))
+            function(**given, options=values)
+
+        described: Any = update_wrapper(called, function)
+        del described.__wrapped__
+        described.__signature__ = Signature(parameters)
+        described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorated
+
+
+def _parameter(option: Declared) -> Parameter:
+    """The parameter of a command that an option is."""
+    said = option.option
+    kind = next(each for each in (get_args(option.hint) or (option.hint,)) if each is not type(None))
+    kind = kind if said.read is None else str
+    name, pair = f"--{option.typed}", kind is bool and option.default is not False
+    described: Any = typer.Option(
+        f"{name}/--no-{option.typed}" if pair else name,
+        help=option.sentence,
+        rich_help_panel=said.panel or None,
+        metavar=said.shown or None,
+        min=said.bounds[0],
+        max=said.bounds[1],
+        autocompletion=_completion(said.choices) if said.choices else None,
+        show_default=option.default is not None,
+    )
+    default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
+    hint: Any = Annotated[kind | None if default is None else kind, described]
+    return Parameter(option.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
+
+
+def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """The words a shell offers."""
+
+    def offered(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return offered
+
+
+def _value(option: Declared, typed: Any) -> dict[str, Any]:
+    """What a user typed, by keyword; nothing where that is the default. Raises UsageError."""
     if typed is None:
-        return None, None
-    steps, _, rest = typed.partition(",")
-    name, _, axis = rest.partition("=")
-    if not steps.isdecimal() or len(steps) > 9 or (rest and name != "axis"):
-        raise UsageError(f"--stream-time takes H or H,axis=height or H,axis=width, not {typed!r}")
-    return int(steps), axis if rest else None
+        return {}
+    value = typed if option.option.read is None else option.option.read(typed)
+    return value if isinstance(value, dict) else {option.name: value}
 
 
-def tiles_of(text: str | None) -> tuple[int, int] | None:
-    """Number of tiles along height and width, of a text like 4x4."""
-    return None if text is None else parse_pair(text, "a number of tiles")
-
-
-def tile_size_of(text: str | None) -> tuple[int, int] | None:
-    """Height and width of a tile in pixels, of a text like 8x8."""
-    return None if text is None else parse_pair(text, "a tile size")
+def goal_of(options: dict[str, Any]) -> Goal:
+    """The goal among a command's options, taken from them. Raises UsageError."""
+    return Goal(**{each.name: options.pop(each.name) for each in declared(Goal) if each.name in options})
 
 
 def refuse_dash(path: Path) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import JsonFlag, ModelPath, TargetName, refuse_dash
+from tflite_fuse.commands.arguments import JsonFlag, ModelPath, refuse_dash, with_options
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
+from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_apart, require_writable, write_atomically
 from tflite_fuse.model.file import read_source
 from tflite_fuse.notes import Note
+from tflite_fuse.passes.options import FuseOptions
 
 
 @answers_errors
+@with_options("report", FuseOptions)
 def report(
     model: ModelPath,
     rewritten: Annotated[
@@ -25,15 +28,18 @@ def report(
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
     inputs: Annotated[int, typer.Option("--inputs", min=0, help="Run both models on so many inputs.")] = 0,
-    core: TargetName = "generic",
     as_json: JsonFlag = False,
     config: ConfigFile = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Write one page: what a rewrite reached, where the memory goes, what is proven."""
     from tflite_fuse.pages.content import page_content, showable
     from tflite_fuse.pages.html import page_html
 
     refuse_dash(output)
+    if output.suffix.lower() not in ("", ".html", ".htm"):
+        raise UsageError(f"{output}: a report is an HTML page, which browsers print: give a path in .html")
     require_apart((output,), (model, rewritten, config))
     require_writable(output)
     with Status("reporting", as_json) as progress:
@@ -44,9 +50,9 @@ def report(
             after, name = read_source(rewritten), str(rewritten)
         else:
             showable(before, str(model))
-            result = tflite_fuse.rewrite(before, verify=False, target=core, advise=True)
+            result = tflite_fuse.rewrite(before, verify=False, advise=True, **options)
             after, name, notes, advice = result.model, str(model), result.report.records, result.report.advice
-        content = page_content(before, after, (str(model), name), notes, advice, core, inputs, progress)
+        content = page_content(before, after, (str(model), name), notes, advice, options["target"], inputs, progress)
         page = page_html(content)
         write_atomically(page.encode("utf-8", "backslashreplace"), output)
     if as_json:

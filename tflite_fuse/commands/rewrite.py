@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,95 +13,37 @@ from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.boards.time import Time, board_time
 from tflite_fuse.commands.arguments import (
     BoardName,
-    CostName,
-    InputCount,
-    InputMode,
-    Int8Flag,
     JsonFlag,
     MetricsFile,
-    NoOverlap,
-    NoStrips,
     Reserve,
-    SchemeName,
-    Seed,
-    StreamTime,
-    TargetName,
-    Tiles,
-    TileSize,
-    WeightsName,
+    goal_of,
     refuse_dash,
     reserved,
-    stream_time_of,
-    tile_size_of,
-    tiles_of,
+    with_options,
 )
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.files import require_apart, require_writable
-from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.pipelines.flat import report_metrics
 from tflite_fuse.report.report import Report
 from tflite_fuse.report.sentences import details, headline
 from tflite_fuse.report.tables import report_table
-from tflite_fuse.units import parse_bytes
 
 
 @answers_errors
+@with_options("rewrite", Goal, RewriteOptions)
 def rewrite(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
-    passes: Annotated[
-        str, typer.Option(help="Which of the passes reorder, fuse and plan to run, in order, separated by commas.")
-    ] = ",".join(tflite_fuse.DEFAULT_PASSES),
-    verify: Annotated[
-        bool | None,
-        typer.Option(
-            "--verify/--no-verify",
-            help="Prove the result in TensorFlow Lite Micro before writing it. Default: where it is installed.",
-            show_default=False,
-        ),
-    ] = None,
-    max_ram: Annotated[
-        str | None, typer.Option(help="Arena (head + tail) to stay within, like 64kB or 64KiB; the least compute wins.")
-    ] = None,
-    max_compute: Annotated[
-        float | None, typer.Option(help="Compute allowed, as a multiple of the model's own; the least RAM wins.")
-    ] = None,
-    least_ram: Annotated[bool, typer.Option("--least-ram", help="The least RAM whatever it computes twice.")] = False,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
     board: BoardName = None,
     reserve: Reserve = None,
-    input_mode: InputMode = "resident",
-    scheme: SchemeName = "auto",
-    tiles: Tiles = None,
-    tile_size: TileSize = None,
     no_fuse: Annotated[
-        bool, typer.Option("--no-fuse", help="Only reorder and plan: needs no custom operator.")
+        bool,
+        typer.Option("--no-fuse", rich_help_panel="Blocks", help="Only reorder and plan: no custom operator."),
     ] = False,
-    inputs: InputCount = 16,
-    seed: Seed = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Seconds until the searches answer with their best so far, which may differ from run to run; without "
-            "it they do a fixed amount of work.",
-        ),
-    ] = None,
-    in_place: Annotated[
-        str | None,
-        typer.Option(
-            help="Let TFLM's operators overwrite input they need no more. Give the kernels your TFLM is built with: "
-            f"{', '.join(KERNEL_SETS)}; with others the model may compute wrong values."
-        ),
-    ] = None,
-    no_overlap: NoOverlap = False,
-    no_strips: NoStrips = False,
-    int8_io: Int8Flag = False,
-    stream_time: StreamTime = None,
-    core: TargetName = "generic",
-    cost: CostName = "macs",
-    weights: WeightsName = "auto",
     metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
@@ -109,50 +51,32 @@ def rewrite(
         bool, typer.Option("--verbose", help="Print all figures, and what was done at every operator and why.")
     ] = False,
     config: ConfigFile = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
-    refuse_dash(target)
-    if not force and _same_file(source, target):
-        raise UsageError(f"{target}: is the input itself; give another path, or --force to replace it")
-    require_apart((target, metrics))
+    refuse_dash(out)
+    if not force and _same_file(source, out):
+        raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
+    require_apart((out, metrics))
     require_apart((metrics,), (source, config))
     require_writable(metrics)
-    names = [name.strip() for name in passes.split(",") if name.strip()]
     chosen = None if board is None else find_board(board)
-    goal = tflite_fuse.Goal(_arena_limit(max_ram, chosen, reserve), max_compute, least_ram)
-    if chosen is not None and core == "generic":
-        core = chosen.target.value
-    hop, axis = stream_time_of(stream_time)
-    with Status("rewriting", as_json) as report_progress:
-        result = tflite_fuse.rewrite(
-            source,
-            passes=[name for name in names if not (no_fuse and name == "fuse")],
-            goal=goal,
-            scheme=scheme,
-            tiles=tiles_of(tiles),
-            tile_size=tile_size_of(tile_size),
-            input_mode=input_mode,
-            verify=verify,
-            inputs=inputs,
-            seed=seed,
-            time_limit=time_limit,
-            in_place=in_place,
-            overlap=not no_overlap,
-            strips=not no_strips,
-            int8_io=int8_io,
-            stream_time=hop,
-            stream_axis=axis,
-            target=core,
-            cost=cost,
-            weights=weights,
-            advise=True,
-            progress=report_progress,
-        )
+    options |= _room(chosen, reserve, options.get("max_ram"))
+    options["goal"] = goal_of(options)
+    if no_fuse:
+        options["passes"] = [name for name in options["passes"] if name != "fuse"]
+    if chosen is not None and options["target"] == "generic":
+        options["target"] = chosen.target.value
+    with Status("rewriting", as_json) as progress:
+        result = tflite_fuse.rewrite(source, **options, advise=True, progress=progress)
         if chosen is not None and len(result.model) > chosen.flash_bytes:
             raise LimitError(
-                f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash"
+                f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash",
+                limit=chosen.flash_bytes,
+                reached=len(result.model),
             )
-        result.save(target)
+        result.save(out)
     write_json(report_metrics(result.report), metrics)
     time = None if chosen is None else _time(chosen, result.report)
     if as_json:
@@ -160,7 +84,7 @@ def rewrite(
         return
     kept = None if chosen is None else reserved(chosen, reserve)
     fit = fit_sentence(result.report.allocate_bytes, result.report.after.file_bytes, chosen, kept)
-    for line in headline(result.report, str(target), fit if time is None else f"{fit}; one inference takes {time}"):
+    for line in headline(result.report, str(out), fit if time is None else f"{fit}; one inference takes {time}"):
         say(line)
     if verbose:
         console().print(report_table(result.report))
@@ -168,15 +92,15 @@ def rewrite(
             say(line)
 
 
-def _arena_limit(max_ram: str | None, board: Board | None, reserve: str | None) -> int | None:
-    """Bytes the arena may have, None for any."""
+def _room(board: Board | None, reserve: str | None, max_ram: int | None) -> dict[str, int]:
+    """The limit a board sets on RAM, by keyword."""
     if board is None:
         if reserve is not None:
             raise UsageError("--reserve says what a board keeps: name one with --board")
-        return None if max_ram is None else parse_bytes(max_ram)
+        return {}
     if max_ram is not None:
         raise UsageError("--board and --max-ram both say how much RAM there is: drop one of the two")
-    return board.ram_bytes - reserved(board, reserve)
+    return {"max_ram": board.ram_bytes - reserved(board, reserve)}
 
 
 def _time(board: Board, report: Report) -> Time | None:

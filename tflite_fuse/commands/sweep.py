@@ -18,11 +18,11 @@ from tflite_fuse.commands.arguments import JsonFlag
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
+from tflite_fuse.passes.options import MetricsOptions
 from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask
-from tflite_fuse.pipelines.metrics import EFFORTS
 from tflite_fuse.pipelines.on_ray import run_on_ray
 from tflite_fuse.pipelines.summary import SHOWN, shown_values, write_summary
-from tflite_fuse.pipelines.sweep import Item, Results, Row, check_effort, items_in, models_in, option_sets
+from tflite_fuse.pipelines.sweep import Item, Results, Row, items_in, models_in, option_sets
 
 
 @answers_errors
@@ -34,9 +34,11 @@ def sweep(
     ] = None,
     sets: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with a table for each set of options, as [small].", show_default=False),
+        typer.Option(help="A TOML file with a table for each set of options.", show_default=False),
     ] = None,
-    effort: Annotated[str, typer.Option(help=f"What to do with each model: {', '.join(EFFORTS)}.")] = EFFORTS[1],
+    effort: Annotated[
+        str, typer.Option(help="What to do with each model: estimate or exact.", show_default=True)
+    ] = "exact",
     executor: Annotated[str, typer.Option(help=f"Who does it: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],
     scheduler: Annotated[
         str | None,
@@ -46,7 +48,7 @@ def sweep(
     config: ConfigFile = None,
 ) -> None:
     """Rewrite every model of a folder, under every set of options; started again, it goes on where it stopped."""
-    check_effort(effort)
+    MetricsOptions(effort=effort)  # refuses other words
     if executor not in EXECUTORS:
         raise UsageError(f"executor is {', '.join(EXECUTORS[:-1])} or {EXECUTORS[-1]}, not {executor!r}")
     if scheduler is not None and executor == EXECUTORS[0]:

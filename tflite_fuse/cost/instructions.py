@@ -121,7 +121,7 @@ LONGEST = 8
 """Pixels of the longest runs that are looked at: in these, an operator that runs by itself is counted."""
 
 
-class Target(Enum):
+class Target(str, Enum):
     """Cores whose instructions are known, by what users call them."""
 
     CORTEX_M7 = "cortex-m7"

@@ -23,7 +23,7 @@ from tflite_fuse.ops.entry import Kind, Window
 from tflite_fuse.ops.table import KINDS, macs_per_pixel
 
 
-class WorkUnit(Enum):
+class WorkUnit(str, Enum):
     """What work is counted in.
 
     Multiply-accumulates count taps on padding, as in every paper compared with. Instructions are those the device

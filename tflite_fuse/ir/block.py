@@ -22,7 +22,7 @@ Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
 
 
-class WeightForm(Enum):
+class WeightForm(str, Enum):
     """How weights of convolutions are stored, by what users call it: a byte each, those of two channels in 16 bits, or
     16 bits each. Cores with the DSP extension take fewer instructions for the last two; where kernels know neither, or
     weights do not fit, it is bytes.

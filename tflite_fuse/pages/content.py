@@ -31,7 +31,7 @@ from tflite_fuse.notes import Note, tensor_of
 from tflite_fuse.pages.arena_map import ArenaMap, arena_map
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import read_options
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
@@ -95,7 +95,7 @@ def page_content(
         VerificationError: the models have different inputs or outputs.
         RuntimeUnavailableError: they are to be run, and there is no runtime.
     """
-    core = read_options(target=target).target
+    core = Target(FuseOptions(target=target).target)
     first, second = (with_plans(showable(*each)) for each in zip((before, after), names, strict=True))
     with ThreadPoolExecutor(1) as pool:  # they wait for a runtime, which is started once for both
         looks = [
@@ -202,7 +202,7 @@ def _graph(model: Model) -> LayerGraph:
 
 
 def _searched(scheme: Scheme) -> SearchOptions:
-    return read_options(goal=Goal(least_ram=True), scheme=scheme.value).search()
+    return FuseOptions(goal=Goal(least_ram=True), scheme=scheme).search()
 
 
 def _told(point: NarrowPoint) -> dict[str, Any]:

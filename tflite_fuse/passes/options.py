@@ -1,14 +1,15 @@
-"""What a user may ask of a rewrite: the one set of options, checked where they enter.
+"""The options of a rewrite, each declared once: default, help, choices, and which functions and commands take it.
 
-Search, placement and pricing look at views of it (``search``, ``arena``), none of them at names a user typed.
+Search, placement and pricing read views of them (``search``, ``arena``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.layer_graph import WorkUnit
@@ -20,10 +21,14 @@ from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.ops.entry import Kernels
+from tflite_fuse.passes.declared import described, option, words
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.tuning import TUNING, Tuning
+from tflite_fuse.units import parse_bytes, parse_pair
+
+Progress = Callable[[str, int, int], None]
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
 """What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
@@ -33,6 +38,9 @@ AS_TARGET = "auto"
 
 TOO_MUCH_EXPECTED = 1.02
 """Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
+
+
+AXES = ("height", "width")
 
 
 @dataclass(frozen=True)
@@ -50,8 +58,22 @@ class Hop:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise UsageError(f"a hop of {self.steps} steps is none")
-        if self.axis not in (None, "height", "width"):
+        if self.axis is not None and self.axis not in AXES:
             raise UsageError(f"steps lie along height or width, not along {self.axis!r}")
+
+
+def listed(typed: str) -> tuple[str, ...]:
+    """The names of ``reorder,plan``."""
+    return tuple(name.strip() for name in typed.split(",") if name.strip())
+
+
+def read_hop(typed: str) -> dict[str, Any]:
+    """The hop and the axis of ``H`` or ``H,axis=height``, by keyword. Raises UsageError."""
+    steps, _, rest = typed.partition(",")
+    name, _, axis = rest.partition("=")
+    if not steps.isdecimal() or len(steps) > 9 or (rest and name != "axis"):
+        raise UsageError(f"--stream-time takes H or H,axis=height or H,axis=width, not {typed!r}")
+    return {"stream_time": int(steps)} | ({"stream_axis": axis} if rest else {})
 
 
 Name = TypeVar("Name", bound=Enum)
@@ -65,50 +87,153 @@ def named(kinds: type[Name], name: str, what: str) -> Name:
     raise UsageError(what.format(name, ", ".join(str(kind.value) for kind in kinds)))
 
 
-@dataclass(frozen=True)
+_ENDS, _CORE, _BLOCKS, CHECKS = "Inputs and outputs", "Core", "Blocks", "Checks"
+"""Headings of groups in help."""
+
+_REWRITE = ("rewrite",)
+_FRONT = ("rewrite", "pareto")
+_ANY = ("rewrite", "pareto", "metrics")
+_GOAL = ("rewrite", "metrics")
+"""The functions and commands that take an option."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
 class FuseOptions:
-    """How to rewrite a model. Options that contradict each other raise UsageError.
+    """How to rewrite a model. Words are kept as members of their enumerations, which equal them.
 
     Attributes:
-        goal: what to reach.
-        passes: which of ``DEFAULT_PASSES``, in order.
-        scheme: which blocks and configurations are allowed.
-        tiles, tile_size: number of tiles along height and width of the scheme ``inverted-residual``, or their height
-            and width in pixels; at most one of the two is given.
-        input_mode: where the model's inputs are from now on.
-        overlap: let blocks write their output over input they need no more, where offsets are planned.
-        strips: let blocks run in strips that compute some columns twice; without, every block runs over its full width.
-            For the scheme ``auto``.
-        int8_io: make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.
-        target: the core whose instructions are predicted.
-        cost: what counts as compute where a goal speaks of it.
-        in_place: kernel set whose operators may overwrite their input; None: none does.
-        time_limit: seconds until searches answer with what they have; None for as long as their work takes.
-        stream: make a stream of a model over a window; None for no such thing.
-        weights: how weights are stored where kernels can take any.
-        count_tail: whether RAM is the whole arena or its head alone, for comparisons with figures that count no more.
-        tuning: the rules of thumb of all searches.
+        {options}
+
+    Raises:
+        UsageError: a word that is none, or options that contradict each other.
     """
 
-    goal: Goal = NOTHING_RECOMPUTED
-    passes: tuple[str, ...] = DEFAULT_PASSES
-    scheme: Scheme = Scheme.AUTO
-    tiles: tuple[int, int] | None = None
-    tile_size: tuple[int, int] | None = None
-    input_mode: InputMode = InputMode.RESIDENT
-    overlap: bool = True
-    strips: bool = True
-    int8_io: bool = False
-    target: Target = Target.GENERIC
-    cost: WorkUnit = WorkUnit.MACS
-    in_place: str | None = None
-    time_limit: float | None = None
-    stream: Hop | None = None
-    weights: WeightForm = WeightForm.EIGHT
-    count_tail: bool = True
+    goal: Goal | None = option(
+        None,
+        "What to reach; by default next to the least RAM that recomputes nothing.",
+        of=_GOAL,
+        typed=None,
+    )
+    passes: Sequence[str] = option(
+        DEFAULT_PASSES,
+        "Which passes run, in this order",
+        panel=_BLOCKS,
+        of=_REWRITE,
+        choices=DEFAULT_PASSES,
+        read=listed,
+        shown="PASS,...",
+    )
+    scheme: str = option(
+        Scheme.AUTO.value,
+        "Which fused blocks are allowed, those of a paper or all",
+        panel=_BLOCKS,
+        of=_ANY,
+        choices=words(Scheme),
+    )
+    tiles: tuple[int, int] | None = option(
+        None,
+        "Number of tiles along height and width of the scheme inverted-residual, like 4x4 (8x8 by default).",
+        panel=_BLOCKS,
+        of=_FRONT,
+        read=partial(parse_pair, what="a number of tiles"),
+        shown="HxW",
+    )
+    tile_size: tuple[int, int] | None = option(
+        None,
+        "Height and width of such a tile in pixels, like 8x8, instead of their number.",
+        panel=_BLOCKS,
+        of=_FRONT,
+        read=partial(parse_pair, what="a tile size"),
+        shown="HxW",
+    )
+    input_mode: str = option(
+        InputMode.RESIDENT.value,
+        "Where the model's inputs are on the device: in the arena; handed out row by row, as by a camera; or in other "
+        "memory, as PSRAM",
+        panel=_ENDS,
+        of=_ANY,
+        choices=words(InputMode),
+        typed="input",
+    )
+    overlap: bool = option(
+        True, "Let fused blocks write their output and scratch over input they need no more.", panel=_BLOCKS, of=_FRONT
+    )
+    strips: bool = option(
+        True,
+        "Let fused blocks run in strips that compute some columns twice, for the scheme auto.",
+        panel=_BLOCKS,
+        of=_FRONT,
+    )
+    int8_io: bool = option(
+        False,
+        "Make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between.",
+        panel=_ENDS,
+        of=_ANY,
+    )
+    stream_time: int | None = option(
+        None,
+        "Make a stream of a model over a window of steps, called again every H new ones: it takes only those.",
+        panel=_ENDS,
+        of=_FRONT,
+        read=read_hop,
+        shown="H[,axis=height|width]",
+    )
+    stream_axis: str | None = option(
+        None,
+        "Along which axis the steps of a stream lie, by default along the one that is longer than 1",
+        panel=_ENDS,
+        of=_FRONT,
+        choices=AXES,
+    )
+    target: str = option(
+        Target.GENERIC.value,
+        "The core whose instructions are predicted and made few where RAM is left, or a chip or board that has it",
+        panel=_CORE,
+        of=(*_ANY, "report"),
+        choices=words(Target),
+    )
+    cost: str = option(
+        WorkUnit.MACS.value,
+        "What compute is counted in, instructions as predicted for the target",
+        panel=_CORE,
+        of=_ANY,
+        choices=words(WorkUnit),
+    )
+    weights: str = option(
+        AS_TARGET,
+        "How weights are stored; for cores with the DSP extension (Cortex-M4, M7, M33) two in 16 bits or 16 bits each "
+        "take fewer instructions, the latter twice the flash; auto is paired for a target that has it",
+        panel=_CORE,
+        of=_REWRITE,
+        choices=(AS_TARGET, *words(WeightForm)),
+    )
+    in_place: str | None = option(
+        None,
+        "Let TFLM's operators overwrite input they need no more, with the kernels your TFLM is built with; with "
+        "others the model may compute wrong values",
+        panel=_BLOCKS,
+        of=_REWRITE,
+        choices=KERNEL_SETS,
+    )
+    time_limit: float | None = option(
+        None,
+        "Seconds until the searches answer with their best so far, which may then differ from run to run; without it "
+        "they do a fixed amount of work.",
+        panel=_BLOCKS,
+        of=_REWRITE,
+        shown="SECONDS",
+        bounds=(0.0, None),
+    )
+
     tuning: Tuning = TUNING
+    """The rules of thumb of all searches; no option of a user."""
+
+    count_tail: ClassVar[bool] = True
+    """Whether RAM is the whole arena, not its head alone."""
 
     def __post_init__(self) -> None:
+        self._keep_what_is_meant()
         for name in self.passes:
             if name not in DEFAULT_PASSES:
                 raise UsageError(f"there is no pass {name!r}; the passes are {', '.join(DEFAULT_PASSES)}")
@@ -127,22 +252,50 @@ class FuseOptions:
                 "a stream takes its few steps as the model takes its window: in the arena, of the same type"
             )
         if self.stream is not None and self.scheme is not Scheme.AUTO:
-            raise UsageError(f"{self.scheme.value} has no blocks that keep the state of a stream")
+            raise UsageError(f"{Scheme(self.scheme).value} has no blocks that keep the state of a stream")
         self.search()
+
+    def _keep_what_is_meant(self) -> None:
+        """Put members of enumerations in the place of words.
+
+        Weights that are not bytes are for cores with the DSP extension: without a target it is one of these. By default
+        such a target has them in pairs, which take as much flash as bytes.
+        """
+        target = self.target if isinstance(self.target, Target) else read_target(self.target).target
+        weights: str = self.weights
+        if weights == AS_TARGET:
+            paired = target.kernels is Kernels.DSP and "fuse" in self.passes
+            weights = WeightForm.PAIRED if paired else WeightForm.EIGHT
+        form = named(WeightForm, weights, "weights cannot be {!r}; they can be auto, {}")
+        if form is not WeightForm.EIGHT and target is Target.GENERIC:
+            target = Target.CORTEX_M4
+        if self.stream_time is None and self.stream_axis is not None:
+            raise UsageError("an axis of time is that of a stream: say how many new steps a call takes")
+        meant = {
+            "goal": self.wanted,
+            "passes": tuple(self.passes),
+            "scheme": named(Scheme, self.scheme, "there is no scheme {!r}; the schemes are {}"),
+            "input_mode": named(InputMode, self.input_mode, "inputs cannot be {!r}; they can be {}"),
+            "target": target,
+            "cost": named(WorkUnit, self.cost, "compute is counted in macs or instructions, not in {!r}"),
+            "weights": form,
+        }
+        for name, value in meant.items():
+            object.__setattr__(self, name, value)
 
     def _refuse_without_fusion(self) -> None:
         reasons = {
-            f"inputs that are {self.input_mode.value} are read by fused blocks": (
+            f"inputs that are {InputMode(self.input_mode).value} are read by fused blocks": (
                 self.input_mode is not InputMode.RESIDENT
             ),
             "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
             "instructions are predicted for fused blocks": self.cost is WorkUnit.INSTRUCTIONS,
             "a trade of RAM for compute is what fused blocks offer": (
-                self.goal.least_ram or self.goal.max_compute is not None
+                self.wanted.least_ram or self.wanted.max_compute is not None
             ),
             "the state of a stream is kept by fused blocks": self.stream is not None,
             "weights are stored by fused blocks": self.weights is not WeightForm.EIGHT,
-            f"{self.scheme.value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
+            f"{Scheme(self.scheme).value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
         }
         for reason, asked in reasons.items():
             if asked:
@@ -156,11 +309,22 @@ class FuseOptions:
     @property
     def counted(self) -> Target | None:
         """The core whose instructions are the goal's compute; None for multiply-accumulates, as without a goal."""
-        return self.target if self.cost is WorkUnit.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED else None
+        counts = self.cost is WorkUnit.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED
+        return Target(self.target) if counts else None
+
+    @property
+    def wanted(self) -> Goal:
+        """What to reach."""
+        return self.goal or NOTHING_RECOMPUTED
+
+    @property
+    def stream(self) -> Hop | None:
+        """The stream to make of the model, if any."""
+        return None if self.stream_time is None else Hop(self.stream_time, self.stream_axis)
 
     @property
     def _most_compute(self) -> float | None:
-        limit = self.goal.compute_limit
+        limit = self.wanted.compute_limit
         return limit if limit is None or self.counted is None else limit * TOO_MUCH_EXPECTED
 
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
@@ -172,11 +336,11 @@ class FuseOptions:
         """
         own = self.scheme is Scheme.AUTO
         return SearchOptions(
-            scheme=self.scheme,
+            scheme=Scheme(self.scheme),
             tiles=self.tiles,
             tile_size=self.tile_size,
             alignment=ALIGNMENT,
-            input_mode=self.input_mode,
+            input_mode=InputMode(self.input_mode),
             moved=frozenset(moved),
             overlap=own and self.shares,
             strips=self.strips,
@@ -191,42 +355,76 @@ class FuseOptions:
         return ArenaOptions(self.in_place, planned="plan" in self.passes, tuning=self.tuning)
 
 
-def read_options(
-    *,
-    passes: Sequence[str] = DEFAULT_PASSES,
-    goal: Goal | None = None,
-    scheme: str = Scheme.AUTO.value,
-    input_mode: str = InputMode.RESIDENT.value,
-    target: str = Target.GENERIC.value,
-    cost: str = WorkUnit.MACS.value,
-    weights: str = AS_TARGET,
-    **others: object,
-) -> FuseOptions:
-    """The options a user gave by name; the others are fields of ``FuseOptions``. Raises UsageError.
+@dataclass(frozen=True, kw_only=True)
+class HeadOptions(FuseOptions):
+    """Options under which RAM is the arena's head alone, for comparisons with figures that count no more."""
 
-    Weights that are not bytes are for cores with the DSP extension: without a target it is one of these. Unless a form
-    is asked for, such a target has them in pairs, which take as much flash as bytes.
+    count_tail: ClassVar[bool] = False
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class RewriteOptions(FuseOptions):
+    """The options of ``rewrite``: how to rewrite a model, and what to find out about the result.
+
+    Attributes:
+        {options}
     """
-    core = read_target(target).target
-    for_dsp = core.kernels is Kernels.DSP and "fuse" in passes
-    asked = (WeightForm.PAIRED if for_dsp else WeightForm.EIGHT).value if weights == AS_TARGET else weights
-    form = named(WeightForm, asked, "weights cannot be {!r}; they can be auto, {}")
-    if form is not WeightForm.EIGHT and core is Target.GENERIC:
-        core = Target.CORTEX_M4
-    return FuseOptions(
-        goal=goal or NOTHING_RECOMPUTED,
-        passes=tuple(passes),
-        scheme=named(Scheme, scheme, "there is no scheme {!r}; the schemes are {}"),
-        input_mode=named(InputMode, input_mode, "inputs cannot be {!r}; they can be {}"),
-        target=core,
-        weights=form,
-        cost=named(WorkUnit, cost, "compute is counted in macs or instructions, not in {!r}"),
-        **others,  # type: ignore[arg-type]
+
+    verify: bool | None = option(
+        None,
+        "Compare both models in TensorFlow Lite Micro before anything is written; by default where it is installed and "
+        "runs the original. That constants, options and schedule are the original's is proven in any case.",
+        panel=CHECKS,
+        of=_REWRITE,
+    )
+    inputs: int = option(
+        16,
+        "How many inputs to compare on: edge values, random ones, and ones searched for.",
+        panel=CHECKS,
+        of=_REWRITE,
+        bounds=(1, None),
+    )
+    seed: int | None = option(
+        None,
+        "Of the random inputs and of the search; by default one that the file gives. The one used is printed.",
+        panel=CHECKS,
+        of=_REWRITE,
+        bounds=(0, 2**32 - 1),
+    )
+    advise: bool = option(
+        False,
+        "Also work out what other options would bring, or which keep a limit out of reach.",
+        of=_REWRITE,
+        typed=None,
+    )
+    progress: Progress | None = option(
+        None, "Called with (what is counted, done, total); a total of 0 is not known.", of=_REWRITE, typed=None
     )
 
 
-def hop_of(steps: int | None, axis: str | None) -> Hop | None:
-    """The stream a user asked for, if so. Raises UsageError."""
-    if steps is None and axis is not None:
-        raise UsageError("an axis of time is that of a stream: say how many new steps a call takes")
-    return None if steps is None else Hop(steps, axis)
+EFFORTS = ("estimate", "exact")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class MetricsOptions(FuseOptions):
+    """The options of ``metrics``: how to rewrite a model, and with what effort.
+
+    Attributes:
+        {options}
+    """
+
+    effort: str = option(
+        EFFORTS[0],
+        "exact rewrites the model (proven, not run) and reports its figures; estimate takes a fraction of a second, "
+        "uses no runtime and writes nothing: docs/pipelines.md says how far it is off",
+        of=("metrics", "sweep"),
+        choices=EFFORTS,
+    )
+    max_flash: int | None = option(None, "Bytes the file may have.", of=("metrics", "sweep"), read=parse_bytes)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.effort not in EFFORTS:
+            raise UsageError(f"effort is {' or '.join(EFFORTS)}, not {self.effort!r}")

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.layer_graph import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps, executed_macs
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
-from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import as_it_stands
@@ -27,7 +28,7 @@ from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import FuseOptions, MetricsOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.pipelines.flat import report_metrics, shortfalls
 from tflite_fuse.rewriting.figures import expected_instructions
@@ -36,50 +37,43 @@ from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, unbeaten
 from tflite_fuse.search.schemes import Scheme
 
-EFFORTS = ("estimate", "exact")
 
-
-def model_metrics(
-    model: Model, data: bytes, options: FuseOptions, effort: str = EFFORTS[0], max_flash: int | None = None
-) -> dict[str, float]:
+def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
     """What a rewrite under these options reaches, or how far the nearest one is from them.
 
     Args:
         model: as loaded.
         data: its file.
-        options: of the rewrite.
-        effort: one of ``EFFORTS``.
-        max_flash: bytes the file may have; None for any.
+        options: of the rewrite, and the effort.
 
     Raises:
-        UsageError: another effort.
         ModelError: the model is damaged.
     """
-    if effort not in EFFORTS:
-        raise UsageError(f"effort is {' or '.join(EFFORTS)}, not {effort!r}")
-    return (_exact if effort == "exact" else _estimated)(model, data, options, max_flash)
+    return (_exact if options.effort == "exact" else _estimated)(model, data, options)
 
 
-def _exact(model: Model, data: bytes, options: FuseOptions, max_flash: int | None) -> dict[str, float]:
+def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
     for attempt in _attempts(options):
         try:
             report = rewrite_model(model, data, attempt, False, 0, None, None)[1]
         except LimitError:
             continue
         found = report_metrics(report)
-        found.setdefault("instructions", float(expected_instructions(model, options.target)))
+        found.setdefault("instructions", float(expected_instructions(model, Target(options.target))))
         counted = None if options.cost is WorkUnit.MACS else report.prediction
         factor = report.compute_factor if counted is None else counted.factor
         kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
         met = attempt.goal == options.goal
-        return found | shortfalls(found, options.goal, max_flash, 0.0 if met else factor, kept) | {"exact": 1.0}
+        return (
+            found | shortfalls(found, options.wanted, options.max_flash, 0.0 if met else factor, kept) | {"exact": 1.0}
+        )
     raise AssertionError("the last attempt has no limit")
 
 
 def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
     """The options, then with less and less of what may be out of reach."""
     yield options
-    goal = options.goal
+    goal = options.wanted
     if goal.max_ram is not None:
         yield replace(options, goal=Goal(max_compute=goal.max_compute, least_ram=goal.max_compute is None))
     yield replace(options, goal=Goal(least_ram=True))
@@ -87,7 +81,7 @@ def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
     yield FuseOptions(passes=("reorder", "plan"), in_place=options.in_place, time_limit=options.time_limit)
 
 
-def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int | None) -> dict[str, float]:
+def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
     before = as_it_stands(model, block_overlaps(model))
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)
@@ -95,7 +89,7 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
     changed = prepared(changed, states=options.scheme is Scheme.AUTO)
     options = replace(options, cost=WorkUnit.MACS)
     points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
-    chosen = _chosen(points, options.goal, macs)
+    chosen = _chosen(points, options.wanted, macs)
     arena, tail, blocks, fused, executed = before.total, before.tail, 0, 0, macs
     if chosen is not None and (chosen.ram_bytes < arena or chosen.work < executed):
         arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.work
@@ -120,10 +114,10 @@ def _estimated(model: Model, data: bytes, options: FuseOptions, max_flash: int |
         "compute_factor": factor,
         "blocks": blocks,
         "verified_inputs": 0,
-        "instructions": expected_instructions(changed, options.target) * (executed / left if left else 1.0),
+        "instructions": expected_instructions(changed, Target(options.target)) * (executed / left if left else 1.0),
     }
     numbers = {name: float(value) for name, value in found.items()}
-    return numbers | shortfalls(numbers, options.goal, max_flash, factor, kept) | {"exact": 0.0}
+    return numbers | shortfalls(numbers, options.wanted, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
 def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...], int]:
@@ -131,7 +125,7 @@ def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...]
     if "fuse" not in options.passes:
         return (), 0
     orders = quick_orders(model, options.tuning) if "reorder" in options.passes else (remove_plan(model),)
-    for mode in dict.fromkeys((options.input_mode, InputMode.RESIDENT)):
+    for mode in dict.fromkeys((InputMode(options.input_mode), InputMode.RESIDENT)):
         found: list[NarrowPoint] = []
         for ordered in orders:
             with suppress(LimitError):

@@ -17,17 +17,18 @@ from typing import Any
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
 from tflite_fuse.model.file import load_model
+from tflite_fuse.passes.declared import Declared, declared, fits, said
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import read_options
-from tflite_fuse.pipelines.metrics import EFFORTS, model_metrics
+from tflite_fuse.passes.options import MetricsOptions
+from tflite_fuse.pipelines.metrics import model_metrics
 from tflite_fuse.report.notebook import printable
+from tflite_fuse.units import parse_bytes
 
 RESULTS = "results.jsonl"
 
-OPTIONS = ("max-ram", "max-compute", "least-ram", "input", "int8-io", "scheme", "target", "cost")
-"""What a set of options may hold, by the names ``rewrite`` has for it."""
-
-_NAMES = {"input": "input_mode", "int8-io": "int8_io", "scheme": "scheme", "target": "target", "cost": "cost"}
+_OPTIONS = {each.typed: each for kind in (Goal, MetricsOptions) for each in declared(kind, "metrics") if each.typed}
+"""What a set of options may hold, by the names commands have for it; the effort is that of the whole sweep."""
+del _OPTIONS["effort"], _OPTIONS["max-flash"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Item:
         model: path, relative to the folder that is swept.
         options: the set's name.
         data: the file; None where it could not be read.
-        settings: arguments of ``passes.options.read_options``, as JSON.
+        settings: those of ``MetricsOptions``, as JSON.
         effort: as for ``metrics``.
         fault: why there is nothing to be done.
         version: of this package.
@@ -87,7 +88,7 @@ def measure(item: Item) -> Row:
         settings = json.loads(item.settings)
         goal = Goal(**settings.pop("goal", {}))
         model = load_model(item.data, item.model)
-        return row("", model_metrics(model, item.data, read_options(goal=goal, **settings), item.effort))
+        return row("", model_metrics(model, item.data, MetricsOptions(goal=goal, effort=item.effort, **settings)))
     except TfliteFuseError as error:
         return row(str(error))
     except (MemoryError, RecursionError) as error:
@@ -136,30 +137,23 @@ def option_sets(path: Path | None) -> dict[str, str]:
 
 def _settings(name: str, table: object) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise UsageError(f"{name} is a table of options, [{name}]{nearest(name, OPTIONS)}")
-    only(table, OPTIONS, f"[{name}]")
-    goal: dict[str, Any] = {}
-    if "max-ram" in table:
-        goal["max_ram"] = size_of(table["max-ram"], f"max-ram of [{name}]")
-    if "max-compute" in table:
-        factor = table["max-compute"]
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
-            raise UsageError(f"max-compute of [{name}] is a number, not {factor!r}")
-        goal["max_compute"] = factor
-    for key in ("least-ram", "int8-io"):
-        if not isinstance(table.get(key, False), bool):
-            raise UsageError(f"{key} of [{name}] is true or false, not {table[key]!r}")
-    if table.get("least-ram"):
-        goal["least_ram"] = True
-    settings = {argument: table[key] for key, argument in _NAMES.items() if key in table}
-    read_options(goal=Goal(**goal), **settings)
-    return settings | ({"goal": goal} if goal else {})
+        raise UsageError(f"{name} is a table of options, [{name}]{nearest(name, _OPTIONS)}")
+    only(table, _OPTIONS, f"[{name}]")
+    given = {_OPTIONS[key].name: _value(_OPTIONS[key], table[key], f"{key} of [{name}]") for key in table}
+    goal = {each.name: given.pop(each.name) for each in declared(Goal) if each.name in given}
+    MetricsOptions(goal=Goal(**goal), **given)  # raises where they contradict each other
+    return given | ({"goal": goal} if goal else {})
 
 
-def check_effort(effort: str) -> None:
-    """Raises UsageError."""
-    if effort not in EFFORTS:
-        raise UsageError(f"effort is {' or '.join(EFFORTS)}, not {effort!r}")
+def _value(option: Declared, value: object, what: str) -> Any:
+    """What a file says of an option. Raises UsageError: it is of another type."""
+    if option.hint is bool and not isinstance(value, bool):
+        raise UsageError(f"{what} is true or false, not {value!r}")
+    if option.option.read is parse_bytes:
+        return size_of(value, what)
+    if not fits(value, option.hint):
+        raise UsageError(f"{what} is {said(option.hint)}, not {value!r}")
+    return value
 
 
 class Results:

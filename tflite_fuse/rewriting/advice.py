@@ -53,7 +53,8 @@ def rewrite_with_advice(
     try:
         output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
     except LimitError as error:
-        raise LimitError(f"{error}{way_out(model, options)}") from error
+        words = f"{error}{way_out(model, options)}"
+        raise LimitError(words, limit=error.limit, reached=error.reached, operator=error.operator) from error
     return output, replace(report, advice=advice(model, load_model(output), options, report))
 
 
@@ -75,7 +76,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
 
 def way_out(model: Model, options: FuseOptions) -> str:
     """How a limit on RAM that was refused could be kept, or what comes nearest to it; nothing if no option is left."""
-    limit = options.goal.max_ram
+    limit = options.wanted.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
         return ""
     if options.stream is not None:
@@ -129,7 +130,8 @@ def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterato
         return
     for found in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
         if found.arena_bytes <= report.after.arena_bytes:
-            yield f"--input {options.input_mode.value} saves nothing: {found.option} needs {found.arena_bytes:,} B"
+            mode = InputMode(options.input_mode).value
+            yield f"--input {mode} saves nothing: {found.option} needs {found.arena_bytes:,} B"
 
 
 def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> Iterator[str]:

@@ -79,7 +79,7 @@ def keeps_states(front: PlacedFront) -> bool:
 def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
     model = prepared(model)
-    plain = replace(options, goal=Goal(least_ram=True), stream=None)
+    plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
     start = Fuse(plain).starts(model)[0]
     return start.site.arena(model).total, start.site.unfused_compute
 

@@ -222,11 +222,13 @@ def _streamed(model: Model, hop: Hop) -> Streamed:
 
 
 def _keep_limit(after: Figures, options: FuseOptions) -> None:
-    limit = options.goal.max_ram
+    limit = options.wanted.max_ram
     if limit is not None and after.arena_bytes > limit:
         raise LimitError(
             f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
-            f"the rewritten model needs {after.arena_bytes:,} bytes"
+            f"the rewritten model needs {after.arena_bytes:,} bytes",
+            limit=limit,
+            reached=after.arena_bytes,
         )
 
 
@@ -262,11 +264,13 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     Raises:
         LimitError: other inputs or outputs, or less RAM, were asked for.
     """
-    limit, reason = options.goal.max_ram, sentence(kept)
+    limit, reason = options.wanted.max_ram, sentence(kept)
     if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
         raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
     if limit is not None and before.arena_bytes > limit:
-        raise LimitError(f"{reason}; an arena of {limit:,} bytes cannot be reached")
+        raise LimitError(
+            f"{reason}; an arena of {limit:,} bytes cannot be reached", limit=limit, reached=before.arena_bytes
+        )
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
     report = Report(before, before, None, 1.0, {}, proven, None, (kept,), outside=outside, unchanged=reason)

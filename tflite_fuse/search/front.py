@@ -61,7 +61,9 @@ class Front:
                 return point
         raise LimitError(
             f"a compute factor of at most {max_compute:g} cannot be reached: the least is "
-            f"{self.points[-1].compute_factor:.3f}"
+            f"{self.points[-1].compute_factor:.3f}",
+            limit=max_compute,
+            reached=self.points[-1].compute_factor,
         )
 
     def least_compute(self, max_ram: int) -> Point:
@@ -76,7 +78,10 @@ class Front:
         nearest = self.points[0]
         raise LimitError(
             f"{max_ram:,} bytes cannot be reached: the least is {nearest.ram_bytes:,} bytes at a compute factor of "
-            f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}"
+            f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}",
+            limit=max_ram,
+            reached=nearest.ram_bytes,
+            operator=_named(self.graph, nearest.largest),
         )
 
     def explain(self, point: Point) -> tuple[Note, ...]:

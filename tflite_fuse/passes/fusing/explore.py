@@ -122,14 +122,20 @@ def _not_reached(starts: Sequence[Start], goal: Goal, objective: Objective, pool
         digits = 2 if factor > 1.1 else 4
         return LimitError(
             f"a compute factor of at most {goal.compute_limit:g} cannot be reached with the scheme "
-            f"{start.options.scheme.value} and {start.site.maker.mode.value} inputs: the least is {factor:.{digits}f}"
+            f"{start.options.scheme.value} and {start.site.maker.mode.value} inputs: the least is {factor:.{digits}f}",
+            limit=goal.compute_limit,
+            reached=factor,
         )
     nearest = min((each for each in pool if replace(objective, max_ram=None).keeps(each)), key=lambda each: each.arena)
     factor = nearest.compute / max(nearest.site.unfused_compute, 1)
     bound = "" if goal.max_compute is None else f" at a compute factor of at most {goal.max_compute:g}"
+    culprits = " to ".join(_largest(nearest))
     return LimitError(
         f"an arena of {goal.max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
-        f"at a compute factor of {factor:.2f}, because of {' to '.join(_largest(nearest))}"
+        f"at a compute factor of {factor:.2f}, because of {culprits}",
+        limit=goal.max_ram,
+        reached=nearest.arena,
+        operator=culprits,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
-from tflite_fuse.cost.instructions import Prediction, prediction_error
+from tflite_fuse.cost.instructions import Prediction, Target, prediction_error
 from tflite_fuse.emit.in_model import block_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
@@ -89,7 +89,7 @@ class Fuse:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
-        goal = self.options.goal
+        goal = self.options.wanted
         solution = solve(starts, goal)
         start, chosen = solution.start, solution.chosen
         claim = fusion_claim(start.site, chosen, self.options)
@@ -107,7 +107,7 @@ class Fuse:
         expected = _prediction(start.site, chosen)
         notes += (_expectation(expected), *_faster(faster_with_more(solution), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
-        notes += tuple(_about_weights(start.site, chosen, self.options.weights))
+        notes += tuple(_about_weights(start.site, chosen, WeightForm(self.options.weights)))
         model, point = start.site.maker.finish(chosen.draft), chosen.point
         return FuseResult(
             model, True, notes, claim, "fusion", chosen.blocks, point, start.front, expected, chosen.ordered
@@ -135,11 +135,11 @@ class Fuse:
         return tuple(found)
 
     def _start(self, ordered: OrderedModel, plans: Plans) -> Start:
-        options, model = self.options, ordered.model
-        lowered = with_weights(lowerings_for(model, options.input_mode, ordered.lowered), options.weights)
+        options, model, mode = self.options, ordered.model, InputMode(self.options.input_mode)
+        lowered = with_weights(lowerings_for(model, mode, ordered.lowered), WeightForm(options.weights))
         lowered = _without(model, lowered, self.outside)
-        moved, why_not = inputs_to_move(model, options.input_mode, lowered)
-        searched, maker = options.search(moved), BlockMaker(model, options.input_mode, moved, lowered, plans)
+        moved, why_not = inputs_to_move(model, mode, lowered)
+        searched, maker = options.search(moved), BlockMaker(model, mode, moved, lowered, plans)
         graph = graph_from_model(model, lowered, maker.macs)
         shapes = Shapes(searched.chunks)
         front = fusion_front(graph, searched, shapes)
@@ -151,7 +151,9 @@ class Fuse:
         tuning, order = options.tuning, None
         if "reorder" in options.passes:
             order = Reorder(self.budget, options.in_place, arena=arena, tuning=tuning)
-        site = Site(graph, maker, options.count_tail, arena, order, options.counted, options.target, shapes, tuning)
+        site = Site(
+            graph, maker, options.count_tail, arena, order, options.counted, Target(options.target), shapes, tuning
+        )
         return Start(ordered, site, searched, front, why_not)
 
 
