@@ -70,8 +70,8 @@ async def run(found: Deployment, contacts: dict[int, Contact], samples: list[obj
 
 def worker_program(folder: Path) -> Path:
     """A worker in C as a process."""
-    own = [PROGRAMS / "worker.c", PROGRAMS / "host.c", *library_sources()]
-    build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker"])
+    own = [PROGRAMS / "worker.c", PROGRAMS / "mac.c", PROGRAMS / "host.c", *library_sources()]
+    build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker", "-lm"])
     return folder / "worker"
 
 

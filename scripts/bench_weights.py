@@ -28,7 +28,7 @@ def saved(path: Path, target: str) -> tuple[float, list[float]]:
     """Instructions with weights of 8 bits, and the per cent that the others save."""
     core = read_target(target).target
     models = [load_model(tflite_fuse.rewrite(path, weights=kind, target=target, verify=False).model) for kind in KINDS]
-    found = [expected_instructions(model, core, {}) for model in models]
+    found = [expected_instructions(model, core) for model in models]
     return found[0], [100 * (1 - each / found[0]) for each in found[1:]]
 
 

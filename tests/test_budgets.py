@@ -213,7 +213,7 @@ def test_work_that_no_number_holds_is_passed_through() -> None:
         raw.operator("CONV_2D", [y, weights, -1], [z], make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1))
         y = z
     result = tflite_fuse.rewrite(serialize_model(raw.build([x], [y])), passes=("fuse",), verify=False)
-    why = [str(each.details["why"]) for each in told(result.report.records, "not fused", "operator")]
+    why = [str(each.details["why"]) for each in told(result.report.records, "not fused", "budget")]
     assert any("more than can be weighed" in each for each in why)
 
 

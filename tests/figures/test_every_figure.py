@@ -62,13 +62,14 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("A star: this scheme", GIVEN),
         Origin("Claims of the paper", PUBLISHED),
         Origin("Table 1: SwiftNet", PUBLISHED),
+        Origin("The published scheme with its own algorithms", "scripts/bench_split.py", SPLIT),
     ),
     "docs/proof.md": (Origin("Of 2,000 changes of single bytes", "scripts/bench_proof.py", SMALL),),
     "docs/faq.md": (Origin("(75,264 bytes)", "scripts/bench_networks.py", "scripts/test_figures.py"),),
     "docs/options.md": (
         Origin("| a bound on the time |", GIVEN),
         Origin("| `--weights paired` |", "scripts/bench_weights.py", SMALL),
-        Origin("Without a goal, up to", "tflite_fuse/passes/goal.py", ROWS),
+        Origin("Without a goal, up to", "tflite_fuse/tuning.py", ROWS),
     ),
     "docs/pipelines.md": (
         Origin("`scripts/bench_metrics.py MODEL ...` compares", "scripts/bench_metrics.py", SMALL),

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define MODEL_STEPS 2
+#define MODEL_STEPS 1
 #define MODEL_ARENA_BYTES 272
 /* From here on: zeros before the first run, the library's own between runs. */
 #define MODEL_STATE_OFFSET 80
@@ -21,7 +21,7 @@ extern "C" {
 
 /* Output 0: int8 [1, 1], probability; value = SCALE * (element - ZERO_POINT) */
 #define MODEL_OUTPUT_0_BYTES 1
-#define MODEL_OUTPUT_0_OFFSET 0
+#define MODEL_OUTPUT_0_OFFSET 64
 #define MODEL_OUTPUT_0_SCALE 0.00390625f
 #define MODEL_OUTPUT_0_ZERO_POINT (-128)
 

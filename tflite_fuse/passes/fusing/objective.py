@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.goal import Goal
@@ -31,7 +32,7 @@ class Objective:
     """
 
     max_ram: int | None
-    max_compute: float | None
+    max_compute: int | None
     limits_compute: bool
     unfused_macs: int
     slack: int | None
@@ -118,7 +119,7 @@ def objective_of(
     factor, limits_compute = goal.compute_limit, goal.max_compute is not None
     return Objective(
         max_ram=goal.max_ram,
-        max_compute=None if factor is None else factor * (1 + tolerance) * unfused_compute,
+        max_compute=None if factor is None else int(Fraction(factor) * Fraction(1 + tolerance) * unfused_compute),
         limits_compute=limits_compute,
         unfused_macs=unfused_macs,
         slack=None if goal.wants_every_byte else tuning.slack_recomputing if limits_compute else slack,

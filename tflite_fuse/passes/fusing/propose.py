@@ -58,8 +58,16 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
         if _computes_within(found, objective) and (least is None or found.arena < least.arena):
             least = found
     yield from map(site.realise, _plain(points, start.front))
+    if least is None and site.runs_unfused:
+        yield site.realise(start.front.unfused)
     if least is None:
         return
+    if least.arena > least.point.ram_bytes and site.target is None:
+        # Blocks below the peak run as long as the estimate allows; where they share memory, placing can need that.
+        blocks = (
+            replace(each, config=replace(each.config, chunk=min(start.options.chunks))) for each in least.point.blocks
+        )
+        yield site.realise(replace(least.point, blocks=tuple(blocks)))
     for point in _banded(start, objective)[: tuning.banded]:
         if point.ram_bytes - least.overestimate < least.arena:
             yield site.realise(point)
@@ -188,8 +196,9 @@ def _allowed(start: Start, front: Front, objective: Objective) -> list[Point]:
     """Return the points expected to keep the limit on compute, or nearly where too much may be expected."""
     if objective.max_compute is None:
         return list(front.points)
-    slack = 1.0 if start.options.target is None else TOO_MUCH_EXPECTED
-    most = objective.max_compute * slack * front.unfused.work / max(start.site.unfused_compute, 1)
+    most: float = objective.max_compute
+    if start.options.target is not None:
+        most *= TOO_MUCH_EXPECTED * front.unfused.work / max(start.site.unfused_compute, 1)
     return [point for point in front.points if point.work <= most]
 
 
