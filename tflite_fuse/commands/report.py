@@ -38,9 +38,9 @@ def report(
     from tflite_fuse.pages.html import page_html
 
     refuse_dash(output)
+    require_apart((output,), (model, rewritten, config))
     if output.suffix.lower() not in ("", ".html", ".htm"):
         raise UsageError(f"{output}: a report is an HTML page, which browsers print: give a path in .html")
-    require_apart((output,), (model, rewritten, config))
     require_writable(output)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
