@@ -15,14 +15,18 @@ from tflite_fuse.check.certificate import BlockProof, Certificate, Finding, merg
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
 from tflite_fuse.check.operators import match_operators
 from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
+from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.witness import Witness, read_witness
 
 __all__ = ["BlockProof", "Certificate", "Finding", "validate"]
 
 
 def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     """Compares a rewritten model with the one it was made from.
+
+    Choices of the rewrite are those its file's witness names; one that is damaged or wrong proves nothing.
 
     Args:
         original: a model, or the bytes of its file.
@@ -32,7 +36,12 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
         ModelError: one of the files is damaged.
     """
     before, after = (load_model(m) if isinstance(m, bytes) else m for m in (original, rewritten))
-    known = Correspondence(before, after)
+    notes = []
+    try:
+        witness = read_witness(after, before)
+    except ModelError as error:
+        witness, notes = Witness(), [f"{error}; it is not used"]
+    known = Correspondence(before, after, witness, notes=notes)
     match_inputs(known)
     match_outer_outputs(known)
     match_operators(known)
@@ -41,5 +50,5 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     findings = (*known.findings, *(finding for look in beside for finding in look(known)))
     same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
     narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)
-    notes = tuple(dict.fromkeys(known.notes))
-    return Certificate(merged(findings), tuple(known.blocks), known.plain, notes, same, narrower)
+    told = tuple(dict.fromkeys(known.notes))
+    return Certificate(merged(findings), tuple(known.blocks), known.plain, told, same, narrower)

@@ -25,6 +25,7 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
 from tflite_fuse.model.schema import Model, Quantization, Tensor
+from tflite_fuse.model.witness import Witness
 
 
 def plan_findings(known: Correspondence) -> Iterator[Finding]:
@@ -72,6 +73,7 @@ class Correspondence:
 
     Attributes:
         before, after: the original and the rewritten model.
+        witness: what the rewritten model's file says of the choices that made it.
         original: the original as values.
         values: by tensor of the rewritten model, a tensor of the original that holds the same bytes.
         outside: tensors of the original behind what blocks read from outside the arena: (streamed, number) of each.
@@ -85,6 +87,7 @@ class Correspondence:
 
     before: Model
     after: Model
+    witness: Witness = field(default_factory=Witness)
     values: dict[int, int] = field(default_factory=dict)
     outside: dict[tuple[bool, int], int] = field(default_factory=dict)
     replaced: dict[int, int] = field(default_factory=dict)
@@ -108,7 +111,7 @@ class Correspondence:
         self.states = find_states(self.original)
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
-        add_narrower(self.original)
+        add_narrower(self.original, self.witness.kept)
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

@@ -102,10 +102,11 @@ def prune(model: Model) -> Model:
 
     Tensor, buffer and operator code indices change. An offline memory plan is indexed by tensor: drop it first.
     """
-    return _prune_operator_codes(_prune_buffers(_prune_tensors(model)))
+    return _prune_operator_codes(_prune_buffers(_prune_tensors(model, used_tensors(model))))
 
 
-def _prune_tensors(model: Model) -> Model:
+def used_tensors(model: Model) -> tuple[int, ...]:
+    """Return the tensors of the first subgraph that ``prune`` leaves, ascending: those that anything names."""
     graph = model.main
     used = {*graph.inputs, *graph.outputs}
     for operator in graph.operators:
@@ -113,7 +114,11 @@ def _prune_tensors(model: Model) -> Model:
     for signature in model.signature_defs or ():
         if signature.subgraph_index == 0:
             used.update(entry.tensor_index for entry in (*(signature.inputs or ()), *(signature.outputs or ())))
-    kept = [index for index in range(len(graph.tensors)) if index in used]
+    return tuple(index for index in range(len(graph.tensors)) if index in used)
+
+
+def _prune_tensors(model: Model, kept: Sequence[int]) -> Model:
+    graph = model.main
     new = {old: index for index, old in enumerate(kept)} | {-1: -1}
 
     def moved(indices: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -11,7 +11,6 @@ from typing import Any
 from tflite_fuse import api
 from tflite_fuse.boards.fit import default_reserve, fitting_boards
 from tflite_fuse.boards.table import known_boards
-from tflite_fuse.check import validate
 from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
@@ -37,6 +36,7 @@ from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.wording import general, grouped
 from tflite_fuse.rewriting.figures import expected_instructions
+from tflite_fuse.rewriting.guess import validate_any
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, narrow_overview, unbeaten
@@ -103,7 +103,7 @@ def page_content(
             for model, data, name in zip((first, second), (before, after), names, strict=True)
         ]
         maps = arena_map(first), arena_map(second)
-        certificate = validate(first, second)
+        certificate = validate_any(first, second)
         front, schemes = _front(first)
         told = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.witness import Witness, set_witness
 from tflite_fuse.notes import Note
 
 
@@ -21,6 +22,9 @@ class PassResult:
         notes: one per site: what was done, and why not where nothing was done.
         claim: what is proven about a pass that looks for the least of something; None where there was nothing to prove.
         proves: what the claim is about: ``order``, ``fusion`` or ``plan``.
+        witness: what the proof has to know of the choices, in the numbers of the tensors before the pass.
+        origins: by tensor of ``model``, its number before the pass, -1 for one that is new; None where tensors keep
+            their numbers.
     """
 
     model: Model
@@ -28,6 +32,13 @@ class PassResult:
     notes: tuple[Note, ...] = ()
     claim: Claim | None = None
     proves: str = ""
+    witness: Witness = field(default_factory=Witness, kw_only=True)
+    origins: tuple[int, ...] | None = field(default=None, kw_only=True)
+
+    @property
+    def witnessed(self) -> Model:
+        """The model with the witness of this pass alone, as a file that the proof compares with the model before."""
+        return set_witness(self.model, self.witness)
 
 
 class Pass(Protocol):
@@ -52,3 +63,20 @@ def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, list[PassRe
         results.append(step.run(model))
         model = results[-1].model
     return model, results
+
+
+def witness_of(results: Sequence[PassResult]) -> Witness:
+    """Return what passes that ran one after another hand to the proof, in numbers of the tensors before the first."""
+    kept: dict[int, tuple[int, ...]] = {}
+    origins: tuple[int, ...] | None = None
+
+    def first(tensor: int) -> int:
+        if origins is None or tensor < 0:
+            return tensor
+        return origins[tensor] if tensor < len(origins) else -1
+
+    for result in results:
+        kept.update((first(tensor), channels) for tensor, channels in result.witness.kept.items())
+        if result.origins is not None:
+            origins = tuple(map(first, result.origins))
+    return Witness({tensor: channels for tensor, channels in kept.items() if tensor >= 0})

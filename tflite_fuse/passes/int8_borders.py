@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.edit import prune, replace_main, used_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
 from tflite_fuse.model.types import TensorType, affine_parameters, is_other_sign, is_reversible, type_name
@@ -72,7 +72,8 @@ class Int8Borders:
         if not borders:
             return PassResult(model, False, tuple(notes))
         bare = remove_plan(model) if has_plan(model) else model
-        return PassResult(prune(_without(bare, borders)), True, tuple(notes))
+        rewritten = _without(bare, borders)
+        return PassResult(prune(rewritten), True, tuple(notes), origins=used_tensors(rewritten))
 
 
 def _behind(model: Model, tensor: int) -> _Border | str:

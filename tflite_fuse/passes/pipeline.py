@@ -101,7 +101,7 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
     notes = list[Note]()
     for step in (*(each.run for each in steps), spelled):
         result = step(model)
-        if result.changed and accepts(model, result.model):
+        if result.changed and accepts(model, result.witnessed):
             model = result.model
             notes += result.notes
     return model, notes

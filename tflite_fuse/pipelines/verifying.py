@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tflite_fuse.check import Certificate, validate
+from tflite_fuse.check import Certificate
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.emit.stream_time import StreamTime, stream_time
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
@@ -17,6 +17,7 @@ from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.wording import sentence, sentences_of
+from tflite_fuse.rewriting.guess import validate_any
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.comparing.comparison import Comparison
@@ -55,11 +56,11 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     if stream is not None and stream_time(first) is None:
         return _of_stream(pair, stream, inputs, seed)
-    if (mended := Dilate().run(first)).changed and (means := validate(mended.model, second)).proven:
+    if (mended := Dilate().run(first)).changed and (means := validate_any(mended.model, second)).proven:
         # The runtime leaves bytes of the first undefined: the second is compared with what it stands for.
         means = replace(means, notes=(*means.notes, *sentences_of(mended.notes)))
         return Comparison(True, 0, None, "", "", means, sentence(mended.notes[0]))
-    certificate = validate(first, second)
+    certificate = validate_any(first, second)
     given = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
     try:
         found, samples = _run(pair, certificate, given, None if data is not None else seed)
@@ -90,7 +91,7 @@ def _run(
 def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Comparison:
     """A stream beside the model over its window: blocks are proven to be those of the stream the window leads to."""
     axis = {1: "height", 2: "width"}.get(stream.axis)
-    certificate = validate(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
+    certificate = validate_any(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
     try:
         found = compare_over_time(
             pair.files, pair.models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=pair.progress

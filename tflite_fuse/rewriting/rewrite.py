@@ -21,9 +21,10 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.model.witness import set_witness
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
-from tflite_fuse.passes.base import PassResult, run_passes
+from tflite_fuse.passes.base import PassResult, run_passes, witness_of
 from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions, Hop
 from tflite_fuse.passes.pipeline import make_passes
@@ -198,7 +199,8 @@ def _attempt(
             return measured_head(serialize_model(each))
 
         steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside)
-        return run_passes(model, steps)
+        rewritten, results = run_passes(model, steps)
+        return set_witness(rewritten, witness_of(results)), results
 
     rewritten, results = passed(meant, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):

@@ -22,6 +22,7 @@ from tflite_fuse.check import correspondence, validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import note
 from tflite_fuse.passes.preparing.constant_channels import MULTIPLE, ConstantChannels
 from tflite_fuse.runtime import tflm
@@ -41,7 +42,7 @@ def images_of(model: Model) -> list[list[npt.NDArray[np.int8]]]:
 def test_bytes_stay_and_are_proven(model: Model) -> None:
     result = ConstantChannels().run(model)
     assume(result.changed)
-    certificate = validate(model, result.model)
+    certificate = validate(model, result.witnessed)
     assert certificate.proven, certificate.findings[0]
     outputs = [tflm.run(serialize_model(each), images_of(model)).outputs for each in (model, result.model)]
     for before, after in zip(*outputs, strict=True):
@@ -61,7 +62,7 @@ def test_whole_rewrites_are_proven_and_equal(seed: int) -> None:
 def one_more(model: Model, tensor: int, place: int) -> Model:
     """A model with one number of a constant one larger, or less where that would leave it its value."""
     buffers, buffer = list(model.buffers), model.main.tensors[tensor].buffer
-    values = np.frombuffer(buffers[buffer].data or b"", model.main.tensors[tensor].type.name.lower()).copy()
+    values = np.frombuffer(buffers[buffer].data or b"", TensorType(model.main.tensors[tensor].type).name.lower()).copy()
     values[place] += 1 if values[place] < np.iinfo(values.dtype).max else -1
     buffers[buffer] = replace(buffers[buffer], data=values.tobytes())
     return replace(model, buffers=tuple(buffers))
@@ -71,7 +72,7 @@ def one_more(model: Model, tensor: int, place: int) -> Model:
 def test_a_weight_or_bias_changed_by_one_is_not_proven(seed: int) -> None:
     randomness = random.Random(seed)
     model = chain(seed, ["same", "depth", *(randomness.choice(PARTS) for _ in range(3)), "point", "point"])
-    narrow = ConstantChannels().run(model).model
+    narrow = ConstantChannels().run(model).witnessed
     assert validate(model, narrow).proven
     weighted = [operator.inputs or () for operator in narrow.main.operators if len(operator.inputs or ()) == 3]
     for tensor in {t for inputs in weighted for t in inputs[1:] if t >= 0}:
@@ -127,7 +128,7 @@ def test_a_constant_moves_into_the_bias() -> None:
 
 def test_a_constant_stays_where_windows_see_beyond_the_edge() -> None:
     assert not ConstantChannels().run(folded(SAME, -128)).changed
-    assert not validate(folded(SAME, -128), ConstantChannels().run(folded(VALID, -128)).model).proven
+    assert not validate(folded(SAME, -128), ConstantChannels().run(folded(VALID, -128)).witnessed).proven
 
 
 def test_a_constant_stays_where_sums_may_leave_32_bits() -> None:
@@ -137,7 +138,7 @@ def test_a_constant_stays_where_sums_may_leave_32_bits() -> None:
 def test_what_was_left_out_must_be_what_it_was_taken_for() -> None:
     """The narrow model is refused beside an original in which one of the zeros is none."""
     model = folded(VALID, -128)
-    narrow = ConstantChannels().run(model).model
+    narrow = ConstantChannels().run(model).witnessed
     weights = (model.main.operators[0].inputs or ())[1]
     assert validate(model, narrow).proven
     assert not validate(one_more(model, weights, 3 * 11), narrow).proven
@@ -169,7 +170,7 @@ def test_channels_stay_where_nobody_else_agrees() -> None:
 
 
 def test_a_rewrite_goes_on_without_what_its_proof_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correspondence, "add_narrower", lambda original: None)
+    monkeypatch.setattr(correspondence, "add_narrower", lambda original, kept: None)
     report = rewrite(serialize_model(folded(VALID, -128)), verify=False).report
     assert told(report.records, "kept", "channels")
     assert report.proven.blocks == len(report.blocks)

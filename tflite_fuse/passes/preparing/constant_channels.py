@@ -28,10 +28,11 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_main
+from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_main, used_tensors
 from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.ops.entry import required
@@ -236,10 +237,18 @@ class ConstantChannels:
         every = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
         gone = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
         rewritten = remove_plan(model) if has_plan(model) else model
-        rewritten = prune(_narrowed(rewritten, found, kept))
-        if not self.accepts(model, rewritten):
+        rewritten = _narrowed(rewritten, found, kept)
+        origins = tuple(t if t < len(channels) else -1 for t in used_tensors(rewritten))
+        result = PassResult(
+            prune(rewritten),
+            True,
+            (note("removed", "channels", count=gone, channels=every),),
+            witness=Witness({tensor: tuple(left.tolist()) for tensor, left in kept.items()}),
+            origins=origins,
+        )
+        if not self.accepts(model, result.witnessed):
             return PassResult(model, False, (note("kept", "channels", count=gone),))
-        return PassResult(rewritten, True, (note("removed", "channels", count=gone, channels=every),))
+        return result
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,107 @@
+"""What passes chose when they rewrote a model, as data that the proof checks.
+
+A proof that knows the choices has nothing to find again: it works out, with code of its own, whether they change any
+byte. So a witness that is wrong or missing makes a proof fail and never succeed. It travels in the metadata entry
+``tflite_fuse.witness`` of the rewritten file, one JSON object::
+
+    {"version": 1, "kept": [{"tensors": [4, 7], "channels": "f0f"}]}
+
+Tensors are those of the original's first subgraph. Bit c of the hexadecimal number ``channels`` is set if channel c is
+left of each of them; a tensor that is not listed has all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.edit import get_metadata, remove_metadata, set_metadata
+from tflite_fuse.model.schema import Model
+
+WITNESS_METADATA = "tflite_fuse.witness"
+
+_VERSION = 1
+_MOST_BYTES = 1 << 20
+"""Of the entry: one that is longer is not read."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """The choices of one pass or of several.
+
+    Attributes:
+        kept: by tensor of the model before, the channels that are left of it, ascending.
+    """
+
+    kept: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+def set_witness(model: Model, witness: Witness) -> Model:
+    """Return a model with a witness as its only one; without an entry where there is nothing to say."""
+    tensors: dict[tuple[int, ...], list[int]] = {}
+    for tensor, channels in sorted(witness.kept.items()):
+        tensors.setdefault(channels, []).append(tensor)
+    if not tensors:
+        return remove_metadata(model, WITNESS_METADATA)
+    kept = [{"tensors": each, "channels": _bits(channels)} for channels, each in tensors.items()]
+    entry = json.dumps({"version": _VERSION, "kept": kept}, separators=(",", ":"))
+    return set_metadata(model, WITNESS_METADATA, entry.encode())
+
+
+def has_witness(model: Model) -> bool:
+    """Return whether a file has the entry, sound or not."""
+    return get_metadata(model, WITNESS_METADATA) is not None
+
+
+def read_witness(model: Model, original: Model) -> Witness:
+    """Return the witness in a rewritten file; an empty one where there is none.
+
+    Raises:
+        ModelError: it is damaged, or names tensors or channels that ``original`` does not have.
+    """
+    data = get_metadata(model, WITNESS_METADATA)
+    if data is None:
+        return Witness()
+    try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"it has {len(data):,} bytes")
+        found = json.loads(data.decode())
+        if found["version"] != _VERSION:
+            raise ValueError(f"version {found['version']!r} is not known")
+        kept: dict[int, tuple[int, ...]] = {}
+        for group in found["kept"]:
+            channels = _channels(group["channels"])
+            for tensor in group["tensors"]:
+                _check(original, tensor, channels, kept)
+                kept[tensor] = channels
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise ModelError(f"the metadata {WITNESS_METADATA} is damaged: {error}") from error
+    return Witness(kept)
+
+
+def _check(original: Model, tensor: object, channels: tuple[int, ...], kept: Mapping[int, tuple[int, ...]]) -> None:
+    if type(tensor) is not int or not 0 <= tensor < len(original.main.tensors):
+        raise ValueError(f"tensor {tensor!r} does not exist")
+    if tensor in kept:
+        raise ValueError(f"tensor {tensor} is listed twice")
+    last = original.main.tensors[tensor].dims[-1:]
+    if not last or channels[-1] >= last[0]:
+        raise ValueError(f"tensor {tensor} has no channel {channels[-1]}")
+
+
+def _bits(channels: tuple[int, ...]) -> str:
+    bits = bytearray(channels[-1] // 8 + 1)
+    for channel in channels:
+        bits[channel // 8] |= 1 << channel % 8
+    return f"{int.from_bytes(bits, 'little'):x}"
+
+
+def _channels(text: object) -> tuple[int, ...]:
+    if not isinstance(text, str):
+        raise ValueError(f"channels are {text!r}")
+    bits = int(text, 16)
+    if bits <= 0 or text != f"{bits:x}":
+        raise ValueError("channels are no hexadecimal number above 0")
+    return tuple(channel for channel, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
