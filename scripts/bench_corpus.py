@@ -5,7 +5,7 @@
 
 Searches take the work they take by default, unless a time limit is given: then the figures depend on the machine.
 
-Columns: the arena before, after, and with streamed inputs (bytes, head and tail on a 32-bit target); before over after;
+Columns: the arena before, after, and with streamed inputs (bytes to allocate); before over after;
 whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
 and the runtime's own data cannot go; how long both rewrites took; and what most operators that stayed outside blocks
 gave as reason. Under the table stand the geometric means over models with int8 or uint8 input and at least one block,

@@ -33,8 +33,8 @@ from tests.device.targets import TARGETS, Target
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.export import export_model
-from tflite_fuse.export.arena import runtime_for
 from tflite_fuse.export.package import FORMATS
+from tflite_fuse.memory.tflm.runtimes import runtime_for
 from tflite_fuse.model import load_model
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.runtime import tflm

@@ -69,7 +69,7 @@ def small_network(choose: Choose) -> Model:
 def needed(model: Model) -> int:
     """The arena of a model as the recipe gives it, the moment of loading included."""
     arena = realise(model, block_overlaps(model))
-    return max(arena.total, arena.while_loading)
+    return arena.needed
 
 
 @dataclass(frozen=True)

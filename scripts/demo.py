@@ -35,7 +35,7 @@ def main() -> None:
     console.print(f"The model: {tflite_fuse.inspect(SAMPLE_MODEL).verdict()}.\n", markup=False)
     result = tflite_fuse.rewrite(SAMPLE_MODEL)
     report = result.report
-    fit = fit_sentence(report.allocate_bytes, report.after.file_bytes)
+    fit = fit_sentence(report.after.arena_bytes, report.after.file_bytes)
     for line in headline(report, "out.tflite", fit):
         console.print(line, markup=False)
     if report.verified is None or not report.verified.bit_exact:

@@ -87,7 +87,8 @@ def test_rewrite_prints_a_table_and_a_verdict(model: Path, tmp_path: Path) -> No
     first, allocate, fit, proof, step = done.stdout.splitlines()
     report = json.loads(run("rewrite", model, tmp_path / "out.tflite", "--no-verify", "--json").stdout)
     before, after = (report[when]["arena_bytes"] for when in ("before", "after"))
-    assert f"{before:,} -> {after:,} bytes" in first and "allocate" in allocate and fit.startswith("fits ")
+    assert f"{before:,} -> {after:,} bytes" in first and first.endswith("NOT RUN")
+    assert "allocate" in allocate and fit.startswith("fits ")
     assert proof.startswith("UNVERIFIED: ") and "kernels not run" in proof and "tflite-fuse export" in step
     more = run("rewrite", model, tmp_path / "out.tflite", "--no-verify", "--verbose").stdout
     assert more.startswith(done.stdout) and "before" in more and "head" in more
@@ -103,8 +104,12 @@ def test_inspect_names_the_bottleneck(model: Path) -> None:
     worst = max(rows, key=lambda row: row["working_set_bytes"])
     assert worst["bottleneck"] and inspection["bottleneck"] in [r["name"] for r in rows if r["bottleneck"]]
     assert worst["working_set_bytes"] == inspection["figures"]["peak_bytes"]
-    shown = run("inspect", model).stdout.splitlines()
-    assert "needs an arena of" in shown[0] and any("<- peak" in line for line in shown)
+    first, allocate, fit, checked, step = run("inspect", model).stdout.splitlines()
+    arena, rewritten = inspection["figures"]["arena_bytes"], inspection["rewritten"]["arena_bytes"]
+    assert f"{arena:,} -> {rewritten:,} bytes" in first
+    assert f"allocate a tensor arena of {arena:,} bytes" in allocate and fit.startswith("fits ")
+    assert "proven" in checked and "kernels not run" in checked and f"tflite-fuse rewrite {model}" in step
+    assert any("<- peak" in line for line in run("inspect", model, "--verbose").stdout.splitlines())
 
 
 def test_verify_tells_equal_from_different(model: Path, tmp_path: Path) -> None:
@@ -298,7 +303,7 @@ def test_float_models_are_inspected_too(tmp_path: Path) -> None:
     x = b.input((1, 8, 8, 2), type=TensorType.FLOAT32)
     path = tmp_path / "float_io.tflite"
     save_model(b.build([b.dequantize(b.conv(b.quantize(x), 4, kernel=3))]), path)
-    done = run("inspect", path)
+    done = run("inspect", path, "--verbose")
     assert done.returncode == 0 and "QUANTIZE" in done.stdout
 
 

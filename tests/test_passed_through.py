@@ -181,7 +181,7 @@ def test_a_detector_with_a_channel_shuffle_goes_through() -> None:
 @needs_litert
 def test_a_model_of_uint8_convolutions_goes_through() -> None:
     report = tflite_fuse.rewrite(real("models/swiftnet_vww224_uint8.tflite"), inputs=4).report
-    assert report.after.arena_bytes <= 337_684 and report.verified is None
+    assert report.after.arena_bytes <= 337_696 and report.verified is None
     assert report.second_witness is not None and report.second_witness.bit_exact
 
 
@@ -196,6 +196,6 @@ def test_a_block_whose_last_map_was_reshaped_runs_in_tiles_no_larger_than_it() -
 def test_inspect_says_what_the_runtime_refuses_and_why_operators_stay_outside(tmp_path: Path) -> None:
     path = tmp_path / "strange.tflite"
     path.write_bytes(serialize_model(images("STRANGE")))
-    shown = CliRunner().invoke(app, ["inspect", str(path)])
+    shown = CliRunner().invoke(app, ["inspect", str(path), "--verbose"])
     assert shown.exit_code == 0 and "cannot load the model" in shown.stdout
     assert "not fused: custom operator STRANGE is not a fusable operator" in shown.stdout

@@ -11,6 +11,7 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.emit.in_model import with_plans
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.budget import heard_by
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -54,27 +55,28 @@ def load(source: Source) -> Model:
 
 
 @checked
-def inspect(source: Source, *, name: str | None = None) -> Inspection:
+def inspect(source: Source, *, name: str | None = None, runtime: str = DEFAULT_RUNTIME) -> Inspection:
     """What a model needs: figures, the memory table per operator, the bottleneck.
 
     Args:
         source: path or bytes of a .tflite file.
         name: what to call it; its path unless given.
+        runtime: the runtime on the device, for which the arena must suffice.
 
     Raises:
-        ModelError, UsageError: the model cannot be used.
+        ModelError, UsageError: the model cannot be used, or there is no runtime of that name.
     """
     data, model = _read(source, name)
     if name is None:
         name = _name(source) or "model"
-    return without_replaced(model, look(model, data, name))
+    return without_replaced(model, look(model, data, name, runtime))
 
 
-def look(model: Model, data: bytes, name: str) -> Inspection:
+def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -> Inspection:
     """Inspect a model that is loaded, as ``inspect`` does."""
     model = with_plans(model)
     rows, notes = memory_table(model)
-    found = figures(model, data, arena_in_file(model, data))
+    found = figures(model, data, arena_in_file(model, data, runtime))
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
     if rights:
         notes = (*notes, note("warned", "rights", rights=rights))
@@ -115,7 +117,7 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
 def pareto(source: Source, options: FuseOptions) -> FrontReport:
     """Trades of RAM for compute of a model, with the blocks that reach them.
 
-    RAM is the arena, head and tail on a 32-bit target, as ``rewrite`` places it; what is kept from call to call is in
+    RAM is the arena to allocate, as ``rewrite`` places it; what is kept from call to call is in
     it. Compute is that of the model as it is: of a stream, the windowed one.
 
     Args:

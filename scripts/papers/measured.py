@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.base import run_passes
 from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
-from tflite_fuse.rewriting.figures import measured_head
+from tflite_fuse.rewriting.figures import arena_in_file, measured_head
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 
@@ -27,20 +26,16 @@ class Measured:
     Attributes:
         estimate_bytes: what the search expected, with the tail where the options count it.
         head_bytes: of the arena, as TFLM reports it.
-        tail_bytes: what TFLM keeps on a 32-bit target, predicted.
+        arena_bytes: what must be allocated.
         compute_factor: multiply-accumulates executed over the original's.
         inputs: on how many inputs the outputs were the original's, byte by byte.
     """
 
     estimate_bytes: int
     head_bytes: int
-    tail_bytes: int
+    arena_bytes: int
     compute_factor: float
     inputs: int
-
-    @property
-    def arena_bytes(self) -> int:
-        return self.head_bytes + self.tail_bytes
 
 
 def _head(model: Model) -> int | None:
@@ -66,8 +61,8 @@ def measure(name: str, model: Model, options: FuseOptions, inputs: int) -> Measu
     if comparison.first_difference is not None:
         raise VerificationError(f"{name}: {comparison.first_difference}")
     (fused,) = (result for result in results if isinstance(result, FuseResult))
-    head, macs = _head(rewritten), sum(executed_macs(model))
-    if head is None or fused.point is None:
+    arena, macs = arena_in_file(rewritten, serialize_model(rewritten)), sum(executed_macs(model))
+    if not arena.measured or fused.point is None:
         raise VerificationError(f"{name}: TFLM does not tell its arena")
     factor = sum(executed_macs(rewritten)) / macs if macs else 1.0
-    return Measured(fused.point.ram_bytes, head, predict_tail(rewritten).total, factor, comparison.inputs)
+    return Measured(fused.point.ram_bytes, arena.head, arena.needed, factor, comparison.inputs)

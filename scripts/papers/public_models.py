@@ -43,7 +43,7 @@ def frontier(data: Data) -> dict[str, Any]:
         rows.append(row)
     return {
         "paper": "frontier",
-        "accounting": "the whole arena, head as measured in the runtime and tail predicted for a 32-bit target, of"
+        "accounting": "the arena to allocate for TFLM's reference kernels on 32-bit Arm, of"
         f" models as they are published, QUANTIZE and DEQUANTIZE at float32 ends dropped, at F <= {FRONTIER_FACTOR};"
         f" every one gave the original's bytes on {data.inputs} inputs in each mode.",
         "rows": rows,

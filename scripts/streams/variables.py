@@ -30,7 +30,7 @@ class Result:
     """One model.
 
     Attributes:
-        arena_before, arena_after: bytes on a 32-bit target, head and tail, state included.
+        arena_before, arena_after: bytes to allocate, state included.
         state: bytes that outlive a step after the rewrite.
         operators_before, operators_after: how many.
         steps: compared.

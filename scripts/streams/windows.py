@@ -30,7 +30,7 @@ class Result:
 
     Attributes:
         macs_of_window, macs_of_call: multiply-accumulates for each window, before and after.
-        arena_before, arena_fused: of the windowed model, as it is and rewritten as a window; 32-bit target.
+        arena_before, arena_fused: of the windowed model, as it is and rewritten as a window, to allocate.
         arena: of the stream; ``state``, ``scratch`` and ``tail`` are its parts.
         windows: compared, over two sequences with a reset in one of them.
         different: the first one that differs, in words; empty where none does.

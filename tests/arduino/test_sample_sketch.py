@@ -15,7 +15,8 @@ import pytest
 
 from tests.arduino.fake_runtime import GLUE, HERE, SANITIZERS, build, compiler, headers_of, library_objects
 from tflite_fuse.data import SAMPLE_MODEL, shapes
-from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
+from tflite_fuse.export.arena import arena_for
+from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.sources import library_directory

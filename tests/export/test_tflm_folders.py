@@ -13,10 +13,11 @@ from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
 from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
-from tflite_fuse.export.arena import FULL_STRUCTS, arena_for, declared_arenas, runtime_for
+from tflite_fuse.export.arena import arena_for, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
+from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS, runtime_for
 from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import load_model

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo import ModelBuilder
 from tests.test_cli import ROOT, branching_model, validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import save_model
@@ -35,10 +36,27 @@ def test_a_model_fits_its_own_figures_and_not_a_byte_less(model: Path) -> None:
     assert run(model, "--max-ram", figures.arena_bytes, "--max-flash", figures.file_bytes)[0] == 0
     for option, size in (("--max-ram", figures.arena_bytes), ("--max-flash", figures.file_bytes)):
         code, told, error = run(model, option, size - 1)
-        assert code == 1 and "too large" in told and "1 of 1 models" in error
+        assert code == 1 and "too large for" in told and "1 of 1 models" in error and told.count("\n") == 5
     code, told, _ = run(model, "--max-ram", figures.arena_bytes - 1, "--rewritten", "--json")
     validate(json.loads(told), "check")
     assert code == 0 and json.loads(told)["models"][0]["arena_bytes"] < figures.arena_bytes
+
+
+def test_check_and_rewrite_compare_limits_with_the_same_arena(tmp_path: Path) -> None:
+    """Of a few small layers loading needs more than head and tail."""
+    b = ModelBuilder(seed=3)
+    x = b.input((1, 1))
+    for width in (16, 16, 1):
+        x = b.fully_connected(x, width)
+    path = tmp_path / "small.tflite"
+    save_model(b.build([x]), path)
+    found = tflite_fuse.rewrite(path, verify=False).report.after
+    assert found.arena_bytes >= found.loading_bytes > found.arena_used_bytes
+    least = tflite_fuse.rewrite(path, verify=False, goal=tflite_fuse.Goal(least_ram=True)).report.after.arena_bytes
+    for limit, code in ((least, 0), (least - 1, 1)):
+        assert run(path, "--rewritten", "--max-ram", limit)[0] == code
+        arguments = ["rewrite", str(path), str(tmp_path / "out.tflite"), "--no-verify", "--max-ram", str(limit)]
+        assert CliRunner().invoke(app, arguments).exit_code == code
 
 
 def test_a_board_gives_the_limits_and_a_broken_model_fails_alone(model: Path, tmp_path: Path) -> None:

@@ -14,24 +14,20 @@ from rich.table import Table
 from tflite_fuse import api
 from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.boards.time import Time, board_time
-from tflite_fuse.cost.instructions import Prediction
+from tflite_fuse.cost.instructions import Prediction, Target
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.report.report import Figures
+from tflite_fuse.report.report import Figures, Report
 
 BOARD_SCHEMA = "tflite-fuse/board/1"
 
 _WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("", {}),
-    ("--least-ram", {"goal": Goal(least_ram=True)}),
     ("--int8-io", {"int8_io": True}),
     ("--input streamed", {"input_mode": "streamed"}),
     ("--input streamed --int8-io", {"input_mode": "streamed", "int8_io": True}),
-    (
-        "--input streamed --int8-io --least-ram",
-        {"input_mode": "streamed", "int8_io": True, "goal": Goal(least_ram=True)},
-    ),
 )
 """Options of ``rewrite`` that are tried, those first that ask least of the application."""
 
@@ -45,7 +41,7 @@ class Fit:
 
     Attributes:
         options: of ``rewrite``; empty without any; None for the model as it is.
-        arena_bytes: head and tail on a 32-bit target.
+        arena_bytes: what must be allocated.
         file_bytes: of the model in flash.
         fits: whether both are there.
         time: of one inference; None where no block was made.
@@ -56,6 +52,10 @@ class Fit:
     file_bytes: int
     fits: bool
     time: Time | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of ``tried`` in the JSON objects."""
+        return asdict(self) | {"time": None if self.time is None else self.time.to_json()}
 
     def how(self) -> str:
         """What was done to the model, in words."""
@@ -73,6 +73,8 @@ class BoardVerdict:
         also: names of known boards with less RAM on which the last one fits, too, a quarter of it reserved, or
             ``reserve_bytes`` where they were asked for.
         asked: whether ``reserve_bytes`` were asked for.
+        report: of the last rewrite; None where none was possible.
+        runtime: the runtime on the device, by name.
     """
 
     board: Board
@@ -80,11 +82,13 @@ class BoardVerdict:
     tried: tuple[Fit, ...]
     also: tuple[str, ...]
     asked: bool = False
+    report: Report | None = None
+    runtime: str = DEFAULT_RUNTIME
 
     @property
     def fitting(self) -> Fit | None:
         """The first way that fits."""
-        return self.tried[-1] if self.tried[-1].fits else None
+        return next((fit for fit in self.tried if fit.fits), None)
 
     @property
     def available_bytes(self) -> int:
@@ -96,7 +100,9 @@ class BoardVerdict:
         board, found = self.board, self.fitting
         room = f"{self.available_bytes:,} of {board.ram_bytes:,} bytes of RAM ({self.reserve_bytes:,} reserved)"
         if found is not None:
-            return f"fits {board.name} {found.how()}: an arena of {found.arena_bytes:,} bytes in {room}"
+            least = self.tried[-1]
+            more = "" if least is found else f"; {least.how()} it is {least.arena_bytes:,} bytes"
+            return f"fits {board.name} {found.how()}: an arena of {found.arena_bytes:,} bytes in {room}{more}"
         least = min(self.tried, key=lambda fit: fit.arena_bytes)
         spare = least.file_bytes - board.flash_bytes
         flash = f"the file is {spare:,} bytes larger than its {board.flash_bytes:,} of flash"
@@ -113,7 +119,7 @@ class BoardVerdict:
         more = len(self.also) - _MOST_NAMED
         named = ", ".join(self.also[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         kept = f"{self.reserve_bytes:,} bytes" if self.asked else "a quarter"
-        return f"also fits {named}, which have less RAM ({kept} of it reserved)"
+        return f"{self.tried[-1].how()} it also fits {named}, which have less RAM ({kept} of it reserved)"
 
     def to_json(self) -> dict[str, Any]:
         """The object under ``board`` that ``inspect --board --json`` prints."""
@@ -122,7 +128,7 @@ class BoardVerdict:
             "board": asdict(self.board),
             "reserve_bytes": self.reserve_bytes,
             "verdict": self.sentence(),
-            "tried": [asdict(fit) | {"time": None if fit.time is None else fit.time.to_json()} for fit in self.tried],
+            "tried": [fit.to_json() for fit in self.tried],
             "also": list(self.also),
         }
 
@@ -133,7 +139,11 @@ def default_reserve(board: Board) -> int:
 
 
 def fit_board(
-    source: Source, board: Board, reserve_bytes: int | None = None, progress: Callable[[str], None] | None = None
+    source: Source,
+    board: Board,
+    reserve_bytes: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    runtime: str = DEFAULT_RUNTIME,
 ) -> BoardVerdict:
     """Try a model on a board: as it is, then rewritten in ways that ask more and more of the application.
 
@@ -144,33 +154,104 @@ def fit_board(
         board: what it is to fit.
         reserve_bytes: RAM for everything but the tensor arena, on every board; None for ``default_reserve`` of each.
         progress: called with the options about to be tried.
+        runtime: the runtime on the device, by name.
 
     Raises:
         ModelError, UsageError: the model cannot be used.
     """
     reserve = default_reserve(board) if reserve_bytes is None else reserve_bytes
     available = board.ram_bytes - reserve
-    today = api.inspect(source).figures
-
-    def fit(options: str | None, figures: Figures, prediction: Prediction | None = None) -> Fit:
-        arena, size = figures.arena_bytes, figures.file_bytes
-        time = None if prediction is None else board_time(board, prediction.instructions)
-        return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time)
-
-    tried = [fit(None, today)]
+    today = api.inspect(source, runtime=runtime).figures
+    limit, least = _typed(board, reserve_bytes, runtime)
+    tried, last = [_fit(board, available, None, today)], None
     for options, arguments in _WAYS:
+        if progress is not None:
+            progress(f"{limit} {options}".rstrip())
+        given = {"target": board.target.value, "runtime": runtime, **arguments}
+        found = _rewritten(source, {**given, "goal": Goal(max_ram=available)})
+        typed = limit if found is not None else least
+        found = found or _rewritten(source, {**given, "goal": Goal(least_ram=True)})
+        if found is None:
+            continue
+        last = found
+        if found.after.arena_bytes < min(each.arena_bytes for each in tried):
+            tried.append(_fit(board, available, f"{typed} {options}".rstrip(), found.after, found.prediction))
         if tried[-1].fits:
             break
-        if progress is not None:
-            progress(options)
-        try:
-            report = api.rewrite(source, verify=False, target=board.target.value, **arguments).report
-        except (LimitError, UsageError):  # this model has nothing the option could change
-            continue
-        if report.after.arena_bytes < min(each.arena_bytes for each in tried):
-            tried.append(fit(options, report.after, report.prediction))
     also = _smaller_boards(board, reserve_bytes, tried[-1])
-    return BoardVerdict(board, reserve, tuple(tried), also, reserve_bytes is not None)
+    return BoardVerdict(board, reserve, tuple(tried), also, reserve_bytes is not None, last, runtime)
+
+
+def _typed(board: Board, reserve_bytes: int | None, runtime: str) -> tuple[str, str]:
+    """Options of ``rewrite`` for a board, and those for the least RAM on its core."""
+    name = board.source if board.source.lower().endswith(".toml") else board.name
+    kept = "" if reserve_bytes is None else f" --reserve {reserve_bytes}"
+    named = "" if runtime == DEFAULT_RUNTIME else f" --runtime {runtime}"
+    core = "" if board.target is Target.GENERIC else f" --target {board.target.value}"
+    return f"--board {name}{kept}{named}", f"--least-ram{core}{named}"
+
+
+def _rewritten(source: Source, options: Mapping[str, Any]) -> Report | None:
+    """The report of a rewrite that is proven and not run; None where the options are out of reach."""
+    try:
+        return api.rewrite(source, verify=False, **options).report
+    except (LimitError, UsageError):  # this model has nothing the option could change
+        return None
+
+
+def _fit(
+    board: Board, available: int, options: str | None, figures: Figures, prediction: Prediction | None = None
+) -> Fit:
+    arena, size = figures.arena_bytes, figures.file_bytes
+    time = None if prediction is None else board_time(board, prediction.instructions)
+    return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a rewrite brings, made to find out.
+
+    Attributes:
+        best: what the model needs rewritten; None where that saves nothing.
+        options: of ``rewrite``, for the next step.
+        report: of the rewrite; None where none was possible.
+        fit: clause about boards.
+    """
+
+    best: Fit | None
+    options: str
+    report: Report | None
+    fit: str
+
+
+def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> Forecast:
+    """Rewrite a model by default, proven and not run, and count the known boards that have the RAM and the flash.
+
+    Args:
+        source: path or bytes of a ``.tflite``.
+        today: the model's figures as it is.
+        runtime: the runtime on the device, by name.
+    """
+    options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
+    report, before = _rewritten(source, {"runtime": runtime}), fit_sentence(today.arena_bytes, today.file_bytes)
+    if report is None or report.after.arena_bytes >= today.arena_bytes:
+        return Forecast(None, options, report, before)
+    after = report.after
+    count = len(fitting_boards(after.arena_bytes, after.file_bytes))
+    return Forecast(
+        Fit(options, after.arena_bytes, after.file_bytes, count > 0),
+        options,
+        report,
+        f"{before}; rewritten it fits {count}",
+    )
+
+
+def forecast_of(verdict: BoardVerdict) -> Forecast:
+    """What a rewrite brings on a board."""
+    last = verdict.tried[-1]
+    best = None if last.options is None else last
+    limit = _typed(verdict.board, verdict.reserve_bytes if verdict.asked else None, verdict.runtime)[0]
+    return Forecast(best, limit if best is None else last.options or "", verdict.report, verdict.sentence())
 
 
 def fitting_boards(arena_bytes: int, file_bytes: int, reserve_bytes: int | None = None) -> tuple[Board, ...]:

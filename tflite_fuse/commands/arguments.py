@@ -13,6 +13,7 @@ import typer
 from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import Board
 from tflite_fuse.errors import UsageError
+from tflite_fuse.memory.tflm.runtimes import RUNTIMES
 from tflite_fuse.passes.declared import Declared, declared
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.units import parse_bytes
@@ -42,6 +43,14 @@ Reserve = Annotated[
         rich_help_panel="Goal",
         help="RAM of the board for everything but the tensor arena, like 40kB. Default: a quarter of it.",
         show_default=False,
+    ),
+]
+RuntimeName = Annotated[
+    str,
+    typer.Option(
+        "--runtime",
+        help=f"The runtime on the device, for which the arena must suffice: {', '.join(RUNTIMES)}.",
+        autocompletion=lambda incomplete: [name for name in RUNTIMES if name.startswith(incomplete)],
     ),
 ]
 MetricsFile = Annotated[

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 import tflite_fuse
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, reserved
+from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, RuntimeName, reserved
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.units import parse_bytes
+
+Row = dict[str, object]
+_MOST_NAMED = 5
+"""Models that do not fit, named in one line."""
 
 _HEADS = ("model", "arena", "limit", "flash", "limit", "")
 
@@ -24,41 +31,113 @@ _HEADS = ("model", "arena", "limit", "flash", "limit", "")
 @answers_errors
 def check(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help=".tflite files.", show_default=False)],
-    max_ram: Annotated[str | None, typer.Option(help="Arena (head + tail) each may need, like 64kB.")] = None,
+    max_ram: Annotated[str | None, typer.Option(help="Arena each may need, like 64kB.")] = None,
     max_flash: Annotated[str | None, typer.Option(help="Bytes each file may have, like 1MB.")] = None,
     board: BoardName = None,
     reserve: Reserve = None,
+    runtime: RuntimeName = DEFAULT_RUNTIME,
     rewritten: Annotated[
         bool, typer.Option("--rewritten", help="Ask what `rewrite` makes of each, not what each needs as it is.")
     ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     as_json: JsonFlag = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print a table with a row for each model.")] = False,
     config: ConfigFile = None,
 ) -> None:
     """Fail where a model needs more than it may: for continuous integration and hooks before a commit."""
+    runtime_named(runtime)  # refuses other words
     ram, flash = _limits(max_ram, max_flash, board, reserve)
+    core = Target.GENERIC if board is None else find_board(board).target
+    asked = {"runtime": runtime, "target": core.value} if rewritten else {"runtime": runtime}
     rows = []
     with Status("checking", as_json) as progress:
         for number, model in enumerate(models):
             progress("models", number, len(models))
-            rows.append(_looked_at(model, rewritten, ram, flash))
+            rows.append(_looked_at(model, asked, ram, flash, rewritten=rewritten))
     if as_json:
-        print_json({"schema": "tflite-fuse/check/1", "max_ram": ram, "max_flash": flash, "models": rows})
+        print_json(
+            {
+                "schema": "tflite-fuse/check/1",
+                "runtime": runtime,
+                "max_ram": ram,
+                "max_flash": flash,
+                "models": rows,
+            }
+        )
     elif markdown:
         for line in _markdown(rows, ram, flash):
             typer.echo(line)
     else:
-        table = Table(show_edge=False, pad_edge=False)
-        for head in _HEADS:
-            table.add_column(head, justify="left" if head in ("model", "") else "right")
-        for row in rows:
-            table.add_row(*_cells(row, ram, flash), style=None if row["fits"] else "red")
-        console().print(table)
+        for line in _headline(rows, _within(ram, flash, board), runtime, rewritten=rewritten):
+            say(line)
+    if verbose and not as_json and not markdown:
+        console().print(_table(rows, ram, flash))
     over = sum(not row["fits"] for row in rows)
     if over:
         if not as_json:
             say(f"{over} of {len(rows)} models {'does' if over == 1 else 'do'} not stay within the limits", stderr=True)
         raise typer.Exit(1)
+
+
+def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool) -> tuple[str, ...]:
+    """Five lines: how many fit, what to allocate, which do not fit, what was checked, the next step."""
+    over = [row for row in rows if not row["fits"]]
+    arenas = [int(str(row["arena_bytes"])) for row in rows if row["arena_bytes"] is not None]
+    most = f"{max(arenas):,} bytes" if arenas else "nothing"
+    told = "; ".join(_told(row) for row in over[:_MOST_NAMED])
+    more = f" and {len(over) - _MOST_NAMED} more" if len(over) > _MOST_NAMED else ""
+    broken = [row for row in over if row["error"] is not None]
+    small = next((row for row in over if row["error"] is None), None)
+    step = "nothing to do"
+    if small is not None:
+        step = f"tflite-fuse inspect {printable(str(small['model']))} lists what would make it fit"
+        if not rewritten:
+            step = "tflite-fuse check --rewritten compares what rewrites of the models need"
+    elif broken:
+        step = "give models that can be read"
+    checked = "as they are: not rewritten, not run"
+    if rewritten:
+        checked = "rewritten: proven to compute the same bytes, not run"
+    return (
+        _first(rows, within),
+        f"allocate a tensor arena of {most} for {runtime_named(runtime)}" + ("" if len(rows) == 1 else ", the largest"),
+        f"too large: {told}{more}" if over else "too large: none",
+        checked,
+        f"next: {step} (--verbose prints a table of all models)",
+    )
+
+
+def _first(rows: Sequence[Row], within: str) -> str:
+    """The arena of one model before and after, or how many of several fit."""
+    only = rows[0]
+    if len(rows) > 1 or only["error"] is not None:
+        return f"{sum(bool(row['fits']) for row in rows)} of {len(rows)} models within {within}"
+    before, after = only["before_arena_bytes"], only["arena_bytes"]
+    sizes = f"{before:,} -> {after:,}" if before != after else f"{after:,}"
+    return (
+        f"{printable(str(only['model']))}: arena {sizes} bytes; {'fits' if only['fits'] else 'too large for'} {within}"
+    )
+
+
+def _within(ram: int | None, flash: int | None, board: str | None) -> str:
+    limits = [f"{size:,} bytes of {what}" for size, what in ((ram, "arena"), (flash, "flash")) if size is not None]
+    return ("" if board is None else f"{board}: ") + " and ".join(limits)
+
+
+def _told(row: Row) -> str:
+    if row["error"] is not None:
+        return f"{printable(str(row['model']))} (not read: {printable(str(row['error']))})"
+    sizes = f"arena {row['arena_bytes']:,} bytes, flash {row['file_bytes']:,}"
+    return f"{printable(str(row['model']))} ({sizes})"
+
+
+def _table(rows: Sequence[Row], ram: int | None, flash: int | None) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    for head in _HEADS:
+        table.add_column(head, justify="left" if head in ("model", "") else "right")
+    for row in rows:
+        table.add_row(*_cells(row, ram, flash), style=None if row["fits"] else "red")
+    return table
 
 
 def _limits(
@@ -77,23 +156,25 @@ def _limits(
     return tuple(None if text is None else parse_bytes(text) for text in (max_ram, max_flash))  # type: ignore[return-value]
 
 
-def _looked_at(model: Path, rewritten: bool, ram: int | None, flash: int | None) -> dict[str, object]:
+def _looked_at(model: Path, asked: dict[str, Any], ram: int | None, flash: int | None, *, rewritten: bool) -> Row:
     """One model; what is wrong with it is its row's."""
     try:
         if rewritten:
             goal = tflite_fuse.Goal(max_ram=ram)
-            found = tflite_fuse.metrics(model, effort="exact", goal=goal)
-            arena, size = int(found["arena_bytes"]), int(found["file_bytes"])
+            found = tflite_fuse.metrics(model, effort="exact", goal=goal, **asked)
+            before, arena, size = (int(found[name]) for name in ("before_arena_bytes", "arena_bytes", "file_bytes"))
         else:
-            figures = tflite_fuse.inspect(model).figures
-            arena, size = figures.arena_bytes, figures.file_bytes
+            figures = tflite_fuse.inspect(model, **asked).figures
+            before, arena, size = figures.arena_bytes, figures.arena_bytes, figures.file_bytes
     except TfliteFuseError as error:
-        return {"model": str(model), "arena_bytes": None, "file_bytes": None, "fits": False, "error": str(error)}
+        unknown = dict.fromkeys(("before_arena_bytes", "arena_bytes", "file_bytes"))
+        return {"model": str(model), **unknown, "fits": False, "error": str(error)}
     fits = (ram is None or arena <= ram) and (flash is None or size <= flash)
-    return {"model": str(model), "arena_bytes": arena, "file_bytes": size, "fits": fits, "error": None}
+    sizes = {"before_arena_bytes": before, "arena_bytes": arena, "file_bytes": size}
+    return {"model": str(model), **sizes, "fits": fits, "error": None}
 
 
-def _cells(row: dict[str, object], ram: int | None, flash: int | None) -> list[str]:
+def _cells(row: Row, ram: int | None, flash: int | None) -> list[str]:
     if row["error"] is not None:
         return [printable(str(row["model"])), "", "", "", "", printable(str(row["error"]))]
     sizes = row["arena_bytes"], ram, row["file_bytes"], flash
@@ -101,7 +182,7 @@ def _cells(row: dict[str, object], ram: int | None, flash: int | None) -> list[s
     return [printable(str(row["model"])), *told, "fits" if row["fits"] else "too large"]
 
 
-def _markdown(rows: list[dict[str, object]], ram: int | None, flash: int | None) -> list[str]:
+def _markdown(rows: Sequence[Row], ram: int | None, flash: int | None) -> list[str]:
     lines = [f"| {' | '.join(_HEADS)} |", "|---|---:|---:|---:|---:|---|"]
     for row in rows:
         cells = (html.escape(cell).replace("|", "\\|").replace("`", "'") for cell in _cells(row, ram, flash))

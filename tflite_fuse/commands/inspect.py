@@ -8,19 +8,30 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
-from tflite_fuse.boards.fit import BoardVerdict, fit_board
+from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, MetricsFile, ModelPath, PlotFile, Reserve, reserved
+from tflite_fuse.commands.arguments import (
+    BoardName,
+    JsonFlag,
+    MetricsFile,
+    ModelPath,
+    PlotFile,
+    Reserve,
+    RuntimeName,
+    reserved,
+)
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.errors import UsageError
 from tflite_fuse.explorer.node_data import write_node_data
 from tflite_fuse.files import require_apart, require_writable
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import load_model, read_source
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
 from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.pipelines.flat import figures_metrics
+from tflite_fuse.report.sentences import inspection_headline
 from tflite_fuse.report.tables import inspection_table
 from tflite_fuse.report.wording import grouped
 
@@ -30,6 +41,7 @@ def inspect(
     model: ModelPath,
     board: BoardName = None,
     reserve: Reserve = None,
+    runtime: RuntimeName = DEFAULT_RUNTIME,
     metrics: MetricsFile = None,
     plot: PlotFile = None,
     trace: Annotated[
@@ -41,6 +53,9 @@ def inspect(
         typer.Option("--node-data", help="Folder for files of node data for Model Explorer.", show_default=False),
     ] = None,
     as_json: JsonFlag = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print every operator, what was tried, and what no block holds and why.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Show how much RAM a model needs, which operator is the bottleneck, and whether it fits a board."""
@@ -54,10 +69,12 @@ def inspect(
     kept = None if chosen is None or reserve is None else reserved(chosen, reserve)
     with Status("inspecting", as_json) as progress:
         data = read_source(model)  # once: it may be a pipe
-        inspection = tflite_fuse.inspect(data, name=str(model))
+        inspection = tflite_fuse.inspect(data, name=str(model), runtime=runtime)
+        progress("a rewrite", 0, 0)
         verdict = None
         if chosen is not None:
-            verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0))
+            verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0), runtime)
+        expected = forecast(data, inspection.figures, runtime) if verdict is None else forecast_of(verdict)
     write_json(figures_metrics(inspection.figures), metrics)
     if nodes is not None:
         write_node_data(inspection, nodes)
@@ -67,21 +84,26 @@ def inspect(
         if plot is not None:
             arena_chart(shown, model.name, legend=True).save(plot)
     if as_json:
-        print_json(inspection.to_json() | ({} if verdict is None else {"board": verdict.to_json()}))
+        found = {"rewritten": None if expected.best is None else expected.best.to_json()}
+        print_json(inspection.to_json() | found | ({} if verdict is None else {"board": verdict.to_json()}))
         return
-    say(f"{model}: {inspection.verdict()}")
+    arena = None if expected.best is None else expected.best.arena_bytes
+    for line in inspection_headline(inspection, expected.report, expected.options, arena, expected.fit):
+        say(line)
+    if not verbose:
+        return
+    say(f"- {inspection.verdict()}")
     console().print(inspection_table(inspection))
     for told in grouped((*inspection.records, *inspection.unfused())):
         say(f"- {told}")
     if verdict is not None:
-        _say_verdict(verdict)
+        _say_tried(verdict)
 
 
-def _say_verdict(verdict: BoardVerdict) -> None:
+def _say_tried(verdict: BoardVerdict) -> None:
     for fit in verdict.tried:
         say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
         if fit.time is not None:
             say(f"- that takes {fit.time}")
     if others := verdict.others():
         say(f"- {others}")
-    say(verdict.sentence())

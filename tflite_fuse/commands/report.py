@@ -52,7 +52,8 @@ def report(
             showable(before, str(model))
             result = tflite_fuse.rewrite(before, verify=False, advise=True, **options)
             after, name, notes, advice = result.model, str(model), result.report.records, result.report.advice
-        content = page_content(before, after, (str(model), name), notes, advice, options["target"], inputs, progress)
+        names, runtime = (str(model), name), options["runtime"]
+        content = page_content(before, after, names, notes, advice, options["target"], inputs, runtime, progress)
         page = page_html(content)
         write_atomically(page.encode("utf-8", "backslashreplace"), output)
     if as_json:

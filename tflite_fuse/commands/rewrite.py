@@ -83,7 +83,7 @@ def rewrite(
         print_json(result.report.to_json() | ({} if time is None else {"time": time.to_json()}))
         return
     kept = None if chosen is None else reserved(chosen, reserve)
-    fit = fit_sentence(result.report.allocate_bytes, result.report.after.file_bytes, chosen, kept)
+    fit = fit_sentence(result.report.after.arena_bytes, result.report.after.file_bytes, chosen, kept)
     for line in headline(result.report, str(out), fit if time is None else f"{fit}; one inference takes {time}"):
         say(line)
     if verbose:

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.tflm import esp_nn
-from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
-from tflite_fuse.memory.tflm.kernel_sets import GENERATIONS, Kernels, variants
-from tflite_fuse.memory.tflm.struct_sizes import WIDE_ENUMS, Build, Struct, of_2024
+from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
+from tflite_fuse.memory.tflm.runtimes import Runtime
+from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.units import round_up
-
-FULL_STRUCTS = replace(WIDE_ENUMS, node=Struct(44), edge_tensor=Struct(64))
-"""TFLM built without ``TF_LITE_STATIC_MEMORY``, as Arduino does, which knows no flags: its structs are larger then."""
-
-_DEFAULTS = {"arduino": ("cmsis-nn", "2024"), "platformio": ("cmsis-nn", "2024"), "esp-idf": ("esp-nn", "2026")}
-"""Kernels and generation of the runtime that a format names."""
 
 _CONDITIONS = {
     "helium": "defined(__ARM_FEATURE_MVE)",
@@ -30,41 +23,6 @@ _CORES = {"helium": "cores with Helium", "esp32s3": "the ESP32-S3", "esp32p4": "
 
 _SHARE = 32
 """ESP-NN changes its scratch from one release to the next, and projects take any: this part of the head is added."""
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """The TensorFlow Lite Micro a project is built with.
-
-    Attributes:
-        kernels: ``reference``, ``cmsis-nn`` or ``esp-nn``.
-        generation: ``2024`` or ``2026``.
-        build: its struct sizes, with reference kernels.
-    """
-
-    kernels: str
-    generation: str
-    build: Build
-
-    def __str__(self) -> str:
-        sets = {"reference": "its reference kernels", "cmsis-nn": "CMSIS-NN", "esp-nn": "ESP-NN"}
-        return f"TensorFlow Lite Micro of {self.generation} with {sets[self.kernels]}"
-
-
-def runtime_for(format: str, kernels: str | None = None, generation: str | None = None) -> Runtime:
-    """The runtime of a format for TFLM, or another the user names.
-
-    Raises:
-        UsageError: an unknown kernel set or generation.
-    """
-    default = _DEFAULTS[format]
-    kernels, generation = kernels or default[0], generation or default[1]
-    if kernels not in KERNEL_SETS:
-        raise UsageError(f"there is no kernel set {kernels!r}; the sets are {', '.join(KERNEL_SETS)}")
-    if generation not in GENERATIONS:
-        raise UsageError(f"there is no TensorFlow Lite Micro of {generation!r} here; choose {' or '.join(GENERATIONS)}")
-    build = WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS
-    return Runtime(kernels, generation, of_2024(build) if generation == "2024" else build)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
-from tflite_fuse.export.arena import Runtime, runtime_for
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
 from tflite_fuse.memory.checker import plan_fault
+from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
-from tflite_fuse.export.arena import Declared, Runtime, declared_arenas
+from tflite_fuse.export.arena import Declared, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.memory.tflm.runtimes import Runtime
 from tflite_fuse.memory.tflm.tail import resource_variables
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model

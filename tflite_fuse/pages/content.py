@@ -21,6 +21,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import StageKind, Storage
 from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_label
@@ -52,7 +53,17 @@ MOST_SEARCHED = 500
 
 _FUSABLE = "it could be fused, which did not pay or was not allowed"
 
-_SHOWN = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
+_SHOWN = (
+    "arena_bytes",
+    "arena_used_bytes",
+    "head_bytes",
+    "tail_bytes",
+    "loading_bytes",
+    "peak_bytes",
+    "file_bytes",
+    "macs",
+    "operators",
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ def page_content(
     advice: tuple[str, ...] = (),
     target: str = Target.GENERIC.value,
     inputs: int = 0,
+    runtime: str = DEFAULT_RUNTIME,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Content:
     """Looks at a model and what was made of it.
@@ -88,6 +100,7 @@ def page_content(
         target: the core whose instructions are predicted.
         advice: sentences about what other options would bring, where they were requested.
         inputs: on how many both are run and compared; 0: not at all.
+        runtime: the one on the device for which the arenas must suffice, by name.
         progress: called with (step, done, total).
 
     Raises:
@@ -99,7 +112,7 @@ def page_content(
     first, second = (with_plans(showable(*each)) for each in zip((before, after), names, strict=True))
     with ThreadPoolExecutor(1) as pool:  # they wait for a runtime, which is started once for both
         looks = [
-            pool.submit(api.look, model, data, name)
+            pool.submit(api.look, model, data, name, runtime)
             for model, data, name in zip((first, second), (before, after), names, strict=True)
         ]
         maps = arena_map(first), arena_map(second)
@@ -117,6 +130,7 @@ def page_content(
         "verdict": _verdict(figures, fault, certificate.proven),
         "sound": fault is None and certificate.proven,
         "figures": {"before": figures[0], "after": figures[1]},
+        "runtime": str(runtime_named(runtime)),
         "target": core.value,
         "prediction_error": asdict(prediction_error(core)),
         "boards": _boards(figures[0], figures[1]),

@@ -17,9 +17,10 @@ from tflite_fuse.report.report import change
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 ROWS = (
-    ("arena_bytes", "arena (head + tail)"),
+    ("arena_bytes", "arena to allocate"),
     ("head_bytes", "head: activations and scratch"),
     ("tail_bytes", "tail: the runtime's own data"),
+    ("loading_bytes", "needed while the model loads"),
     ("state_bytes", "of it state between inferences"),
     ("peak_bytes", "largest working set"),
     ("file_bytes", "model in flash"),

@@ -30,8 +30,7 @@ class Goal:
 
     max_ram: int | None = option(
         None,
-        "Arena in bytes (head + tail, 32-bit target) to stay within, like 64kB or 64KiB; what is left of it goes to "
-        "speed.",
+        "Arena in bytes to stay within, like 64kB or 64KiB; what is left of it goes to speed.",
         panel=PANEL,
         read=parse_bytes,
         shown="SIZE",

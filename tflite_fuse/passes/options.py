@@ -19,6 +19,7 @@ from tflite_fuse.ir.block import WeightForm
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, RUNTIMES, runtime_named
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.passes.declared import described, option, words
@@ -216,6 +217,13 @@ class FuseOptions:
         of=_REWRITE,
         choices=KERNEL_SETS,
     )
+    runtime: str = option(
+        DEFAULT_RUNTIME,
+        "The runtime on the device, for which the arena must suffice",
+        panel=_CORE,
+        of=(*_ANY, "report"),
+        choices=tuple(RUNTIMES),
+    )
     time_limit: float | None = option(
         None,
         "Seconds until the searches answer with their best so far, which may then differ from run to run; without it "
@@ -245,6 +253,7 @@ class FuseOptions:
             raise UsageError("a pass is named twice")
         if self.in_place is not None and self.in_place not in KERNEL_SETS:
             raise UsageError(f"there is no kernel set {self.in_place!r}; the sets are {', '.join(KERNEL_SETS)}")
+        runtime_named(self.runtime)
         if "fuse" not in self.passes:
             self._refuse_without_fusion()
         if self.stream is not None and (self.int8_io or self.input_mode is not InputMode.RESIDENT):
@@ -352,7 +361,8 @@ class FuseOptions:
 
     def arena(self) -> ArenaOptions:
         """Under which conditions arenas are worked out."""
-        return ArenaOptions(self.in_place, planned="plan" in self.passes, tuning=self.tuning)
+        build = runtime_named(self.runtime).build
+        return ArenaOptions(self.in_place, planned="plan" in self.passes, build=build, tuning=self.tuning)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,8 +87,8 @@ class Reorder:
         arena = None
         if self.arena is not None:
             arena, before = self.arena(reordered), self.arena(model)
-            if before.total < arena.total:
-                kept = note("kept", "order of operators by arena", arena_bytes=before.total, other_bytes=arena.total)
+            if before.needed < arena.needed:
+                kept = note("kept", "order of operators by arena", arena_bytes=before.needed, other_bytes=arena.needed)
                 return replace(unchanged, notes=(kept,), arena=before)
         notes = (about, *(note("removed", "plan of another order"),) * has_plan(model))
         return ReorderResult(reordered, True, notes, _claim(result, result.peak), "order", result, arena)

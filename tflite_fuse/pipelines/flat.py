@@ -8,7 +8,17 @@ from __future__ import annotations
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.report.report import Figures, Report
 
-_FIGURES = ("arena_bytes", "head_bytes", "tail_bytes", "peak_bytes", "file_bytes", "macs", "operators")
+_FIGURES = (
+    "arena_bytes",
+    "arena_used_bytes",
+    "head_bytes",
+    "tail_bytes",
+    "loading_bytes",
+    "peak_bytes",
+    "file_bytes",
+    "macs",
+    "operators",
+)
 
 
 def figures_metrics(figures: Figures, prefix: str = "") -> dict[str, float]:

@@ -20,7 +20,10 @@ from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import as_it_stands
 from tflite_fuse.memory.checker import why_untouchable
-from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.tflm.head_requests import arena_requests
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
+from tflite_fuse.memory.tflm.struct_sizes import ARM
+from tflite_fuse.memory.tflm.tail import planning_bytes, predict_tail
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
@@ -36,6 +39,7 @@ from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, unbeaten
 from tflite_fuse.search.schemes import Scheme
+from tflite_fuse.units import round_up
 
 
 def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
@@ -78,11 +82,16 @@ def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
         yield replace(options, goal=Goal(max_compute=goal.max_compute, least_ram=goal.max_compute is None))
     yield replace(options, goal=Goal(least_ram=True))
     yield replace(options, goal=Goal(least_ram=True), input_mode=InputMode.RESIDENT)
-    yield FuseOptions(passes=("reorder", "plan"), in_place=options.in_place, time_limit=options.time_limit)
+    yield FuseOptions(
+        passes=("reorder", "plan"),
+        in_place=options.in_place,
+        time_limit=options.time_limit,
+        runtime=options.runtime,
+    )
 
 
 def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
-    before = as_it_stands(model, block_overlaps(model))
+    before = as_it_stands(model, block_overlaps(model), options.arena())
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed
@@ -90,23 +99,28 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     options = replace(options, cost=WorkUnit.MACS)
     points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
     chosen = _chosen(points, options.wanted, macs)
-    arena, tail, blocks, fused, executed = before.total, before.tail, 0, 0, macs
-    if chosen is not None and (chosen.ram_bytes < arena or chosen.work < executed):
-        arena, tail, executed = min(arena, chosen.ram_bytes), chosen.tail_bytes, chosen.work
+    used, loading, tail, blocks, fused, executed = before.total, before.while_loading, before.tail, 0, 0, macs
+    if chosen is not None and (chosen.ram_bytes < used or chosen.work < executed):
+        used, tail, executed = min(used, chosen.ram_bytes), chosen.tail_bytes, chosen.work
         blocks, fused = chosen.blocks, chosen.operators
+        loading = min(loading, _loading(changed, chosen))
     factor = round(executed / macs, 6) if macs else 1.0
     left = sum(executed_macs(changed))  # constant channels are gone already
     found = {
-        "arena_bytes": arena,
-        "head_bytes": max(0, arena - tail),
+        "arena_bytes": round_up(max(used, loading), ALIGNMENT),
+        "arena_used_bytes": used,
+        "head_bytes": max(0, used - tail),
         "tail_bytes": tail,
-        "peak_bytes": max(0, arena - tail),
+        "loading_bytes": loading,
+        "peak_bytes": max(0, used - tail),
         "file_bytes": len(serialize_model(changed)),
         "macs": executed,
         "operators": len(changed.main.operators) - fused + blocks,
-        "before_arena_bytes": before.total,
+        "before_arena_bytes": before.needed,
+        "before_arena_used_bytes": before.total,
         "before_head_bytes": before.head,
         "before_tail_bytes": before.tail,
+        "before_loading_bytes": before.while_loading,
         "before_peak_bytes": peak(memory_graph(model)),
         "before_file_bytes": len(data),
         "before_macs": macs,
@@ -145,6 +159,17 @@ def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint
     if goal.max_ram is not None:
         allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed
     return allowed[0] if allowed else None
+
+
+def _loading(model: Model, chosen: NarrowPoint) -> int:
+    """Return about how many bytes loading takes, on Arm: blocks keep scratch and one constant, and no inner tensors."""
+    left = len(model.main.operators) - chosen.operators
+    outside = sum(bool(model.buffers[tensor.buffer].data) for tensor in model.main.tensors) * left
+    buffers = len(arena_requests(model).buffers) - chosen.operators + 2 * chosen.blocks
+    tensors = buffers + chosen.blocks + outside // max(len(model.main.operators), 1)
+    return planning_bytes(ARM, 1, tensors, 0, buffers) + round_up(
+        chosen.tail_bytes - predict_tail(model).edges, ALIGNMENT
+    )
 
 
 def _kept_inside(model: Model) -> int:

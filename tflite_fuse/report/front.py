@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import PredictionError
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.report.notebook import html_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class FrontRow:
     """One point.
 
     Attributes:
-        ram_bytes: the arena ``rewrite`` needs for it: head and tail on a 32-bit target.
+        ram_bytes: the arena to allocate for it, as ``rewrite`` reports it.
         work: in the report's unit.
         compute_factor: ``work`` over that of the unfused model.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.
@@ -44,6 +45,7 @@ class FrontReport:
         target: the core whose predicted instructions are counted; None: multiply-accumulates are.
         error: how far such predictions are off; None without a target.
         state_bytes: of the least RAM, what outlives a run; in other cuts it can be a few bytes more.
+        runtime: the one on the device for which the arenas suffice, by name.
     """
 
     model: str
@@ -54,6 +56,7 @@ class FrontReport:
     target: str | None = None
     error: PredictionError | None = None
     state_bytes: int = 0
+    runtime: str = DEFAULT_RUNTIME
 
     @property
     def unit(self) -> str:
@@ -66,6 +69,7 @@ class FrontReport:
             "schema": FRONT_SCHEMA,
             "model": self.model,
             "optimal": asdict(self.claim),
+            "runtime": self.runtime,
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
             "state_bytes": self.state_bytes,
@@ -106,7 +110,7 @@ class FrontReport:
         """For a terminal."""
         from rich.table import Table
 
-        caption = f"RAM is the placed arena. The least RAM is {self.claim}."
+        caption = f"RAM is the arena to allocate for {runtime_named(self.runtime)}. The least RAM is {self.claim}."
         caption += (
             f"\n{self.state_bytes:,} bytes of the least RAM are kept from run to run." if self.state_bytes else ""
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.notes import Note, note, tensor_of
 from tflite_fuse.report.notebook import html_table
@@ -48,6 +49,7 @@ class Inspection:
     operators: tuple[OperatorRow, ...]
     records: tuple[Note, ...]
     outside: tuple[OutsideInput, ...] = ()
+    runtime: str = DEFAULT_RUNTIME
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -70,10 +72,7 @@ class Inspection:
     def verdict(self) -> str:
         """One sentence: the arena to allocate and the operator that makes it so."""
         figures = self.figures
-        sentence = (
-            f"needs an arena of {figures.arena_bytes:,} bytes on a 32-bit target "
-            f"({figures.head_bytes:,} head + {figures.tail_bytes:,} tail)"
-        )
+        sentence = f"needs an arena of {figures.arena_bytes:,} bytes with {runtime_named(self.runtime)}"
         if self.bottleneck is None:
             return sentence
         return f"{sentence}; the bottleneck is {self.bottleneck.name} with {figures.peak_bytes:,} bytes live"
@@ -92,6 +91,7 @@ class Inspection:
             "schema": INSPECTION_SCHEMA,
             "model": self.model,
             "verdict": self.verdict(),
+            "runtime": self.runtime,
             "figures": asdict(self.figures),
             "bottleneck": bottleneck,
             "operators": [asdict(row) for row in self.operators],

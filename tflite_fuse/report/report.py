@@ -11,12 +11,12 @@ from typing import Any
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Prediction
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.outside import InputMode, OutsideInput
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.wording import sentences_of
-from tflite_fuse.units import round_up
 
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
@@ -59,9 +59,10 @@ def _described(what: tuple[InputMode, int] | None) -> str:
 SCHEMA = "tflite-fuse/report/1"
 
 FIGURE_ROWS = (
-    ("arena (head + tail, 32-bit target)", "arena_bytes"),
+    ("arena to allocate", "arena_bytes"),
     ("  head: activations and scratch", "head_bytes"),
     ("  tail: the runtime's own data", "tail_bytes"),
+    ("  while the model loads", "loading_bytes"),
     ("largest working set", "peak_bytes"),
     ("multiply-accumulates", "macs"),
     ("operators", "operators"),
@@ -81,8 +82,11 @@ class Figures:
             less in a planned model whose fused blocks may write over their input.
         head_bytes: what TFLM's planner uses of the arena for activations and scratch.
         head_source: ``tflite-micro`` where the head was measured in the runtime, ``computed`` where it was calculated.
-        tail_bytes: what TFLM keeps for itself at the arena's other end, predicted for a 32-bit target.
-        arena_bytes: head + tail, 32-bit target.
+        tail_bytes: what TFLM keeps for itself at the arena's other end.
+        arena_bytes: what must be allocated for the runtime on the device: the larger of ``arena_used_bytes`` and
+            ``loading_bytes``, a multiple of 16.
+        arena_used_bytes: head + tail, which the runtime's own ``arena_used_bytes()`` returns.
+        loading_bytes: what the runtime needs for a moment while it loads the model.
         macs: multiply-accumulates of one inference.
         operators: number of operators of the main subgraph.
         file_bytes: size of the .tflite file.
@@ -94,6 +98,8 @@ class Figures:
     head_source: str
     tail_bytes: int
     arena_bytes: int
+    arena_used_bytes: int
+    loading_bytes: int
     macs: int
     operators: int
     file_bytes: int
@@ -197,6 +203,7 @@ class Report:
     ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
     ran both models instead. ``unchanged`` says why the written file is the one that was read.
     ``advice`` are sentences about what other options would bring, where they were asked for.
+    ``runtime`` is the one on the device for which the arenas suffice, by name.
     ``stream`` is there where a model over a window became a stream: then ``proven`` is that blocks are those of the
     stream's operators, ``verified`` that the stream gives what the window's model gives on every window of a sequence.
     """
@@ -218,18 +225,12 @@ class Report:
     unchanged: str | None = None
     advice: tuple[str, ...] = ()
     stream: StreamReport | None = None
+    runtime: str = DEFAULT_RUNTIME
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences of ``records``."""
         return sentences_of(self.records)
-
-    @property
-    def allocate_bytes(self) -> int:
-        """Bytes an application must allocate: the arena, or more where loading the model needs more for a moment."""
-        loading = (each.details["loading_bytes"] for each in self.records if each.reason == "loading")
-        needed = max([self.after.arena_bytes, *(each for each in loading if isinstance(each, int))])
-        return round_up(needed, 16)
 
     def claim(self) -> str:
         """What was proven and what was tested."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tflite_fuse.report.report import Report, change
-from tflite_fuse.report.wording import grouped
+from tflite_fuse.memory.tflm.runtimes import runtime_named
+from tflite_fuse.report.inspection import Inspection
+from tflite_fuse.report.report import Figures, Report, change
+from tflite_fuse.report.wording import grouped, sentences_of
 
 
 def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
@@ -21,13 +23,46 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     more = f"; less RAM: {report.advice[0]}" if report.advice else ""
+    not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
-        f"{target}: {reached}",
-        f"allocate a tensor arena of {report.allocate_bytes:,} bytes; the model takes {report.after.file_bytes:,} "
-        "bytes of flash",
+        f"{target}: {reached}{not_run}",
+        _allocate(report.after, report.runtime),
         fit,
         report.claim() if report.unverified is None else f"UNVERIFIED: {report.unverified}; {report.claim()}",
         f"next: tflite-fuse export {target} project --format arduino{more} (--verbose lists what was done and why)",
+    )
+
+
+def inspection_headline(
+    found: Inspection, rewritten: Report | None, typed: str, arena: int | None, fit: str
+) -> tuple[str, ...]:
+    """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, what was checked, the next step.
+
+    Args:
+        found: in a model as it is.
+        rewritten: report of the rewrite that was tried; None where none was possible.
+        typed: its options.
+        arena: bytes that must be allocated after it; None where it saves nothing.
+        fit: clause about boards.
+    """
+    now = found.figures.arena_bytes
+    command = f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip()
+    saved = f" -> {arena:,} bytes ({change(now, arena)}) by a rewrite" if arena is not None else " bytes"
+    checked = "a rewrite is not possible" if rewritten is None else f"the rewrite: {rewritten.claim()}"
+    refused = next((note for note in found.records if note.reason == "runtime refuses"), None)
+    return (
+        f"{found.model}: arena {now:,}{saved}",
+        _allocate(found.figures, found.runtime),
+        fit,
+        checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
+        f"next: {command} (--verbose lists operators, reasons and notes)",
+    )
+
+
+def _allocate(figures: Figures, runtime: str) -> str:
+    return (
+        f"allocate a tensor arena of {figures.arena_bytes:,} bytes for {runtime_named(runtime)}; the model takes "
+        f"{figures.file_bytes:,} bytes of flash"
     )
 
 

@@ -218,8 +218,10 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("kept", "file"): "left as it is: {why}",
     ("kept", "file, larger otherwise"): "rewritten, it would need an arena of {arena_bytes:,} bytes, and "
     "{before_bytes:,} as it is",
-    ("warned", "loading"): "while it loads, the runtime needs {loading_bytes:,} bytes for a moment: allocate so many, "
-    "not {arena_bytes:,}",
+    (
+        "expected",
+        "loading",
+    ): "the model keeps {used_bytes:,} bytes of its arena; it needs {loading_bytes:,} for a moment while it loads",
     ("limited", "time"): "the time limit of {seconds:g} s ended a search: with more time the arena may be smaller",
     (
         "limited",

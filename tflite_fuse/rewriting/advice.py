@@ -120,7 +120,7 @@ def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
         changed, _ = run_passes(model, make_passes(options, None, Budget()))
     except (LimitError, BudgetError):
         return
-    yield Offer(option, arena_in_file(changed, serialize_model(changed)).total)
+    yield Offer(option, arena_in_file(changed, serialize_model(changed), options.runtime).needed)
 
 
 def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:

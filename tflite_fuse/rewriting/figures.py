@@ -13,6 +13,7 @@ from tflite_fuse.ir.memory_graph import memory_graph
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
@@ -47,14 +48,20 @@ def refusal(data: bytes) -> str | None:
     return None
 
 
-def arena_in_file(model: Model, data: bytes) -> Arena:
-    """What a model as its file ``data`` has it needs, measured where a runtime is installed.
+def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> Arena:
+    """Return what a model as its file ``data`` has it needs, measured where that runtime is installed here.
 
     Args:
         model: a model as loaded.
         data: its file.
+        runtime: name of the runtime on the device.
+
+    Raises:
+        UsageError: there is no runtime of that name.
     """
-    return as_it_stands(model, block_overlaps(model), ArenaOptions(measure=lambda _: measured_head(data)))
+    measure = None if runtime != DEFAULT_RUNTIME else lambda _: measured_head(data)
+    options = ArenaOptions(measure=measure, build=runtime_named(runtime).build)
+    return as_it_stands(model, block_overlaps(model), options)
 
 
 def figures(model: Model, data: bytes, arena: Arena) -> Figures:
@@ -74,7 +81,9 @@ def figures(model: Model, data: bytes, arena: Arena) -> Figures:
         head_bytes=arena.head,
         head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
         tail_bytes=arena.tail,
-        arena_bytes=arena.total,
+        arena_bytes=arena.needed,
+        arena_used_bytes=arena.total,
+        loading_bytes=arena.while_loading,
         macs=sum(executed_macs(model)),
         operators=len(model.main.operators),
         file_bytes=len(data),

@@ -81,7 +81,7 @@ def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     model = prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
     start = Fuse(plain).starts(model)[0]
-    return start.site.arena(model).total, start.site.unfused_compute
+    return start.site.arena(model).needed, start.site.unfused_compute
 
 
 def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import plan_fault, why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
@@ -67,7 +68,7 @@ def rewrite_model(
     Raises: as ``api.rewrite``.
     """
     budget, model = Budget(seconds=options.time_limit), with_plans(model)
-    before = figures(model, data, arena_in_file(model, data))
+    before = figures(model, data, arena_in_file(model, data, options.runtime))
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
@@ -98,7 +99,7 @@ def rewrite_model(
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
     notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
-    report = _report(made, before, heard, mended.notes)
+    report = _report(made, before, heard, mended.notes, options.runtime)
     return made.file, replace(report, records=notes, reproducible=not budget.braked)
 
 
@@ -195,9 +196,10 @@ def _attempt(
     meant = model if streamed is None else streamed.model
 
     def passed(model: Model, *, states: bool) -> tuple[Model, list[PassResult]]:
-        def measure(each: Model) -> int | None:
+        def measured(each: Model) -> int | None:
             return measured_head(serialize_model(each))
 
+        measure = measured if options.runtime == DEFAULT_RUNTIME else None
         steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside)
         rewritten, results = run_passes(model, steps)
         return set_witness(rewritten, witness_of(results)), results
@@ -212,7 +214,7 @@ def _attempt(
     inserted = [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
     certificate = prove(meant, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
-    arena = arena_in_file(rewritten, output) if planned is None else planned
+    arena = arena_in_file(rewritten, output, options.runtime) if planned is None else planned
     after = figures(rewritten, output, arena)
     return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
 
@@ -234,11 +236,12 @@ def _keep_limit(after: Figures, options: FuseOptions) -> None:
         )
 
 
-def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Note]) -> Report:
+def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Note], runtime: str) -> Report:
     """What there is to tell of a rewrite, notes aside.
 
     Args:
         mended: what was mended before anything was compared: part of what is proven.
+        runtime: for which the arenas suffice.
     """
     fused, after, certificate = made.fused, made.after, made.certificate
     limits = (*certificate.notes, *sentences_of(mended))
@@ -257,6 +260,7 @@ def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Not
         outside=outside_inputs(made.model),
         prediction=None if fused is None else fused.prediction,
         stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
+        runtime=runtime,
     )
 
 
@@ -276,7 +280,7 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
     report = Report(before, before, None, 1.0, {}, proven, None, (kept,), outside=outside, unchanged=reason)
-    return data, report
+    return data, replace(report, runtime=options.runtime)
 
 
 def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | None) -> Testimony:
@@ -304,7 +308,7 @@ def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: 
         valid_after=streamed.time.calls,
         state_bytes=state,
         scratch_bytes=after.head_bytes,
-        tail_bytes=after.arena_bytes - after.head_bytes - state,
+        tail_bytes=after.tail_bytes - state,
         macs_of_window=before.macs,
         macs_of_call=after.macs,
     )
@@ -323,7 +327,7 @@ def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
 def _about_arena(arena: Arena) -> Iterator[Note]:
     """What small models need beyond head and tail."""
     if arena.while_loading > arena.total:
-        yield note("warned", "loading", loading_bytes=arena.while_loading, arena_bytes=arena.total)
+        yield note("expected", "loading", loading_bytes=arena.while_loading, used_bytes=arena.total)
 
 
 def _about_budget(budget: Budget, options: FuseOptions) -> Iterator[Note]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.operators import operator_label
@@ -36,7 +38,7 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
     meant = model if options.stream is None else to_stream(model, options.stream).model
     found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options)
     as_it_is = as_it_was(model, options) if keeps_states(found) else None
-    return front_report(name, found, options.counted, as_it_is)
+    return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime)
 
 
 def front_report(

@@ -10,9 +10,10 @@ import pytest
 
 from scripts.zoo import ModelBuilder
 from tests.conftest import shared_models
-from tflite_fuse.export.arena import FULL_STRUCTS, arena_for
+from tflite_fuse.export.arena import arena_for
 from tflite_fuse.memory.tflm.head_requests import arena_requests
 from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
+from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS
 from tflite_fuse.memory.tflm.struct_sizes import ARM, of_2024
 from tflite_fuse.model import Model, load_model
 

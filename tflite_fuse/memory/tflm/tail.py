@@ -126,16 +126,31 @@ def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = 
     """
     requests = requests or arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
-    wishes = build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
-    notes = build.pointer * len(model.subgraphs) + build.allocation_info * (tensor_count(model) + scratch)
-    planning = round_up(wishes + notes, ALIGNMENT)
-    planning += round_up(_BYTES_PER_PLANNED_BUFFER * len(requests.buffers), ALIGNMENT)
-    preparing = wishes + max(
+    planning = planning_bytes(build, len(model.subgraphs), tensor_count(model), scratch, len(requests.buffers))
+    preparing = _wishes(build, scratch) + max(
         (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
         default=0,
     )
     tail = tail or predict_tail(model, build, requests)
     return round_up(max(planning, preparing), ALIGNMENT) + round_up(tail.total - tail.edges, ALIGNMENT)
+
+
+def planning_bytes(build: Build, subgraphs: int, tensors: int, scratch: int, buffers: int) -> int:
+    """Return the bytes of the head that the runtime takes while it makes its plan, a multiple of 16.
+
+    Args:
+        build: struct sizes of the runtime.
+        subgraphs, tensors: how many the model has.
+        scratch: scratch buffers that kernels request.
+        buffers: what is planned, those among it.
+    """
+    notes = build.pointer * subgraphs + build.allocation_info * (tensors + scratch)
+    planned = round_up(_BYTES_PER_PLANNED_BUFFER * buffers, ALIGNMENT)
+    return round_up(_wishes(build, scratch) + notes, ALIGNMENT) + planned
+
+
+def _wishes(build: Build, scratch: int) -> int:
+    return build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
 
 
 def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:

@@ -41,8 +41,8 @@ def _block(build: Build) -> int:
     return build.node.bytes + _CONSTANTS_AND_SCRATCH * build.tensor.bytes + round_up(FUSED_BLOCK_BYTES, ALIGNMENT)
 
 
-def least_shares(model: Model, rewritten: Model) -> TailShares:
-    """The same as lower bounds on a 32-bit Arm target, whatever blocks are made of a model's operators.
+def least_shares(model: Model, rewritten: Model, build: Build = ARM) -> TailShares:
+    """The same as lower bounds, whatever blocks are made of a model's operators.
 
     Constants that several operators read are counted for none of them, options without what rounding adds.
 
@@ -50,6 +50,7 @@ def least_shares(model: Model, rewritten: Model) -> TailShares:
         model: the model without blocks.
         rewritten: one made of it. Its own inputs and outputs count in ``fixed``, without their full structs at the end
             of the tail: ``least_tail`` adds those.
+        build: struct sizes of the runtime.
 
     Raises:
         PlanError: an offline plan is damaged.
@@ -57,36 +58,36 @@ def least_shares(model: Model, rewritten: Model) -> TailShares:
     """
     readers = Counter(index for operator in model.main.operators for index in {*(operator.inputs or ())})
     operators = tuple(
-        _share(model, operator, ARM)
-        - ARM.tensor.bytes * sum(readers[index] > 1 for index in _constants(model, operator))
-        - _rounding(model, operator, ARM)
+        _share(model, operator, build)
+        - build.tensor.bytes * sum(readers[index] > 1 for index in _constants(model, operator))
+        - _rounding(model, operator, build)
         for operator in model.main.operators
     )
-    bare = predict_tail(prune(replace_operators(rewritten, ())), ARM)
+    bare = predict_tail(prune(replace_operators(rewritten, ())), build)
     written = {index for operator in rewritten.main.operators for index in operator.outputs or ()}
     counted_twice = len({*rewritten.main.outputs} & written)
-    fixed = bare.total - bare.edges - counted_twice * ARM.tensor.bytes
-    opening, by_block = _gap_filled(model), round_up(FUSED_BLOCK_BYTES, ALIGNMENT) - FUSED_BLOCK_BYTES
+    fixed = bare.total - bare.edges - counted_twice * build.tensor.bytes
+    opening, by_block = _gap_filled(model, build), round_up(FUSED_BLOCK_BYTES, ALIGNMENT) - FUSED_BLOCK_BYTES
     first = tuple(share + by_block - opening for share in operators[:1])
-    return TailShares((*first, *operators[1:]), _block(ARM), ARM.tensor.bytes, fixed - by_block)
+    return TailShares((*first, *operators[1:]), _block(build), build.tensor.bytes, fixed - by_block)
 
 
-def least_tail(model: Model, rewritten: Model, taken: int) -> int:
+def least_tail(model: Model, rewritten: Model, taken: int, build: Build = ARM) -> int:
     """Bytes of the tail when the shares of ``least_shares`` come to ``taken``, its end included.
 
     The buffers of kernels, which start at multiples of 16, are the last pieces before that end, unless scratch handles
     follow. Every operator that keeps one as it is keeps one in a block, too.
     """
     operators, graph = model.main.operators, model.main
-    handles = any(scratch_requests(model, graph, operator, pointer_bytes=ARM.pointer) for operator in operators)
-    buffers = any(True for operator in operators for _ in kernel_buffers(model, graph, operator, ARM))
-    return closed(rewritten, round_up(taken, ALIGNMENT) if buffers and not handles else taken)
+    handles = any(scratch_requests(model, graph, operator, pointer_bytes=build.pointer) for operator in operators)
+    buffers = any(True for operator in operators for _ in kernel_buffers(model, graph, operator, build))
+    return closed(rewritten, round_up(taken, ALIGNMENT) if buffers and not handles else taken, build)
 
 
-def _gap_filled(model: Model) -> int:
+def _gap_filled(model: Model, build: Build) -> int:
     """What the first buffer of all may save: it may lie partly in the gap before the first multiple of 16."""
     gaps = [
-        [round_up(size, ALIGNMENT) - size for _, size in kernel_buffers(model, model.main, operator, ARM)]
+        [round_up(size, ALIGNMENT) - size for _, size in kernel_buffers(model, model.main, operator, build)]
         for operator in model.main.operators
     ]
     return gaps[0][0] if gaps and gaps[0] else max((gap for each in gaps for gap in each), default=0)

@@ -30,8 +30,7 @@ class Candidate:
         site: the model in the order of operators that the point is of.
         draft: its blocks have no bytes yet.
         ordered: how its operators were put in order.
-        arena: what its arena really needs, bytes.
-        loading: how many of them it needs while it loads only; small models need more then.
+        arena: bytes that must be allocated, what the model needs for a moment while it loads included.
         macs: multiply-accumulates it executes.
         instructions: what its blocks' exact schedules are expected to take on the core, of which a search that counts
             instructions knows an estimate; operators outside blocks as if the device library ran them.
@@ -44,7 +43,6 @@ class Candidate:
     blocks: tuple[InsertedBlock, ...]
     ordered: ReorderResult | None
     arena: int
-    loading: int
     macs: int
     instructions: int
     compute: int
@@ -136,11 +134,10 @@ class Site:
         ordered = None if self.order is None else self.order.run(draft)
         draft = draft if ordered is None else ordered.model
         arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
-        needed = max(arena.total, arena.while_loading) if self.count_tail else arena.head
-        loading = needed - arena.total if self.count_tail else 0
+        needed = arena.needed if self.count_tail else arena.head
         macs, instructions = self._macs(blocks), self._instructions(blocks)
         compute = macs if self.target is None else instructions
-        return Candidate(self, point, draft, blocks, ordered, needed, loading, macs, instructions, compute)
+        return Candidate(self, point, draft, blocks, ordered, needed, macs, instructions, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
         return self.graph.work + sum(block.extra_macs for block in blocks)

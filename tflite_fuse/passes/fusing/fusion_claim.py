@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
+from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
@@ -15,8 +17,9 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
+from tflite_fuse.units import round_up
 
-_ARENA = "arena (head and tail, 32-bit Arm) under any fused blocks of any scheme, however much they compute twice, in "
+_ARENA = "arena ({runtime}) under any fused blocks of any scheme, however much they compute twice, in "
 
 
 def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
@@ -27,17 +30,18 @@ def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
         chosen: the candidate.
         options: how it was made.
     """
-    model, graph = site.maker.model, site.graph
+    model, graph, runtime = site.maker.model, site.graph, runtime_named(options.runtime)
     streamed = options.input_mode is InputMode.STREAMED
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
     order = _possible(model, _order(len(model.main.operators), chosen))
     if order != list(range(len(order))):
         model = replace_operators(model, [model.main.operators[index] for index in order])
         graph = graph_from_model(model)
-    graph = replace(graph, tail=least_shares(model, chosen.draft))
-    bound = least_tail(model, chosen.draft, least_arena(graph, rules))
+    graph = replace(graph, tail=least_shares(model, chosen.draft, runtime.build))
+    floor = least_tail(model, chosen.draft, least_arena(graph, rules), runtime.build)
+    bound = round_up(floor, ALIGNMENT)
     orders = "the only order of operators there is" if _only_order(graph) else "this order of operators"
-    return Claim(chosen.arena - chosen.loading <= bound, bound, _ARENA + orders)
+    return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)
 
 
 def _order(count: int, chosen: Candidate) -> list[int]:
