@@ -31,7 +31,7 @@ from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
 from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.pipelines.flat import figures_metrics
-from tflite_fuse.report.sentences import inspection_headline
+from tflite_fuse.report.sentences import inspection_headline, int8_lines
 from tflite_fuse.report.tables import inspection_table
 from tflite_fuse.report.wording import grouped
 
@@ -96,6 +96,8 @@ def inspect(
     console().print(inspection_table(inspection))
     for told in grouped((*inspection.records, *inspection.unfused())):
         say(f"- {told}")
+    for line in int8_lines(inspection.records):
+        say(line)
     if verdict is not None:
         _say_tried(verdict)
 

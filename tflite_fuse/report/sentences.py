@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tflite_fuse.memory.tflm.runtimes import runtime_named
+from tflite_fuse.notes import Note
 from tflite_fuse.report.inspection import Inspection
+from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.report import Figures, Report, change
 from tflite_fuse.report.wording import grouped, sentences_of
 
@@ -23,13 +25,14 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     more = f"; less RAM: {report.advice[0]}" if report.advice else ""
+    step = f"tflite-fuse export {target} project --format arduino{more} (--verbose lists what was done and why)"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
         _allocate(report.after, report.runtime),
         fit,
         report.claim() if report.unverified is None else f"UNVERIFIED: {report.unverified}; {report.claim()}",
-        f"next: tflite-fuse export {target} project --format arduino{more} (--verbose lists what was done and why)",
+        f"next: {_quantize(report.records) or step}",
     )
 
 
@@ -55,8 +58,23 @@ def inspection_headline(
         _allocate(found.figures, found.runtime),
         fit,
         checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
-        f"next: {command} (--verbose lists operators, reasons and notes)",
+        f"next: {_quantize(found.records) or f'{command} (--verbose lists operators, reasons and notes)'}",
     )
+
+
+def _quantize(records: Sequence[Note]) -> str:
+    """The next step of a model that is not of int8; empty for all others."""
+    found = next((note for note in records if note.reason == "full int8"), None)
+    if found is None:
+        return ""
+    return f"quantize the {found.details['kind']} model to int8 (--verbose prints the lines of Python that do it)"
+
+
+def int8_lines(records: Sequence[Note]) -> Iterator[str]:
+    """Yield the code that quantizes a Keras model, where a note offers that."""
+    if _quantize(records):
+        yield "- to quantize the model it was converted from, with typical inputs as its representative data set:"
+        yield from (f"    {line}".rstrip() for line in CODE.splitlines())
 
 
 def _allocate(figures: Figures, runtime: str) -> str:
@@ -75,3 +93,4 @@ def details(report: Report) -> Iterator[str]:
     if report.stream is not None:
         yield f"- {report.stream}"
     yield from (f"- advice: {line}" for line in report.advice)
+    yield from int8_lines(report.records)

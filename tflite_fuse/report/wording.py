@@ -158,6 +158,11 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     "on cores with the DSP extension (Cortex-M4, M7, M33 ...) and cost time on others",
     ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected instructions: "
     "--max-ram {max_ram_bytes}",
+    (
+        "offered",
+        "full int8",
+    ): "most of the model computes in {kind}, which takes more RAM than int8: it can be quantized "
+    "from the model it was converted from",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
     # Order and plan.
     ("kept", "order of operators"): _order,

@@ -35,6 +35,7 @@ from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, Stre
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
+from tflite_fuse.rewriting.quantized import quantization_offer
 from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def rewrite_model(
         heard = _beside_what_it_means(heard, mended, verify)
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
-    notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes)
+    notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes, *quantization_offer(model))
     report = _report(made, before, heard, mended.notes, options.runtime)
     return made.file, replace(report, records=notes, reproducible=not budget.braked)
 
@@ -279,7 +280,8 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
         )
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
-    report = Report(before, before, None, 1.0, {}, proven, None, (kept,), outside=outside, unchanged=reason)
+    told = (kept, *quantization_offer(model))
+    report = Report(before, before, None, 1.0, {}, proven, None, told, outside=outside, unchanged=reason)
     return data, replace(report, runtime=options.runtime)
 
 

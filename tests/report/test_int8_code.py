@@ -1,0 +1,60 @@
+"""What models that are not of int8 are offered: the code that quantizes them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tflite_fuse
+from scripts.zoo import ModelBuilder
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.report.int8_code import CODE
+from tflite_fuse.report.sentences import details, headline, inspection_headline
+from tflite_fuse.rewriting.quantized import quantization_offer
+
+FAQ = Path(__file__).resolve().parents[2] / "docs" / "faq.md"
+
+
+def network() -> Model:
+    b = ModelBuilder(seed=0)
+    return b.build([b.fully_connected(b.mean(b.conv(b.input((1, 8, 8, 3)), 8, 3)), 4)])
+
+
+def of_type(model: Model, data: TensorType, weights: TensorType) -> Model:
+    """The model with other element types, its buffers as they were."""
+    constants = {index for index, buffer in enumerate(model.buffers) if buffer.data}
+    tensors = tuple(
+        replace(tensor, type=weights if tensor.buffer in constants else data) for tensor in model.main.tensors
+    )
+    return replace(model, subgraphs=(replace(model.main, tensors=tensors),))
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "kind"),
+    [
+        (TensorType.FLOAT32, TensorType.FLOAT32, "float32"),
+        (TensorType.FLOAT32, TensorType.INT8, "hybrid"),
+        (TensorType.UINT8, TensorType.UINT8, "uint8"),
+    ],
+)
+def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, weights: TensorType, kind: str) -> None:
+    offer = quantization_offer(of_type(network(), data, weights))
+    assert [note.details["kind"] for note in offer] == [kind]
+    found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
+    assert not quantization_offer(network()) and "quantize" not in inspection_headline(found, None, "", None, "")[4]
+    step = inspection_headline(replace(found, records=offer), None, "", None, "")[4]
+    assert step.startswith(f"next: quantize the {kind} model to int8")
+    report = replace(tflite_fuse.rewrite(serialize_model(network()), verify=False).report, records=offer)
+    assert headline(report, "out.tflite", "")[4] == step
+    printed = [line.removeprefix("    ") for line in details(report) if line.startswith("    ") or not line]
+    assert "\n".join(printed) + "\n" == CODE
+
+
+def test_the_code_is_that_of_the_page_and_can_be_read() -> None:
+    assert f"```py\n{CODE}```" in FAQ.read_text()
+    names = {node.attr for node in ast.walk(ast.parse(CODE)) if isinstance(node, ast.Attribute)}
+    assert {"representative_dataset", "TFLITE_BUILTINS_INT8", "inference_input_type", "inference_output_type"} <= names
